@@ -1,0 +1,45 @@
+# Everything one needs to type. Recipes are thin: the work is in bin/ and in txbatch itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo up down test lint test-compose setup lock clean
+
+# PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
+export PYTHON
+PY := .venv/bin/python
+
+##@ Use it
+demo: setup ## run the main job for real, kill it twice on the way, print the report
+	$(PY) -m txbatch.local.demo
+
+up: setup ## start Airflow with the pipelines, on this machine alone
+	$(PY) -m txbatch.local.up
+
+down: ## stop what `up` and `demo` started, PostgreSQL too
+	@if [ -x $(PY) ]; then $(PY) -m txbatch.local.down; fi
+
+##@ Work on it
+test: setup ## run every test; PYTEST_ARGS="tests/unit -x" for some
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy, import-linter: what CI asks for
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports --no-logo
+
+test-compose: setup ## run docker-compose.yml for real and check its reports
+	bin/test-compose
+
+##@ Look after it
+setup: ## make .venv from requirements.txt, where that is not done yet
+	@bin/setup
+
+lock: ## resolve requirements.in into requirements.txt; LOCK_ARGS=--upgrade for newer versions
+	@bin/lock $(LOCK_ARGS)
+
+clean: down ## remove .venv and all data of this checkout
+	rm -rf .venv .txbatch
+
+help: ## show this
+	@sed -n 's/^##@ \(.*\)/\n\1/p; s/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
