@@ -1,0 +1,59 @@
+"""txbatch: exactly-once batch aggregation on Airflow, Spark and PostgreSQL.
+
+What a job file imports. Importing this needs the standard library only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
+from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
+from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
+from txbatch.core.topology import Stream, Topology
+from txbatch.core.transaction import Interval, TransactionAttempt
+from txbatch.spouts.file import FileSpout
+from txbatch.spouts.fixed_batch import FixedBatchSpout
+from txbatch.spouts.interval import IntervalSpout
+from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__version__ = "0.1.0"
+__all__ = [
+    "Avg",
+    "BatchCoordinator",
+    "CombinerAggregator",
+    "Count",
+    "Emitter",
+    "FileSpout",
+    "FixedBatchSpout",
+    "Interval",
+    "IntervalSpout",
+    "Max",
+    "Min",
+    "NonTransactionalState",
+    "OpaquePartitionedLogSpout",
+    "OpaquePartitionedSpout",
+    "OpaqueState",
+    "PartitionUnreadable",
+    "PartitionedLogSpout",
+    "PartitionedSpout",
+    "Spout",
+    "SpoutKind",
+    "Stream",
+    "Sum",
+    "Topology",
+    "TransactionAttempt",
+    "TransactionalState",
+    "emit",
+]
+
+
+def emit(topology: Topology, argv: Sequence[str] | None = None) -> int:
+    """What `spark-submit` runs at the end of a job file: `raise SystemExit(emit(topology))`. Returns the exit code."""
+    from txbatch.driver import main
+
+    return main(topology, argv)

@@ -1,0 +1,217 @@
+"""CombinerAggregator: what one batch contributes to a key, and how contributions combine.
+
+An aggregate is kept as one or more partial columns. Each column merges by one of three rules that treat null as SQL
+does, so that Spark, PostgreSQL and the in-memory twin agree to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from enum import StrEnum
+from typing import Any
+
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
+
+BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
+DECIMAL_DIGITS_MAX = 38
+_EXACT = Context(prec=80)
+Partial = tuple[Any, ...]
+
+
+class Merge(StrEnum):
+    """How two values of one partial column become one; null merged with x is x."""
+
+    ADD = "add"
+    LEAST = "least"
+    GREATEST = "greatest"
+
+
+@dataclass(frozen=True, slots=True)
+class PartialColumn:
+    """One stored column of an aggregate.
+
+    `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch.
+    """
+
+    suffix: str
+    type: str
+    merge: Merge
+    aggregate: str
+
+
+def merge_values(merge: Merge, left: Any, right: Any) -> Any:
+    """Combine two values of a partial column; a sum beyond bigint or decimal(38) raises BadRecord, never wraps."""
+    if left is None or right is None:
+        return right if left is None else left
+    if merge is not Merge.ADD:
+        return (min if merge is Merge.LEAST else max)(left, right, key=_order)
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        total = _EXACT.add(Decimal(left), Decimal(right))
+        fits = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX
+    else:
+        total = left + right
+        fits = isinstance(total, float) or BIGINT_MIN <= total <= BIGINT_MAX
+    if not fits:
+        raise BadRecord(f"{left} + {right} is out of range for its type; sum a decimal with more digits instead")
+    return total
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """As Spark and PostgreSQL compare: NaN is above all numbers."""
+    return value != value, value
+
+
+def merger(merges: Sequence[Merge]) -> Callable[[Partial, Partial], Partial]:
+    """The `combine` of a whole row of partial columns."""
+
+    def combine(left: Partial, right: Partial) -> Partial:
+        return tuple(merge_values(merge, a, b) for merge, a, b in zip(merges, left, right, strict=True))
+
+    return combine
+
+
+class CombinerAggregator:
+    """Trident's CombinerAggregator: `init` of one record, `combine` of two partials, `zero`, and `finish` for reports.
+
+    `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None.
+    """
+
+    def __init__(self, input: str | None = None) -> None:
+        self.input = input
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        """The partial columns for an input of this type; DefinitionError when the type does not fit."""
+        raise DefinitionError(f"{type(self).__name__} defines no partial columns")
+
+    def init(self, value: Any) -> Partial:
+        """The partial of one record, given the value of its input field."""
+        raise DefinitionError(f"{type(self).__name__} defines no init")
+
+    def zero(self) -> Partial:
+        """The partial of no records."""
+        return (None,)
+
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        """The partial of two disjoint sets of records."""
+        return merger([column.merge for column in self.columns(Field(self.input or "", "bigint"))])(left, right)
+
+    def finish(self, partial: Partial) -> Any:
+        """What a report shows for a partial."""
+        return partial[0]
+
+    def finish_sql(self, columns: Sequence[str]) -> str:
+        """`finish` as a PostgreSQL expression over the quoted names of the partial columns."""
+        return columns[0]
+
+
+class Count(CombinerAggregator):
+    """Number of records; with an input, of those where it is not null."""
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", "bigint", Merge.ADD, f"count({quoted(input.name) if input else '1'})"),)
+
+    def init(self, value: Any) -> Partial:
+        return (1 if self.input is None or value is not None else 0,)
+
+    def zero(self) -> Partial:
+        return (0,)
+
+
+class Sum(CombinerAggregator):
+    """Sum of the values that are not null; null when there are none.
+
+    Integers sum as bigint, decimals as decimal(38, scale). Doubles have no exact sum: give `scale` (digits after the
+    point, the value is cast before summing) or say `approximate=True` (R18).
+    """
+
+    def __init__(self, input: str, *, scale: int | None = None, approximate: bool = False) -> None:
+        super().__init__(input)
+        self.scale, self.approximate = scale, approximate
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        type_ = self.sum_type(required(self, input))
+        return (PartialColumn("", type_, Merge.ADD, f"sum(cast({quoted(required(self, input).name)} as {type_}))"),)
+
+    def init(self, value: Any) -> Partial:
+        return (self.cast(value),)
+
+    def cast(self, value: Any) -> Any:
+        """The value as it is added: with a `scale` a decimal, rounded half up as Spark does."""
+        if value is None or self.scale is None:
+            return value
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, _EXACT)
+
+    def sum_type(self, input: Field) -> str:
+        """The type in which values are added; DefinitionError for what has no exact sum."""
+        if self.scale is not None:
+            return f"decimal(38,{self.scale})"
+        if input.type in INTEGER_TYPES:
+            return "bigint"
+        scale = decimal_scale(input.type)
+        if scale is not None:
+            return f"decimal(38,{scale})"
+        if input.type in FLOATING_TYPES and self.approximate:
+            return "double"
+        hint = "give scale=digits or approximate=True" if input.type in FLOATING_TYPES else "sum a number"
+        raise DefinitionError(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
+
+
+class Avg(Sum):
+    """Mean of the values that are not null, kept as their sum and count; null when there are none."""
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        name = quoted(required(self, input).name)
+        (total,) = super().columns(input)
+        count = PartialColumn("_count", "bigint", Merge.ADD, f"count({name})")
+        return (PartialColumn("_sum", total.type, total.merge, total.aggregate), count)
+
+    def init(self, value: Any) -> Partial:
+        return (self.cast(value), int(value is not None))
+
+    def zero(self) -> Partial:
+        return (None, 0)
+
+    def finish(self, partial: Partial) -> Any:
+        total, count = partial
+        if not count:
+            return None
+        return total / count if isinstance(total, float) else _EXACT.divide(Decimal(total), Decimal(count))
+
+    def finish_sql(self, columns: Sequence[str]) -> str:
+        total, count = columns
+        divisor = f"nullif({count}, 0)"
+        return f"{total} / {divisor}" if self.approximate else f"{total}::numeric / {divisor}"
+
+
+class Min(CombinerAggregator):
+    """Smallest value that is not null (strings by their bytes); null when there are none."""
+
+    merge, aggregate = Merge.LEAST, "min"
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        field = required(self, input)
+        return (PartialColumn("", field.type, self.merge, f"{self.aggregate}({quoted(field.name)})"),)
+
+    def init(self, value: Any) -> Partial:
+        return (value,)
+
+
+class Max(Min):
+    """Largest value that is not null (strings by their bytes); null when there are none."""
+
+    merge, aggregate = Merge.GREATEST, "max"
+
+
+def required(aggregator: CombinerAggregator, input: Field | None) -> Field:
+    """The input field of an aggregator that cannot do without."""
+    if input is None:
+        raise DefinitionError(f"{type(aggregator).__name__} needs the name of a field")
+    return input
+
+
+def quoted(name: str) -> str:
+    """A Spark SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,88 @@
+"""The coordinator: finds the batch of a run, or plans it (R1..R4). Deciding and asking only; the ledger stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.protocol import Adopt, Head, Ledger, Use, Wait, decide_initialize
+from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
+from txbatch.core.topology import Stream, Topology
+from txbatch.core.transaction import Batch, Metadata, Run, canonical_json
+
+
+class NothingNew:
+    """The spout is not ready: no txid is used (R4)."""
+
+
+def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
+    """The run's batch: found again, adopted or planned; Wait when max_pending batches are in flight."""
+    while True:
+        head = ledger.head(topology.name, run)
+        decision = decide_initialize(head, topology.max_pending)
+        if isinstance(decision, Use):
+            return decision.batch
+        if isinstance(decision, Wait):
+            return decision
+        if isinstance(decision, Adopt):
+            batch = ledger.adopt(decision.batch, run)
+        else:
+            metadata = plan_batch(topology, head, run)
+            if metadata is None:
+                return NothingNew()
+            batch = ledger.plan(head, run, metadata)
+        if batch is not None:
+            return batch
+
+
+def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
+    """The metadata of the next txid; None when no stream has anything new.
+
+    `streams` holds the plan of each stream that is in the batch, `idle` the last plan of each that is not, which its
+    next one continues.
+    """
+    streams: dict[str, Any] = {}
+    idle: dict[str, Any] = {}
+    for stream in topology.streams.values():
+        last = _last_plan(stream, head)
+        plan = _plan_stream(stream, head, last, run)
+        if plan is not None:
+            streams[stream.name] = plan
+        elif last is not None:
+            idle[stream.name] = last
+    if not streams:
+        return None
+    metadata = {"format": 1, "streams": streams, **({"idle": idle} if idle else {})}
+    canonical_json(metadata)
+    return metadata
+
+
+def _last_plan(stream: Stream, head: Head) -> Metadata | None:
+    """What the plan of a stream without partitions continues."""
+    if head.prev is None or isinstance(stream.spout, PartitionedSpout):
+        return None
+    plans = {**head.prev.metadata.get("idle", {}), **head.prev.metadata["streams"]}
+    return plans.get(stream.name)
+
+
+def _plan_stream(stream: Stream, head: Head, last: Metadata | None, run: Run) -> Metadata | None:
+    coordinator = stream.spout.coordinator()
+    try:
+        if isinstance(coordinator, PartitionedCoordinator):
+            coordinator.offsets = head.offsets.get(stream.name, {})
+        if not coordinator.is_ready(head.next_txid):
+            return None
+        return coordinator.initialize_transaction(head.next_txid, last, _interval_metadata(stream, run))
+    finally:
+        coordinator.close()
+
+
+def _interval_metadata(stream: Stream, run: Run) -> Metadata | None:
+    if not stream.spout.by_interval:
+        return None
+    if run.interval is None:
+        raise DefinitionError(
+            f"stream {stream.name!r} reads by time, and run {run.name!r} has no data interval; "
+            "trigger it with a logical date, or give --interval START END"
+        )
+    return {"interval": [run.interval.start.isoformat(), run.interval.end.isoformat()]}

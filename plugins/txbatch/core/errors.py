@@ -1,0 +1,81 @@
+"""Errors, by what to do next: nothing helps, try again, or ask the ledger."""
+
+
+class TxbatchError(Exception):
+    """Root of every error that txbatch raises on purpose. Its text names the thing, the reason and the next step."""
+
+
+class TerminalError(TxbatchError):
+    """No retry helps: something must be changed first."""
+
+
+class TransientError(TxbatchError):
+    """Try again: the same txid, with the same metadata."""
+
+
+class OutcomeUnknown(TxbatchError):
+    """The answer to COMMIT was lost (R10). Try again: the ledger knows whether it happened."""
+
+
+class DefinitionError(TerminalError):
+    """A topology, a job file or a setting is wrong as written."""
+
+
+class NotExactlyOnce(DefinitionError):
+    """This spout and this state do not give exactly-once together (R11)."""
+
+
+class UnknownName(TerminalError):
+    """No topology, state or batch of that name is known."""
+
+
+class NotMigrated(TerminalError):
+    """The database lacks the schema of this version."""
+
+
+class SchemaMismatch(TerminalError):
+    """What is stored has another shape than what is now defined."""
+
+
+class StaleAttempt(TerminalError):
+    """A newer attempt of the same txid exists: this one may change nothing (R5)."""
+
+
+class Incomplete(TerminalError):
+    """What was staged is not what was planned, or not what the manifest says (R7)."""
+
+
+class BadRecord(TerminalError):
+    """A record cannot be counted: invalid UTF-8, U+0000 or null in a key, a value out of range."""
+
+
+class StateAhead(TerminalError):
+    """A state row carries this txid or a later one: it was changed outside the ledger (R9)."""
+
+
+class IntervalTaken(TerminalError):
+    """Part of the interval belongs to another batch (R2)."""
+
+
+class IntervalNotOver(TransientError):
+    """The interval ends in the future: its records are not all there (R2)."""
+
+
+class BrokenChain(TerminalError):
+    """The batch does not continue what is committed; its run plans a new one (R6)."""
+
+
+class LeaseHeld(TransientError):
+    """Another live run holds this batch (R5)."""
+
+
+class NotItsTurn(TransientError):
+    """A lower txid is not final yet (R6)."""
+
+
+class PartitionUnreadable(TransientError):
+    """A partition cannot be read now (R12, R13): how a reader declares an outage."""
+
+
+class Unavailable(TransientError):
+    """The database or the storage does not answer."""

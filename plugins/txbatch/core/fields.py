@@ -1,0 +1,89 @@
+"""Fields of a record: names with Spark SQL types, checked when a topology is defined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from txbatch.core.errors import DefinitionError
+
+SIMPLE_TYPES = frozenset(
+    {"string", "bigint", "int", "smallint", "boolean", "double", "float", "date", "timestamp", "binary"}
+)
+INTEGER_TYPES = frozenset({"bigint", "int", "smallint"})
+FLOATING_TYPES = frozenset({"double", "float"})
+NAME_BYTES_MAX = 63
+_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+(\w+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|$)")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed field. `type` is a Spark SQL name such as `string`, `bigint` or `decimal(10,2)`."""
+
+    name: str
+    type: str
+
+
+def parse_fields(ddl: str) -> tuple[Field, ...]:
+    """Read `"word string, price decimal(10,2)"`; a name with blanks stands in backticks.
+
+    Raises DefinitionError for what cannot be read, an unknown type or a name given twice.
+
+    >>> parse_fields("word string, `unit price` decimal(10, 2)")
+    (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
+    """
+    found, at = [], 0
+    while at < len(ddl):
+        match = _FIELD.match(ddl, at)
+        if not match:
+            raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; write 'name type, name type'")
+        quoted, plain, type_ = match.groups()
+        found.append(Field((quoted or plain).replace("``", "`"), checked_type(type_)))
+        at = match.end()
+    if not found:
+        raise DefinitionError("no fields given; write 'name type, name type'")
+    unique((field.name for field in found), "field")
+    return tuple(found)
+
+
+def checked_type(type_: str) -> str:
+    """The type in its one spelling; DefinitionError when txbatch cannot keep it in PostgreSQL."""
+    spelled = re.sub(r"\s+", "", type_).lower()
+    decimal = _DECIMAL.fullmatch(spelled)
+    if spelled in SIMPLE_TYPES or (decimal and 0 <= int(decimal[2]) <= int(decimal[1]) <= 38 and int(decimal[1])):
+        return spelled
+    raise DefinitionError(f"type {type_!r} is not one of {', '.join(sorted(SIMPLE_TYPES))}, decimal(precision,scale)")
+
+
+def decimal_scale(type_: str) -> int | None:
+    """Digits after the point of a decimal type; None for every other type."""
+    match = _DECIMAL.fullmatch(type_)
+    return int(match[2]) if match else None
+
+
+def unique(names: Iterable[str], what: str) -> None:
+    """Refuse a name given twice, also in another case: Spark would take one for the other."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other == name:
+            raise DefinitionError(f"{what} {name!r} is given twice; rename one of them")
+        if other is not None:
+            raise DefinitionError(
+                f"{what} {name!r} and {other!r} differ in case alone, which Spark does not see; rename one"
+            )
+        seen[name.lower()] = name
+
+
+def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """A name PostgreSQL can keep whole; DefinitionError when it is empty, too long or holds U+0000."""
+    size = len(name.encode())
+    if not name or "\0" in name:
+        raise DefinitionError(f"{what} {name!r} is not a name: it must not be empty or hold U+0000")
+    if size > bytes_max:
+        raise DefinitionError(
+            f"{what} {name!r} has {size} bytes; PostgreSQL would cut the names made from it: use at most {bytes_max}"
+        )
+    return name

@@ -1,0 +1,151 @@
+"""Manifest: what an emit attempt says it read and wrote, and the checks it must pass (R5, R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
+from txbatch.core.transaction import Assignment, TransactionAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartition:
+    """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0))."""
+
+    records: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A Parquet file of partials, by its path in the attempt's folder."""
+
+    name: str
+    bytes: int
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedState:
+    """The partials of one state: files, rows, and per value column the total over all rows, as text."""
+
+    files: tuple[StagedFile, ...]
+    rows: int
+    totals: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`streams` maps stream to partition to what was read; an unpartitioned stream has the one partition ''."""
+
+    topology: str
+    attempt: TransactionAttempt
+    token: str
+    code: str
+    metadata_digest: str
+    streams: Mapping[str, Mapping[str, ReadPartition]]
+    states: Mapping[str, StagedState]
+    unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """Source records read in all."""
+        return sum(part.records for parts in self.streams.values() for part in parts.values())
+
+    def to_json(self) -> dict[str, Any]:
+        value = asdict(self)
+        value["attempt"] = {"txid": self.attempt.txid, "attempt_id": self.attempt.attempt_id}
+        return {"format": 1, **value}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Manifest:
+        states = {
+            name: StagedState(tuple(StagedFile(**each) for each in state["files"]), state["rows"], state["totals"])
+            for name, state in value["states"].items()
+        }
+        streams = {
+            name: {partition: ReadPartition(**read) for partition, read in parts.items()}
+            for name, parts in value["streams"].items()
+        }
+        attempt = TransactionAttempt(**value["attempt"])
+        rest = {name: value[name] for name in ("topology", "token", "code", "metadata_digest", "unreadable")}
+        return cls(attempt=attempt, states=states, streams=streams, **rest)
+
+
+def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
+    """Refuse a manifest that is another attempt's (StaleAttempt) or does not cover the plan (Incomplete)."""
+    for what, found, expected in (
+        ("topology", manifest.topology, assignment.topology),
+        ("attempt", str(manifest.attempt), str(assignment.attempt)),
+        ("token", manifest.token, assignment.token),
+        ("code", manifest.code, assignment.code),
+        ("metadata", manifest.metadata_digest, assignment.digest),
+    ):
+        if found != expected:
+            raise StaleAttempt(
+                f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
+                "it is not this attempt's work: emit again"
+            )
+    plans = assignment.metadata["streams"]
+    planned = _names({stream: plan.get("partitions", [""]) for stream, plan in plans.items()})
+    not_asked = _names({stream: plan.get("unreadable", []) for stream, plan in plans.items()})
+    read, left_out = _names(manifest.streams), _names(manifest.unreadable)
+    for what, names in (
+        ("was not read", planned - read - left_out),
+        ("was read but not planned", read - planned),
+        ("was left out but not planned", left_out - planned - not_asked),
+        ("was both read and left out", read & left_out),
+    ):
+        if names:
+            stream = min(names)[0]
+            listed = ", ".join(sorted(partition for each, partition in names if each == stream)[:5])
+            raise Incomplete(
+                f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
+            )
+    if left_out and not read:
+        raise PartitionUnreadable(
+            f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
+        )
+
+
+def _names(streams: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
+    return {(stream, partition) for stream, partitions in streams.items() for partition in partitions}
+
+
+def check_states(manifest: Manifest, states: Iterable[str]) -> None:
+    """Refuse a manifest with partials of other states than these."""
+    staged, defined = sorted(manifest.states), sorted(states)
+    if staged != defined:
+        raise Incomplete(
+            f"{manifest.topology} {manifest.attempt}: staged partials of {', '.join(staged)}; the topology now has the states "
+            f"{', '.join(defined)}: emit again"
+        )
+
+
+def check_same_records(manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any]) -> None:
+    """A transactional spout must read the same records again (R7c); Incomplete names partition, expected and found.
+
+    Only an opaque one may leave a partition out (R13). `source` is the topology's source identity, which says the kind
+    of each stream.
+    """
+    for stream, holes in manifest.unreadable.items():
+        if holes and source[stream]["kind"] != "opaque":
+            raise Incomplete(
+                f"{manifest.topology} {manifest.attempt}: {', '.join(holes)} of stream {stream!r} was left out, which only "
+                "an opaque spout may do; emit again when it can be read"
+            )
+    for other in earlier:
+        for stream, partitions in other.streams.items():
+            if source[stream]["kind"] != "transactional":
+                continue
+            for partition, expected in partitions.items():
+                found = manifest.streams.get(stream, {}).get(partition)
+                if found != expected:
+                    raise Incomplete(
+                        f"{manifest.topology} {manifest.attempt}: partition {partition or stream!r} was read differently: "
+                        f"attempt {other.attempt} found {expected}, this one {found}; the source changed under its txid: "
+                        "restore it, or use an opaque spout with opaque state"
+                    )

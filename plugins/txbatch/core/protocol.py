@@ -1,0 +1,283 @@
+"""What may happen next: every decision of the protocol, made on values that a ledger has read under its locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from txbatch.core.errors import (
+    BrokenChain,
+    IntervalNotOver,
+    IntervalTaken,
+    LeaseHeld,
+    NotItsTurn,
+    StaleAttempt,
+    TerminalError,
+)
+from txbatch.core.manifest import Manifest
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import INIT_TXID, Assignment, Batch, BatchStatus, Interval, Metadata, Run
+
+# Per stream and partition: where the next batch starts.
+Offsets = Mapping[str, Mapping[str, Metadata]]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A topology as one run finds it: its own batch, the batches in flight, and what the next plan builds on."""
+
+    topology: str
+    next_txid: int
+    own: Batch | None
+    pending: tuple[Batch, ...]
+    prev: Batch | None
+    offsets: Offsets
+
+    @property
+    def prev_txid(self) -> int | None:
+        """The txid that the next plan continues (R3)."""
+        return self.prev.txid if self.prev else None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The outcome of a commit: `applied` False means it had been committed before."""
+
+    batch: Batch
+    applied: bool
+
+
+class Ledger(Protocol):
+    """The only source of truth. `postgres.ledger` is the real one, `memory.ledger` its twin; each method is one transaction."""
+
+    def register(self, topology: Topology, job: str) -> None:
+        """Make the topology known and its states ready; SchemaMismatch when it is stored otherwise (R2)."""
+
+    def head(self, topology: str, run: Run) -> Head:
+        """How things stand, for planning."""
+
+    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+        """Store the next txid with its metadata (R1); None when the head moved meanwhile."""
+
+    def adopt(self, batch: Batch, run: Run) -> Batch | None:
+        """Make an abandoned batch this run's too, or abort it when it has an interval (R6); None: look again."""
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt: from now on no older one can change anything (R5)."""
+
+    def renew_lease(self, assignment: Assignment) -> bool:
+        """Say that the run is alive; False when the attempt is no longer the newest."""
+
+    def fail_attempt(self, assignment: Assignment, error: str) -> None:
+        """Record why an attempt failed."""
+
+    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
+        """Take an attempt's work for committing (R7)."""
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """One batch; UnknownName when there is none."""
+
+    def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
+        """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
+
+    def turn_of(self, topology: str, txid: int) -> int | None:
+        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+
+    def commit(self, topology: Topology, batch: Batch, partials: Mapping[str, Any]) -> Committed:
+        """Apply the partials of an attempt, whole or not at all (R6..R10): of the one that `batch` names, as it was read
+        before they were loaded. StaleAttempt when a newer one has begun since (R5).
+        """
+
+    def success(self, topology: str, txid: int) -> bool:
+        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+
+    def abort(self, topology: str, txid: int, why: str) -> Batch:
+        """Free an uncommitted batch's records (R16)."""
+
+    def skip(self, topology: str, txid: int, why: str) -> Batch:
+        """Abort a batch and give its records up, by a txid of its own (R16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The run's own batch exists: same txid, same metadata."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Nobody looks after this batch: finish it first."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """As many batches as allowed are in flight; this is the oldest."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Plan this txid."""
+
+    txid: int
+
+
+def decide_initialize(head: Head, max_pending: int) -> Use | Adopt | Wait | Plan:
+    """What a run does first (R2, R6)."""
+    if head.own is not None:
+        return Use(head.own)
+    abandoned = next((batch for batch in head.pending if not batch.lease_live), None)
+    if abandoned is not None:
+        return Adopt(abandoned)
+    if len(head.pending) >= max_pending:
+        return Wait(head.pending[0])
+    return Plan(head.next_txid)
+
+
+def next_txid(txids: Sequence[int]) -> int:
+    """Consecutive from 1, never reused, never skipped (R1)."""
+    return txids[-1] + 1 if txids else INIT_TXID
+
+
+def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequence[Interval]) -> None:
+    """Refuse an interval that is not over by the ledger's clock, or reaches into those of other batches (R2)."""
+    if interval.end > now:
+        raise IntervalNotOver(
+            f"{topology}: interval {interval} is not over, it is {now.isoformat()}; run it after its end"
+        )
+    if taken:
+        free = uncovered(interval, taken)
+        left = f"not covered yet: {', '.join(map(str, free))}" if free else "all of it is covered"
+        raise IntervalTaken(f"{topology}: interval {interval} overlaps {', '.join(map(str, taken))}; {left}")
+
+
+def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
+    """The parts of an interval outside these others, which are in order and apart."""
+    free, at = [], interval.start
+    for other in taken:
+        if at < other.start:
+            free.append(Interval(at, other.start))
+        at = max(at, other.end)
+    return [*free, Interval(at, interval.end)] if at < interval.end else free
+
+
+def moved(head: Head, now: Head) -> bool:
+    """Whether the head is no longer what a plan was made for (R1)."""
+    expected = (head.next_txid, head.prev_txid, head.offsets, None)
+    return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected
+
+
+def check_attempt(batch: Batch, run: Run) -> None:
+    """Whether this run may start an attempt now (R5)."""
+    if batch.status is BatchStatus.COMMITTED:
+        raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
+    if batch.status is BatchStatus.ABORTED:
+        raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
+    if batch.lease_live and batch.lease_run != run.name:
+        raise LeaseHeld(
+            f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"
+        )
+
+
+def check_fence(batch: Batch, named: Assignment | Batch) -> None:
+    """Refuse an attempt, named by its assignment or by its batch as it was read earlier, that is not the newest (R5)."""
+    attempt = named.attempt
+    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
+        raise StaleAttempt(
+            f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "
+            f"with attempt {batch.attempt}; nothing was changed"
+        )
+
+
+def check_commit(
+    batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
+) -> bool:
+    """Whether to apply; False: it is committed already.
+
+    `loaded` is the batch as it was read before its partials were, `open_before` the lowest txid below that is not final,
+    `last_committed` the highest committed one. Raises StaleAttempt (R5), NotItsTurn, BrokenChain (R6).
+    """
+    if batch.status is BatchStatus.COMMITTED:
+        return False
+    check_fence(batch, loaded)
+    if batch.status is not BatchStatus.EMITTED:
+        raise TerminalError(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
+    if open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
+    check_chain(batch, last_committed, offsets)
+    return True
+
+
+def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse a batch that does not continue what is committed (R6)."""
+    plans = batch.metadata["streams"]
+    unpartitioned = [plan for plan in plans.values() if "partitions" not in plan]
+    unpartitioned += batch.metadata.get("idle", {}).values()
+    in_order = any("interval" not in plan for plan in unpartitioned)
+    if in_order and batch.prev_txid != last_committed:
+        raise BrokenChain(
+            f"{batch.topology}: txid {batch.txid} was planned after txid {batch.prev_txid}, "
+            f"but txid {last_committed} is the last committed: it is aborted and planned anew"
+        )
+    for stream, plan in plans.items():
+        for partition, range_ in plan.get("partitions", {}).items():
+            last = offsets.get(stream, {}).get(partition)
+            check_continues(batch, partition, range_, last, partition in plan.get("continues", ()))
+
+
+def check_continues(batch: Batch, partition: str, range_: Metadata, last: Metadata | None, continues: bool) -> None:
+    """Refuse a range that does not start where the partition's last committed one ended.
+
+    With none committed it may start anywhere, unless it `continues` one that was planned before it.
+    """
+    if continues if last is None else range_["start"] != last["end"]:
+        raise BrokenChain(
+            f"{batch.topology}: txid {batch.txid} starts {partition} at {range_['start']}, committed is "
+            f"{last['end'] if last else 'nothing'}: it is aborted and planned anew"
+        )
+
+
+def check_success(batch: Batch) -> None:
+    """Refuse success for what is not committed (R8)."""
+    if batch.status is not BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit"
+        )
+
+
+def check_abort(batch: Batch) -> None:
+    """Refuse to abort what is committed (R16)."""
+    if batch.status is BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} is committed; a committed batch is restated, not aborted"
+        )
+
+
+def check_skip(batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse to give up records that are committed, not next, or another batch's by now (R16)."""
+    check_abort(batch)
+    if open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
+    check_chain(batch, last_committed, offsets)
+
+
+def ranges(plan: Metadata) -> Mapping[str, Metadata]:
+    """What a stream's plan names, by partition; an unpartitioned stream has the one partition ''."""
+    found: Mapping[str, Metadata] = plan.get("partitions", {"": plan})
+    return found
+
+
+def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
+    """The offsets after these batches, in txid order."""
+    after = {stream: dict(partitions) for stream, partitions in offsets.items()}
+    for batch in batches:
+        for stream, plan in batch.metadata["streams"].items():
+            if "partitions" in plan:
+                after.setdefault(stream, {}).update(plan["partitions"])
+    return after

@@ -1,0 +1,204 @@
+"""Spouts: Trident's sources of batches. Planning decides which records, without Spark; reading returns exactly those."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from txbatch.core.errors import DefinitionError, PartitionUnreadable
+from txbatch.core.transaction import Metadata, TransactionAttempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# The column by which a partitioned spout's DataFrame says which partition a record came from.
+PARTITION_COLUMN = "_txbatch_partition"
+
+
+class SpoutKind(StrEnum):
+    """What a spout promises about a txid that is emitted again."""
+
+    TRANSACTIONAL = "transactional"
+    OPAQUE = "opaque"
+    NON_TRANSACTIONAL = "non_transactional"
+
+
+class BatchCoordinator(ABC):
+    """Decides the metadata of a txid. Runs in the coordinator task, without Spark and under no lock."""
+
+    def is_ready(self, txid: int) -> bool:
+        """Whether there is anything to plan; False uses no txid (R4)."""
+        return True
+
+    @abstractmethod
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """The plan of a txid as JSON (R3): `prev_metadata` is that of the txid before, `curr_metadata` what this txid has.
+
+        Returns None for "nothing new".
+        """
+
+    def success(self, txid: int) -> None:
+        """The txid is committed for good; called twice, late or never (R8)."""
+
+    def close(self) -> None:
+        """Let go of what the coordinator holds."""
+
+
+class Emitter(ABC):
+    """Reads what the metadata names. Runs in the Spark driver."""
+
+    @abstractmethod
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """Exactly the records the metadata names, as a DataFrame with the spout's fields."""
+
+    def success(self, attempt: TransactionAttempt) -> None:
+        """The attempt is committed."""
+
+    def close(self) -> None:
+        """Let go of what the emitter holds."""
+
+
+class Spout(ABC):
+    """A source of batches (Trident's ITridentSpout): a coordinator and an emitter.
+
+    `fields` is the DDL of its records, `identity` says in JSON which source it is: stored with txid 1, another one is
+    refused (R2). `by_interval` spouts read by time and get the run's interval in their metadata.
+    """
+
+    kind: SpoutKind = SpoutKind.TRANSACTIONAL
+    fields: str
+    by_interval: bool = False
+
+    @property
+    @abstractmethod
+    def identity(self) -> Metadata:
+        """Which source this is, for people and for R2: kind and root, no secrets."""
+
+    def planned_bytes(self, metadata: Metadata) -> int | None:
+        """How many bytes a plan will read, if that is known: small batches run with less start-up."""
+        return None
+
+    @abstractmethod
+    def coordinator(self) -> BatchCoordinator:
+        """The planning side."""
+
+    @abstractmethod
+    def emitter(self) -> Emitter:
+        """The reading side."""
+
+
+class PartitionedSpout(Emitter, Spout):
+    """A spout whose source has partitions, each with offsets; the framework carries them (Trident's IPartitionedTridentSpout).
+
+    Per partition the metadata is JSON with `start` and `end`: the next batch starts where the last committed one ended.
+    A partition that yields nothing keeps its place; a new one starts at its beginning, once (R14).
+    """
+
+    max_partitions: int | None = None
+
+    @abstractmethod
+    def partitions(self) -> Sequence[str]:
+        """The partitions that exist now, in the order in which they are planned."""
+
+    @abstractmethod
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Plan the partition's next range after `last_metadata` (None: from its beginning); None for nothing new."""
+
+    @abstractmethod
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """Exactly the records of this range; PartitionUnreadable when the partition cannot be read now."""
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
+        frames = [
+            self.emit_partition_batch(spark, attempt, name, range_).selectExpr(
+                "*", f"{literal(name)} as {PARTITION_COLUMN}"
+            )
+            for name, range_ in metadata["partitions"].items()
+        ]
+        return reduce(lambda left, right: left.unionByName(right), frames)
+
+    def partition_name(self, value: str) -> str:
+        """The partition that a value of `PARTITION_COLUMN` stands for, for readers that cannot give the name itself."""
+        return value
+
+    def coordinator(self) -> BatchCoordinator:
+        return PartitionedCoordinator(self)
+
+    def emitter(self) -> Emitter:
+        return self
+
+
+class OpaquePartitionedSpout(PartitionedSpout):
+    """A partitioned spout that may leave out a partition it cannot read (Trident's IOpaquePartitionedTridentSpout).
+
+    The plan is an upper bound. `emit_partition_batch` raises PartitionUnreadable, before it returns, to declare a hole:
+    the batch commits without the partition, whose offset does not move (R13). So does `emit_partition_batch_new`.
+    """
+
+    kind = SpoutKind.OPAQUE
+
+
+class PartitionedCoordinator(BatchCoordinator):
+    """Plans a partitioned spout: for each partition the range after its last one, at most `max_partitions` of them."""
+
+    def __init__(self, spout: PartitionedSpout) -> None:
+        self.spout = spout
+        self.offsets: Mapping[str, Metadata] = {}
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """The ranges by partition and which of them continue an earlier one; of an opaque spout also the partitions
+        that could not be asked.
+        """
+        planned: dict[str, Metadata] = {}
+        unreadable: dict[str, str] = {}
+        for partition in self.spout.partitions():
+            try:
+                range_ = self._next_range(txid, partition)
+            except PartitionUnreadable as error:
+                if self.spout.kind is not SpoutKind.OPAQUE:
+                    raise
+                unreadable[partition] = str(error)
+                continue
+            if range_ is not None:
+                planned[partition] = range_
+            if len(planned) == self.spout.max_partitions:
+                break
+        if not planned:
+            return None
+        more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
+        return {"partitions": planned, **{name: value for name, value in more.items() if value}}
+
+    def _next_range(self, txid: int, partition: str) -> Metadata | None:
+        """Raises DefinitionError when the spout's range does not start where the partition's last one ended, and for a
+        name that would not come back from JSON as it is.
+        """
+        if not isinstance(partition, str):
+            raise DefinitionError(
+                f"{type(self.spout).__name__}: partition {partition!r} is no string; name it '{partition}'"
+            )
+        last = self.offsets.get(partition)
+        range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
+        if range_ is not None and last is not None and range_["start"] != last["end"]:
+            raise DefinitionError(
+                f"{type(self.spout).__name__}: partition {partition!r} was planned from {range_['start']}, but "
+                f"{last['end']} is next; records between them would be lost or counted twice"
+            )
+        return range_
+
+
+def literal(text: str) -> str:
+    """A string in Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

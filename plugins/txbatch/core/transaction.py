@@ -1,0 +1,152 @@
+"""Transactions: txid, attempt, batch, run, and the JSON in which metadata is kept and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from txbatch.core.errors import DefinitionError
+
+INIT_TXID = 1
+METADATA_BYTES_MAX = 1_000_000
+# What a coordinator plans and an emitter reads: JSON.
+Metadata = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TransactionAttempt:
+    """One try at a txid. `attempt_id` rises with every emit attempt: it is the fence (R5). Prints `7:2`."""
+
+    txid: int
+    attempt_id: int
+
+    def __str__(self) -> str:
+        return f"{self.txid}:{self.attempt_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A half-open range of time, in UTC."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        if self.start.tzinfo is None or self.end.tzinfo is None or self.start >= self.end:
+            raise DefinitionError(
+                f"interval {self.start}/{self.end} is not one: give start before end, both with a zone"
+            )
+        object.__setattr__(self, "start", self.start.astimezone(UTC))
+        object.__setattr__(self, "end", self.end.astimezone(UTC))
+
+    def __str__(self) -> str:
+        return f"{self.start.isoformat()}/{self.end.isoformat()}"
+
+
+class BatchStatus(StrEnum):
+    """planned -> emitted -> committed, or planned/emitted -> aborted. The last two are final."""
+
+    PLANNED = "planned"
+    EMITTED = "emitted"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+    @property
+    def final(self) -> bool:
+        return self in (BatchStatus.COMMITTED, BatchStatus.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who asks for a batch: a DAG run or a call of `txbatch run`. Its key finds the batch again (R2).
+
+    `name` is unique to the run and the same in all its retries and clears.
+    """
+
+    name: str
+    dag_id: str | None = None
+    run_id: str | None = None
+    interval: Interval | None = None
+
+    @property
+    def key(self) -> str:
+        """The batch key: the interval for spouts that read by time, else the run."""
+        return f"interval:{self.interval}" if self.interval else f"run:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A row of the ledger: a txid with its metadata, as of when it was read."""
+
+    topology: str
+    txid: int
+    status: BatchStatus
+    metadata: Metadata
+    key: str
+    prev_txid: int | None = None
+    fence: int = 0
+    token: str | None = None
+    lease_run: str | None = None
+    lease_live: bool = False
+    succeeded: bool = False
+    created_at: datetime | None = None
+
+    @property
+    def attempt(self) -> TransactionAttempt:
+        """The newest attempt; attempt_id 0 before the first."""
+        return TransactionAttempt(self.txid, self.fence)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5)."""
+
+    topology: str
+    attempt: TransactionAttempt
+    token: str
+    metadata: Metadata
+    code: str
+
+    @property
+    def digest(self) -> str:
+        """The metadata's digest, repeated by the manifest."""
+        return digest(self.metadata)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "topology": self.topology,
+            "txid": self.attempt.txid,
+            "attempt_id": self.attempt.attempt_id,
+            "token": self.token,
+            "code": self.code,
+            "metadata_digest": self.digest,
+            "metadata": self.metadata,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Assignment:
+        attempt = TransactionAttempt(value["txid"], value["attempt_id"])
+        return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"])
+
+
+def canonical_json(value: Any) -> str:
+    """The one spelling of a JSON value; DefinitionError for what is not JSON or over 1 MB."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
+    if size > METADATA_BYTES_MAX:
+        raise DefinitionError(f"metadata has {size:,} bytes; at most {METADATA_BYTES_MAX:,}: plan smaller batches")
+    return text
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

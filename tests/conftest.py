@@ -1,0 +1,91 @@
+"""What all tiers share: one embedded PostgreSQL per session, a fresh migrated database per test, a marker per tier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg2
+import pytest
+from sqlalchemy import Engine, make_url
+
+from txbatch.local import postgres
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import migrate
+
+TESTS = Path(__file__).parent
+TEMPLATE = "migrated"
+# Cheapest first; what is not named here comes in between.
+FIRST = ("tidy", "unit", "docs", "golden", "contract", "spouts", "postgres", "model")
+LAST = ("spark", "cli", "local", "local_airflow", "airflow", "demo")
+_numbers = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and not each.name.startswith(("_", "."))):
+        config.addinivalue_line("markers", f"{tier}: tests in tests/{tier}/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first."""
+    for item in items:
+        item.add_marker(_tier(item))
+    items.sort(key=lambda item: _rank(_tier(item)))
+
+
+def _tier(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def _rank(tier: str) -> int:
+    return FIRST.index(tier) if tier in FIRST else len(FIRST) + (1 + LAST.index(tier) if tier in LAST else 0)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an embedded server of this session alone, with the database `migrated` to make others from."""
+    home = tmp_path_factory.mktemp("server")
+    url = postgres.start(home)
+    try:
+        admin(url, "ALTER SYSTEM SET fsync = off")  # nothing here outlives the session
+        admin(url, "SELECT pg_reload_conf()")
+        admin(url, f"CREATE DATABASE {TEMPLATE}")
+        template = connect(in_database(url, TEMPLATE))
+        migrate(template)
+        template.dispose()
+        yield url
+    finally:
+        postgres.stop(home)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of a fresh migrated database."""
+    name = f"test_{next(_numbers)}"
+    admin(postgres_server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+    yield in_database(postgres_server, name)
+    admin(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> Engine:
+    """An engine on a fresh migrated database."""
+    return connect(postgres_url, application_name="txbatch test")
+
+
+def in_database(url: str, database: str) -> str:
+    """The same URL for another database of the server."""
+    return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def admin(url: str, statement: str) -> None:
+    """Run one statement outside of a transaction."""
+    parsed = make_url(url)
+    connection = psycopg2.connect(
+        host=parsed.query["host"], port=parsed.query["port"], user=parsed.username, dbname=parsed.database
+    )
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    connection.close()

@@ -1,0 +1,176 @@
+"""What tests of several tiers use: topologies of a few lines, emit attempts without Spark, partials as Arrow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
+from txbatch.core.aggregator import CombinerAggregator, Merge, Partial
+from txbatch.core.fields import FLOATING_TYPES, decimal_scale
+from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.protocol import ranges
+from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
+from txbatch.core.state import State
+from txbatch.core.topology import PersistentAggregate, ValueColumn
+from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+
+ARROW = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+}
+Keyed = tuple[tuple[Any, ...], Partial]
+
+
+class LogSpout(PartitionedSpout):
+    """Partitions of so many records each, which a test changes as it goes; each batch takes `size` of each."""
+
+    fields = "word string"
+
+    def __init__(
+        self, partitions: Mapping[str, int], size: int = 10, kind: SpoutKind = SpoutKind.TRANSACTIONAL
+    ) -> None:
+        self.lengths, self.size, self.kind = dict(partitions), size, kind
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "LogSpout"}
+
+    def partitions(self) -> Sequence[str]:
+        return sorted(self.lengths)
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        start = last_metadata["end"] if last_metadata else 0
+        end = min(start + self.size, self.lengths[partition])
+        return {"start": start, "end": end} if start < end else None
+
+    def emit_partition_batch(self, *_: Any) -> Any:
+        raise AssertionError("planned only")
+
+
+class ListSpout(Spout, BatchCoordinator):
+    """An unpartitioned spout that plans what the test gives it, batch by batch; then nothing."""
+
+    fields = "word string"
+
+    def __init__(self, *sizes: int, kind: SpoutKind = SpoutKind.TRANSACTIONAL) -> None:
+        self.sizes, self.kind = list(sizes), kind
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "ListSpout"}
+
+    def coordinator(self) -> BatchCoordinator:
+        return self
+
+    def emitter(self) -> Emitter:
+        raise AssertionError("planned only")
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        number = prev_metadata["number"] + 1 if prev_metadata else 0
+        start = prev_metadata["end"] if prev_metadata else 0
+        return (
+            {"number": number, "start": start, "end": start + self.sizes[number]} if number < len(self.sizes) else None
+        )
+
+
+def word_count(
+    spout: Spout,
+    name: str = "word_count",
+    *,
+    state: State | None = None,
+    max_pending: int = 1,
+    **aggregates: CombinerAggregator,
+) -> Topology:
+    """Words of one stream, counted."""
+    topology = Topology(name, max_pending)
+    grouped = topology.new_stream("words", spout).group_by("word")
+    grouped.persistent_aggregate(
+        state or OpaqueState(name), guarantee="at_least_once", **(aggregates or {"count": Count()})
+    )
+    return topology
+
+
+def run(name: str) -> Run:
+    """A run as the CLI would name it."""
+    return Run(name, run_id=name)
+
+
+def read_all(assignment: Assignment) -> dict[str, dict[str, ReadPartition]]:
+    """Every planned range, read whole: the fingerprint follows from the range alone, as a transactional source's does."""
+    return {
+        stream: {
+            partition: ReadPartition(range_["end"] - range_["start"], str(range_["start"] * 1000 + range_["end"]))
+            for partition, range_ in ranges(plan).items()
+        }
+        for stream, plan in assignment.metadata["streams"].items()
+    }
+
+
+def manifest_of(
+    topology: Topology, assignment: Assignment, partials: Mapping[str, Sequence[Keyed]], **changes: Any
+) -> Manifest:
+    """The manifest of an attempt that staged these partials; `changes` replace what it says."""
+    honest = Manifest(
+        topology=assignment.topology,
+        attempt=assignment.attempt,
+        token=assignment.token,
+        code=assignment.code,
+        metadata_digest=assignment.digest,
+        streams=read_all(assignment),
+        states={each.state.name: staged(each, partials[each.state.name]) for each in topology.aggregates},
+    )
+    return replace(honest, **changes)
+
+
+def staged(aggregate: PersistentAggregate, partials: Sequence[Keyed]) -> StagedState:
+    """What a manifest says of these partials, reckoned without Arrow."""
+    totals = {
+        column.name: _total(column, [partial[number] for _, partial in partials])
+        for number, column in enumerate(aggregate.columns)
+    }
+    return StagedState((), len(partials), totals)
+
+
+def _total(column: ValueColumn, values: list[Any]) -> str | None:
+    present = [value for value in values if value is not None]
+    if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
+        return str(len(present))
+    return format(sum(map(Decimal, present)), "f") if present else None
+
+
+def record_batch(aggregate: PersistentAggregate, partials: Iterable[Keyed]) -> pa.RecordBatch:
+    """Partials as Spark would stage them."""
+    rows = [key + partial for key, partial in partials]
+    typed = [(key.name, key.type) for key in aggregate.keys]
+    typed += [(column.name, column.partial.type) for column in aggregate.columns]
+    arrays = [pa.array([row[number] for row in rows], arrow_type(type_)) for number, (_, type_) in enumerate(typed)]
+    return pa.record_batch(arrays, names=[name for name, _ in typed])
+
+
+def arrow_type(type_: str) -> Any:
+    """The Arrow type in which Spark writes a field's type."""
+    scale = decimal_scale(type_)
+    return ARROW[type_] if scale is None else pa.decimal128(int(type_[8:].split(",")[0]), scale)
+
+
+def code(text: str = "code") -> str:
+    """A job's fingerprint."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,233 @@
+"""The coordinator over the in-memory ledger: who asks the spout what, and when (R1..R4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support import ListSpout, LogSpout, manifest_of, run, word_count
+
+from txbatch import Topology
+from txbatch.core.coordinator import NothingNew, initialize_transaction, plan_batch
+from txbatch.core.errors import DefinitionError, PartitionUnreadable
+from txbatch.core.protocol import Wait
+from txbatch.core.spout import PartitionedCoordinator, SpoutKind
+from txbatch.core.transaction import Batch, Interval, Run
+from txbatch.memory.ledger import MemoryLedger
+
+
+class Asked(ListSpout):
+    """Writes down what it is asked."""
+
+    def __init__(self, *sizes: int, ready: bool = True) -> None:
+        super().__init__(*sizes)
+        self.asked: list[Any] = []
+        self.ready, self.between = ready, lambda: None
+
+    def is_ready(self, txid: int) -> bool:
+        self.asked.append(("is_ready", txid))
+        return self.ready
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        self.asked.append((txid, prev_metadata and prev_metadata["number"], curr_metadata))
+        self.between()
+        return super().initialize_transaction(txid, prev_metadata, curr_metadata)
+
+    def close(self) -> None:
+        self.asked.append("closed")
+
+
+def ledger_of(topology: Topology, **options: Any) -> MemoryLedger:
+    ledger = MemoryLedger(**options)
+    ledger.register(topology, "jobs/job.py")
+    return ledger
+
+
+def commit(ledger: MemoryLedger, topology: Topology, batch: Any, name: str) -> None:
+    assignment = ledger.start_attempt(batch, run(name), "code")
+    emitted = ledger.record_manifest(assignment, manifest_of(topology, assignment, {"word_count": []}))
+    ledger.commit(topology, emitted, {"word_count": []})
+
+
+def test_a_plan_builds_on_the_metadata_before_it() -> None:
+    spout = Asked(5, 5, 5)
+    topology = word_count(spout)
+    ledger = ledger_of(topology)
+    for name in ("1", "2"):
+        commit(ledger, topology, initialize_transaction(ledger, topology, run(name)), name)
+    initialize_transaction(ledger, topology, run("3"))
+    assert [each for each in spout.asked if each != "closed" and each[0] != "is_ready"] == [
+        (1, None, None),
+        (2, 0, None),
+        (3, 1, None),
+    ]
+
+
+def test_the_spout_is_asked_under_no_lock_and_closed_after_errors() -> None:
+    spout = Asked(5)
+    topology = word_count(spout)
+    ledger = ledger_of(topology)
+
+    def fail() -> None:
+        ledger.head("word_count", run("other"))  # would hang under the ledger's lock
+        raise OSError("the source is away")
+
+    spout.between = fail
+    with pytest.raises(OSError, match="away"):
+        initialize_transaction(ledger, topology, run("1"))
+    assert spout.asked[-1] == "closed"
+    assert ledger.head("word_count", run("1")).next_txid == 1
+
+
+def test_a_spout_is_asked_again_when_the_head_moved() -> None:
+    spout = Asked(5, 5)
+    topology = word_count(spout, max_pending=2)
+    ledger = ledger_of(topology)
+
+    def another_run() -> None:
+        spout.between = lambda: None
+        assert isinstance(initialize_transaction(ledger, topology, run("quick")), Batch)
+
+    spout.between = another_run
+    batch = initialize_transaction(ledger, topology, run("slow"))
+    assert isinstance(batch, Batch)
+    assert (batch.txid, batch.prev_txid, batch.metadata["streams"]["words"]["start"]) == (2, 1, 5)
+
+
+def test_a_spout_that_is_not_ready_uses_no_txid() -> None:
+    spout = Asked(5, ready=False)
+    topology = word_count(spout)
+    ledger = ledger_of(topology)
+    assert isinstance(initialize_transaction(ledger, topology, run("1")), NothingNew)
+    spout.ready = True
+    assert spout.asked == [("is_ready", 1), "closed"]
+    batch = initialize_transaction(ledger, topology, run("1"))
+    assert isinstance(batch, Batch)
+    assert batch.txid == 1
+
+
+def test_a_run_that_has_a_batch_does_not_ask_the_spout() -> None:
+    spout = Asked(5, 5)
+    topology = word_count(spout)
+    ledger = ledger_of(topology)
+    first = initialize_transaction(ledger, topology, run("1"))
+    spout.asked.clear()
+    assert initialize_transaction(ledger, topology, run("1")) == first
+    assert spout.asked == []
+
+
+def test_waiting_and_adoption() -> None:
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    topology = word_count(Asked(5, 5))
+    ledger = ledger_of(topology, lease_seconds=60, clock=lambda: now)
+    first = initialize_transaction(ledger, topology, run("1"))
+    assert isinstance(first, Batch)
+    waits = initialize_transaction(ledger, topology, run("2"))
+    assert isinstance(waits, Wait)
+    assert waits.batch == first
+    now += timedelta(seconds=61)
+    adopted = initialize_transaction(ledger, topology, run("2"))
+    assert isinstance(adopted, Batch)
+    assert (adopted.txid, adopted.metadata, adopted.lease_run) == (1, first.metadata, "2")
+
+
+def test_metadata_that_is_not_json_is_refused_before_it_is_stored() -> None:
+    class Bad(ListSpout):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return {"at": datetime.now(UTC)}
+
+    topology = word_count(Bad())
+    ledger = ledger_of(topology)
+    with pytest.raises(DefinitionError, match="metadata is not JSON"):
+        initialize_transaction(ledger, topology, run("1"))
+    assert ledger.head("word_count", run("1")).next_txid == 1
+
+
+def test_a_spout_by_time_needs_an_interval_and_gets_it() -> None:
+    class Daily(Asked):
+        by_interval = True
+
+    spout = Daily(5)
+    topology = word_count(spout)
+    head = ledger_of(topology).head("word_count", run("1"))
+    with pytest.raises(
+        DefinitionError, match="stream 'words' reads by time, and run '1' has no data interval; trigger it with"
+    ):
+        plan_batch(topology, head, run("1"))
+    day = Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    plan_batch(topology, head, Run("1", interval=day))
+    assert spout.asked[-2] == (1, None, {"interval": ["2024-01-01T00:00:00+00:00", "2024-01-02T00:00:00+00:00"]})
+
+
+# ---- partitions
+
+
+def planned(spout: LogSpout, offsets: Any = None) -> Any:
+    coordinator = PartitionedCoordinator(spout)
+    coordinator.offsets = offsets or {}
+    return coordinator.initialize_transaction(1, None, None)
+
+
+def test_each_partition_goes_on_where_it_was() -> None:
+    plan = planned(LogSpout({"a": 30, "b": 30, "c": 10}), {"a": {"start": 0, "end": 10}, "c": {"start": 0, "end": 10}})
+    assert plan["partitions"] == {"a": {"start": 10, "end": 20}, "b": {"start": 0, "end": 10}}
+    assert plan["continues"] == ["a"]
+
+
+def test_partitions_have_names_not_numbers() -> None:
+    """In the ledger's JSON 0 becomes "0": the partition would begin again with every batch."""
+
+    class Numbered(LogSpout):
+        def partitions(self) -> Any:
+            return [0, 1]
+
+    with pytest.raises(DefinitionError, match="Numbered: partition 0 is no string; name it '0'"):
+        planned(Numbered({}))
+
+
+def test_nothing_new_in_any_partition() -> None:
+    assert planned(LogSpout({})) is None
+    assert planned(LogSpout({"a": 10}), {"a": {"start": 0, "end": 10}}) is None
+
+
+def test_at_most_so_many_partitions() -> None:
+    spout = LogSpout({"a": 0, "b": 5, "c": 5, "d": 5})
+    spout.max_partitions = 2
+    assert list(planned(spout)["partitions"]) == ["b", "c"]
+
+
+def test_a_range_that_leaves_records_out_or_takes_them_twice() -> None:
+    class Jumps(LogSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            return {"start": 12, "end": 20}
+
+    with pytest.raises(
+        DefinitionError, match="partition 'a' was planned from 12, but 10 is next; records between them would be lost"
+    ):
+        planned(Jumps({"a": 30}), {"a": {"start": 0, "end": 10}})
+
+
+@pytest.mark.parametrize("kind", SpoutKind)
+def test_a_partition_that_cannot_be_asked(kind: SpoutKind) -> None:
+    class Away(LogSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            if partition == "b":
+                raise PartitionUnreadable("broker down")
+            return super().emit_partition_batch_new(attempt, partition, last_metadata)
+
+    spout = Away({"a": 10, "b": 10}, kind=kind)
+    if kind is not SpoutKind.OPAQUE:
+        with pytest.raises(PartitionUnreadable, match="broker down"):
+            planned(spout)
+        return
+    assert planned(spout) == {"partitions": {"a": {"start": 0, "end": 10}}, "unreadable": {"b": "broker down"}}
+
+
+def test_an_abandoned_batch_that_someone_took_meanwhile_is_left_alone() -> None:
+    topology = word_count(ListSpout(5, 5))
+    ledger = ledger_of(topology)
+    batch = initialize_transaction(ledger, topology, run("1"))
+    assert isinstance(batch, Batch)
+    assert ledger.adopt(replace(batch, lease_live=False), run("2")) is None

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from txbatch.core.errors import DefinitionError
+from txbatch.job_file import code_digest, load_job
+
+HEAD = "from txbatch import Count, FixedBatchSpout, OpaqueState, Topology\n"
+GOOD = HEAD + (
+    "topology = Topology('{name}')\n"
+    "topology.new_stream('s', FixedBatchSpout('word string', 1, 'a')).group_by('word')"
+    ".persistent_aggregate(OpaqueState('{name}'), count=Count())\n"
+)
+
+
+def job(folder: Path, text: str, name: str = "job.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_job_file_and_its_fingerprint(tmp_path: Path) -> None:
+    path = job(tmp_path, GOOD.format(name="t") + "same = topology\n")
+    loaded = load_job("job.py", tmp_path)
+    assert (loaded.name, loaded.topology.name, loaded.code) == ("job.py", "t", code_digest(path))
+    before = loaded.code
+    job(tmp_path, GOOD.format(name="t") + "# a word\n")
+    assert load_job("job.py", tmp_path).code != before
+
+
+def test_a_module_beside_it_can_be_imported(tmp_path: Path) -> None:
+    job(tmp_path, "NAME = 'helped'\n", "a_helper_of_this_test.py")
+    job(tmp_path, "from a_helper_of_this_test import NAME\n" + GOOD.format(name="x").replace("'x'", "NAME"))
+    assert load_job("job.py", tmp_path).topology.name == "helped"
+
+
+def test_two_jobs_of_one_file_name(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        job(tmp_path / folder, GOOD.format(name=folder))
+    assert [load_job(f"{folder}/job.py", tmp_path).topology.name for folder in ("a", "b")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "job file job.py must define exactly one topology at module level; it defines none"),
+        (GOOD.format(name="a") + GOOD.format(name="b").replace("topology", "other"), "it defines a, b"),
+        (HEAD + "topology = Topology('t')\n", "topology 't' ends in no state"),
+        ("def f(:\n", "job file job.py cannot be loaded: SyntaxError"),
+        ("1/0\n", "job file job.py cannot be loaded: ZeroDivisionError: division by zero"),
+        (
+            "import nothing_of_that_name\n",
+            "cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'",
+        ),
+        (HEAD + "Topology('a b')\n", "topology 'a b': a name has letters, digits"),
+    ],
+)
+def test_a_job_file_that_is_none(tmp_path: Path, text: str, says: str) -> None:
+    job(tmp_path, text)
+    with pytest.raises(DefinitionError, match=says):
+        load_job("job.py", tmp_path)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"does not exist; give the path of a job, such as jobs/word_count.py"):
+        load_job("jobs/none.py", tmp_path)
+    job(tmp_path, "x = 1\n", "job.txt")
+    with pytest.raises(DefinitionError, match=r"job file job.txt is not a Python file"):
+        load_job("job.txt", tmp_path)

@@ -1,0 +1,89 @@
+"""The example of the README, in memory."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from support import LogSpout, word_count
+
+from txbatch import Avg, Count, FixedBatchSpout, Max, Min, OpaqueState, Stream, Sum, Topology, TransactionalState
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.runner import run
+
+SENTENCES = ("how are you", "nice to meet you", "what a good day")
+
+
+def sentences(*records: Any, fields: str = "sentence string", size: int = 1, name: str = "t") -> Stream:
+    return Topology(name).new_stream("sentences", FixedBatchSpout(fields, size, *(records or SENTENCES)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_classic_word_count_whatever_the_batches(size: int) -> None:
+    words = sentences(size=size).flat_map(lambda record: record["sentence"].split(" "), "word string")
+    words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+    ledger = run(words.topology)
+    counts = {key: value.value for (key,), value in ledger.rows("words").items()}
+    once = dict.fromkeys(["how", "are", "nice", "to", "meet", "what", "a", "good", "day"], (1,))
+    assert counts == {**once, "you": (2,)}
+    assert ledger.tables.last_committed("t") == -(-3 // size)
+
+
+def test_running_again_goes_on_and_counts_nothing_twice() -> None:
+    ledger = MemoryLedger()
+    for _ in range(2):
+        words = sentences().flat_map(lambda record: record["sentence"].split(" "), "word string")
+        words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+        run(words.topology, ledger)
+    assert ledger.rows("words")["you",].value == (2,)
+    assert ledger.tables.last_committed("t") == 3
+
+
+def test_operations_one_after_the_other() -> None:
+    stream = (
+        sentences(("AA", 5), ("AA", None), ("UA", 7), ("AA", 9), fields="carrier string, delay bigint", size=2)
+        .each(lambda record: (record["delay"] or 0) * 2, "twice bigint")
+        .filter(lambda record: record["carrier"] == "AA")
+        .project("carrier", "delay", "twice")
+    )
+    stream.group_by("carrier").persistent_aggregate(
+        TransactionalState("s"),
+        n=Count(),
+        known=Count("delay"),
+        mean=Avg("delay"),
+        low=Min("delay"),
+        top=Max("twice"),
+        exact=Sum("delay", scale=1),
+    )
+    ledger = run(stream.topology)
+    assert ledger.rows("s")["AA",].value == (3, 2, 14, 2, 5, 18, Decimal("14.0"))
+
+
+def test_functions_of_several_fields() -> None:
+    stream = sentences("a b", fields="line string").map(
+        lambda record: tuple(record["line"].split()), "x string, y string"
+    )
+    stream.group_by("x", "y").persistent_aggregate(TransactionalState("s"), n=Count())
+    assert list(run(stream.topology).rows("s")) == [("a", "b")]
+
+
+def test_what_needs_spark_is_refused_and_nothing_is_counted() -> None:
+    words = sentences().flat_map("split(sentence, ' ')", "word string")
+    words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+    ledger = MemoryLedger()
+    with pytest.raises(
+        DefinitionError, match=r"flat_map .split.* needs Spark; write it as a Python function to run it in memory"
+    ):
+        run(words.topology, ledger)
+    assert ledger.rows("words") == {}
+    with pytest.raises(DefinitionError, match="stream 'words': LogSpout needs Spark, a FixedBatchSpout does not"):
+        run(word_count(LogSpout({"a": 1})))
+
+
+def test_a_null_key_is_refused() -> None:
+    stream = sentences("a", None, fields="word string")
+    stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+    with pytest.raises(BadRecord, match="state 'words': a key is null"):
+        run(stream.topology)

@@ -1,0 +1,208 @@
+"""What may happen next, decided on values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support import run
+
+from txbatch.core.errors import (
+    BrokenChain,
+    IntervalNotOver,
+    IntervalTaken,
+    LeaseHeld,
+    NotItsTurn,
+    StaleAttempt,
+    TerminalError,
+)
+from txbatch.core.protocol import (
+    Adopt,
+    Head,
+    Plan,
+    Use,
+    Wait,
+    check_abort,
+    check_attempt,
+    check_commit,
+    check_fence,
+    check_interval,
+    check_success,
+    consumed,
+    decide_initialize,
+    moved,
+    next_txid,
+    uncovered,
+)
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
+
+RANGE = {"start": 10, "end": 20}
+PLANNED = Batch(
+    "t",
+    3,
+    BatchStatus.PLANNED,
+    {"streams": {"s": {"partitions": {"a": RANGE}}}},
+    "run:r",
+    prev_txid=2,
+    lease_run="r",
+    lease_live=True,
+)
+EMITTED = replace(PLANNED, status=BatchStatus.EMITTED, fence=2, token="x")
+ASSIGNMENT = Assignment("t", TransactionAttempt(3, 2), "x", EMITTED.metadata, "code")
+OFFSETS: Any = {"s": {"a": {"start": 0, "end": 10}}}
+HEAD = Head("t", 4, None, (), PLANNED, OFFSETS)
+COMMITTED, ABORTED = (replace(EMITTED, status=status) for status in (BatchStatus.COMMITTED, BatchStatus.ABORTED))
+
+
+def test_txids_are_consecutive_from_1() -> None:
+    assert [next_txid(txids) for txids in ([], [1], [1, 2], [1, 2, 3])] == [1, 2, 3, 4]
+
+
+def test_what_a_run_does_first() -> None:
+    dead = replace(PLANNED, txid=4, lease_live=False)
+    assert decide_initialize(HEAD, 1) == Plan(4)
+    assert decide_initialize(replace(HEAD, own=COMMITTED, pending=(dead,)), 1) == Use(COMMITTED)
+    assert decide_initialize(replace(HEAD, pending=(PLANNED,)), 1) == Wait(PLANNED)
+    assert decide_initialize(replace(HEAD, pending=(PLANNED,)), 2) == Plan(4)
+    assert decide_initialize(replace(HEAD, pending=(PLANNED, dead)), 2) == Adopt(dead)
+    assert decide_initialize(replace(HEAD, pending=(PLANNED, dead)), 9) == Adopt(dead)
+
+
+@pytest.mark.parametrize("change", [{"next_txid": 5}, {"prev": None}, {"own": PLANNED}, {"offsets": {"s": {}}}])
+def test_a_head_that_moved(change: Any) -> None:
+    assert not moved(HEAD, HEAD)
+    assert moved(HEAD, replace(HEAD, **change))
+
+
+def test_a_lease_that_ended_meanwhile_does_not_move_the_head() -> None:
+    assert not moved(replace(HEAD, pending=(PLANNED,)), replace(HEAD, pending=(replace(PLANNED, lease_live=False),)))
+
+
+def test_who_may_start_an_attempt() -> None:
+    check_attempt(PLANNED, run("r"))
+    check_attempt(EMITTED, run("r"))
+    check_attempt(replace(EMITTED, lease_live=False), run("other"))
+    with pytest.raises(LeaseHeld, match="t: txid 3 is being worked on by r; wait until it ends"):
+        check_attempt(EMITTED, run("other"))
+    with pytest.raises(TerminalError, match="t: already committed as txid 3"):
+        check_attempt(COMMITTED, run("r"))
+    with pytest.raises(TerminalError, match="t: txid 3 was aborted; run initialize_transaction again"):
+        check_attempt(ABORTED, run("r"))
+
+
+def test_the_fence() -> None:
+    check_fence(EMITTED, ASSIGNMENT)
+    for stale in (
+        replace(ASSIGNMENT, attempt=TransactionAttempt(3, 1)),
+        replace(ASSIGNMENT, attempt=TransactionAttempt(3, 3)),
+        replace(ASSIGNMENT, token="y"),
+    ):
+        with pytest.raises(
+            StaleAttempt, match=f"attempt {stale.attempt} is not the newest of txid 3, .*3:2; nothing was changed"
+        ):
+            check_fence(EMITTED, stale)
+    for over in (COMMITTED, ABORTED):
+        with pytest.raises(StaleAttempt, match=f"which is {over.status}"):
+            check_fence(over, ASSIGNMENT)
+
+
+def test_a_commit_that_may_be_applied() -> None:
+    assert check_commit(EMITTED, ASSIGNMENT, None, 2, OFFSETS) is True
+    assert check_commit(COMMITTED, ASSIGNMENT, None, 2, {}) is False
+
+
+def test_a_commit_before_its_time() -> None:
+    with pytest.raises(TerminalError, match="attempt 3:2 has no manifest yet; run emit_batch first"):
+        check_commit(replace(EMITTED, status=BatchStatus.PLANNED), ASSIGNMENT, None, 2, OFFSETS)
+    with pytest.raises(NotItsTurn, match="t: txid 3 waits for txid 1"):
+        check_commit(EMITTED, ASSIGNMENT, 1, 2, OFFSETS)
+    with pytest.raises(StaleAttempt):
+        check_commit(ABORTED, ASSIGNMENT, None, 2, OFFSETS)
+
+
+def broken(streams: Any, offsets: Any, last_committed: int | None = 2, **more: Any) -> str | None:
+    batch = replace(EMITTED, metadata={"streams": streams, **more})
+    try:
+        check_commit(batch, ASSIGNMENT, None, last_committed, offsets)
+    except BrokenChain as error:
+        return str(error)
+    return None
+
+
+def test_the_chain_of_a_partition() -> None:
+    plan = {"s": {"partitions": {"a": RANGE}}}
+    assert broken(plan, OFFSETS) is None
+    assert broken(plan, {}) is None
+    assert broken(plan, {"s": {"b": {"end": 99}}, "other": {"a": {"end": 99}}}) is None
+    assert "starts a at 10, committed is 5" in str(broken(plan, {"s": {"a": {"start": 0, "end": 5}}}))
+    assert "starts a at 10, committed is 20" in str(broken(plan, {"s": {"a": RANGE}}))
+    continues = {"s": {"partitions": {"a": RANGE}, "continues": ["a"]}}
+    assert broken(continues, OFFSETS) is None
+    assert "starts a at 10, committed is nothing" in str(broken(continues, {}))
+
+
+def test_the_chain_of_an_unpartitioned_stream() -> None:
+    plan = {"s": {"start": 5, "end": 9}}
+    assert broken(plan, {}) is None
+    assert "planned after txid 2, but txid 1 is the last committed" in str(broken(plan, {}, last_committed=1))
+    assert "but txid None is the last committed" in str(broken(plan, {}, last_committed=None))
+    assert broken({"s": {"interval": ["a", "b"]}}, {}, last_committed=1) is None
+
+
+def test_the_chain_of_a_stream_that_pauses() -> None:
+    """The batch says where the stream stands, though it has nothing of it: that must be committed too."""
+    plan = {"s": {"partitions": {"a": RANGE}}}
+    assert broken(plan, OFFSETS, idle={"list": {"end": 5}}) is None
+    assert "planned after txid 2, but txid 1" in str(broken(plan, OFFSETS, last_committed=1, idle={"list": {"end": 5}}))
+    assert broken(plan, OFFSETS, last_committed=1, idle={"list": {"interval": ["a", "b"]}}) is None
+
+
+def test_success_and_abort() -> None:
+    check_success(COMMITTED)
+    for batch in (PLANNED, EMITTED, ABORTED):
+        check_abort(batch)
+        with pytest.raises(TerminalError, match=f"t: txid 3 is {batch.status}, not committed; clear the task commit"):
+            check_success(batch)
+    with pytest.raises(TerminalError, match="txid 3 is committed; a committed batch is restated, not aborted"):
+        check_abort(COMMITTED)
+
+
+def test_offsets_after_batches_in_flight() -> None:
+    later = replace(PLANNED, metadata={"streams": {"s": {"partitions": {"b": RANGE}}, "list": {"end": 5}}})
+    assert consumed(OFFSETS, [PLANNED, later]) == {"s": {"a": RANGE, "b": RANGE}}
+    assert OFFSETS == {"s": {"a": {"start": 0, "end": 10}}}
+
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def days(first: int, last: int) -> Interval:
+    return Interval(START + timedelta(first), START + timedelta(last))
+
+
+@pytest.mark.parametrize(
+    ("taken", "free"),
+    [
+        ([], [(0, 9)]),
+        ([(0, 9)], []),
+        ([(-5, 20)], []),
+        ([(-5, 2)], [(2, 9)]),
+        ([(7, 20)], [(0, 7)]),
+        ([(2, 3), (5, 6)], [(0, 2), (3, 5), (6, 9)]),
+        ([(0, 2), (2, 4)], [(4, 9)]),
+    ],
+)
+def test_what_is_not_covered_yet(taken: Any, free: Any) -> None:
+    assert uncovered(days(0, 9), [days(*each) for each in taken]) == [days(*each) for each in free]
+
+
+def test_intervals() -> None:
+    check_interval("t", days(0, 1), START + timedelta(1), [])
+    with pytest.raises(IntervalNotOver, match="is not over"):
+        check_interval("t", days(0, 1), START + timedelta(1) - timedelta(microseconds=1), [])
+    with pytest.raises(IntervalTaken, match="all of it is covered"):
+        check_interval("t", days(0, 1), START + timedelta(9), [days(0, 1)])
+    with pytest.raises(IntervalTaken, match=r"not covered yet: 2024-01-02T.*/2024-01-03T"):
+        check_interval("t", days(0, 2), START + timedelta(9), [days(0, 1)])

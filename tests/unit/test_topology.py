@@ -1,0 +1,206 @@
+"""Definitions: what is accepted, and what each refusal says (R2, R11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support import ListSpout, LogSpout, word_count
+
+from txbatch import (
+    Avg,
+    Count,
+    FixedBatchSpout,
+    Max,
+    NonTransactionalState,
+    OpaqueState,
+    SpoutKind,
+    Sum,
+    Topology,
+    TransactionalState,
+)
+from txbatch.core.errors import DefinitionError, NotExactlyOnce
+
+STATES = {"transactional": TransactionalState, "opaque": OpaqueState, "non_transactional": NonTransactionalState}
+EXACTLY_ONCE = {("transactional", "transactional"), ("transactional", "opaque"), ("opaque", "opaque")}
+
+
+def stream(fields: str = "word string, n bigint", **options: Any) -> Any:
+    spout = LogSpout({"a": 1}, **options)
+    spout.fields = fields
+    return Topology("t").new_stream("words", spout)
+
+
+@pytest.mark.parametrize("state", sorted(STATES))
+@pytest.mark.parametrize("spout", sorted(SpoutKind))
+def test_the_guarantee_matrix(spout: SpoutKind, state: str) -> None:
+    grouped = stream(kind=spout).group_by("word")
+    if (spout, state) in EXACTLY_ONCE:
+        assert grouped.persistent_aggregate(STATES[state]("s"), count=Count()).guarantee == "exactly_once"
+        return
+    says = (
+        f"^state 's': a {spout} spout with {state} state is not exactly-once; "
+        'choose another state, or say guarantee="at_least_once"$'
+    )
+    with pytest.raises(NotExactlyOnce, match=says):
+        grouped.persistent_aggregate(STATES[state]("s"), count=Count())
+    assert grouped.stream.topology.aggregates == []
+    assert grouped.persistent_aggregate(STATES[state]("s"), guarantee="at_least_once", count=Count())
+
+
+def test_a_guarantee_of_ones_own() -> None:
+    with pytest.raises(DefinitionError, match="guarantee 'maybe' is neither 'exactly_once' nor 'at_least_once'"):
+        stream().group_by("word").persistent_aggregate(OpaqueState("s"), guarantee="maybe", count=Count())
+
+
+@pytest.mark.parametrize("name", ["a b", "ü", "a/b", "a%b", "", "x" * 64])
+def test_topology_names(name: str) -> None:
+    with pytest.raises(DefinitionError, match="topology"):
+        Topology(name)
+    assert Topology("A-z_0.9").name == "A-z_0.9"
+
+
+def aggregate(*keys: str, state: Any = None, fields: str = "word string, n bigint", **values: Any) -> Any:
+    return stream(fields).group_by(*(keys or ("word",))).persistent_aggregate(state or OpaqueState("s"), **values)
+
+
+LONG = "x" * 59
+REFUSED: list[tuple[str, Any, str]] = [
+    ("unknown key", lambda: stream().group_by("wrod"), "stream 'words' has no field 'wrod' here; it has word, n"),
+    ("no key", lambda: stream().group_by(), "stream 'words': group_by needs at least one field"),
+    ("key twice", lambda: stream().group_by("word", "word"), "key 'word' is given twice"),
+    ("unknown input", lambda: aggregate(total=Sum("m")), "has no field 'm' here; it has word, n"),
+    ("unknown after map", lambda: stream().map("n", "m bigint").project("word"), "has no field 'word' here; it has m"),
+    ("no aggregate", lambda: aggregate(), "state 's': give at least one aggregate, such as count=Count()"),
+    (
+        "not an aggregator",
+        lambda: aggregate(count=Count),
+        "state 's': count is .*; give an aggregator, such as count=Count()",
+    ),
+    ("sum of strings", lambda: aggregate(total=Sum("word")), "Sum of 'word', a string, is not exact"),
+    ("field twice", lambda: stream().each("n", "word string"), "field 'word' is given twice"),
+    (
+        "fields that differ in case",
+        lambda: stream().each("n", "Word string"),
+        "field 'Word' and 'word' differ in case alone, which Spark does not see",
+    ),
+    (
+        "key and value that differ in case",
+        lambda: aggregate(Word=Count()),
+        "column 'Word' and 'word' differ in case alone",
+    ),
+    ("bad type", lambda: stream().map("n", "m number"), "type 'number' is not one of"),
+    ("key is value", lambda: aggregate("n", n=Count()), "column 'n' is given twice"),
+    ("value is previous value", lambda: aggregate(a=Count(), prev_a=Count()), "column 'prev_a' is given twice"),
+    (
+        "key is previous value",
+        lambda: aggregate("prev_a", fields="prev_a string", a=Count()),
+        "column 'prev_a' is given twice",
+    ),
+    ("average's columns", lambda: aggregate(a=Avg("n"), a_sum=Count()), "column 'a_sum' is given twice"),
+    ("average is key", lambda: aggregate("n", n=Avg("n")), "column 'n' is given twice"),
+    (
+        "key called txid",
+        lambda: aggregate("txid", fields="txid string", a=Count()),
+        "column 'txid' of state 's' is reserved; rename it",
+    ),
+    ("value called position", lambda: aggregate(position=Count()), "column 'position' of state 's' is reserved"),
+    ("value called prev_txid", lambda: aggregate(prev_txid=Count()), "column 'prev_txid' of state 's' is reserved"),
+    (
+        "key called xmin",
+        lambda: aggregate("xmin", fields="xmin string", a=Count()),
+        "column 'xmin' of state 's' is reserved",
+    ),
+    ("value called ctid", lambda: aggregate(ctid=Count()), "column 'ctid' of state 's' is reserved"),
+    ("value called tableoid", lambda: aggregate(tableoid=Avg("n")), "column 'tableoid' of state 's' is reserved"),
+    ("value too long", lambda: aggregate(**{"x" * 64: Count()}), "has 64 bytes; PostgreSQL would cut"),
+    ("previous value too long", lambda: aggregate(**{LONG: Count()}), f"value 'prev_{LONG}' has 64 bytes"),
+    (
+        "average too long",
+        lambda: aggregate(state=TransactionalState("s"), **{LONG: Avg("n")}),
+        f"value '{LONG}_count' has 65 bytes",
+    ),
+    ("key too long", lambda: aggregate("k" * 64, fields="k" * 64 + " string", a=Count()), "key 'k+' has 64 bytes"),
+    ("state too long", lambda: OpaqueState("s" * 44), "state 's+' has 44 bytes.*use at most 43"),
+    ("state empty", lambda: OpaqueState(""), "state '' is not a name"),
+    ("stream twice", lambda: stream().topology.new_stream("words", ListSpout(1)), "stream 'words' is given twice"),
+    (
+        "no state at all",
+        lambda: stream().topology.check(),
+        "topology 't' ends in no state; end a stream with persistent_aggregate",
+    ),
+    ("max_pending", lambda: Topology("t", max_pending=0), "topology 't': max_pending must be at least 1"),
+    ("no records", lambda: FixedBatchSpout("word string", 1), "at least one record"),
+    ("no batch", lambda: FixedBatchSpout("word string", 0, "a"), "max_batch_size of at least 1"),
+    (
+        "record too wide",
+        lambda: FixedBatchSpout("word string", 1, ("a", "b")),
+        r"record \('a', 'b'\) has not the 1 fields",
+    ),
+]
+
+
+@pytest.mark.parametrize(("define", "says"), [pytest.param(*each[1:], id=each[0]) for each in REFUSED])
+def test_a_definition_that_cannot_run_is_refused_where_it_stands(define: Any, says: str) -> None:
+    with pytest.raises(DefinitionError, match=says):
+        define()
+
+
+@pytest.mark.parametrize("name", ["batches", "attempts", "partitions", "completeness", "gaps"])
+def test_states_may_not_take_the_names_of_reports(name: str) -> None:
+    with pytest.raises(DefinitionError, match=f"state '{name}'.*report.{name}.*name it otherwise"):
+        OpaqueState(name)
+
+
+def test_every_report_of_the_schema_is_reserved() -> None:
+    import re
+    from pathlib import Path
+
+    schema = (Path(__file__).parents[2] / "sql" / "schema.sql").read_text(encoding="utf-8")
+    reports = re.findall(r"CREATE VIEW report\.(\w+)", schema)
+    assert len(reports) >= 5
+    for name in reports:
+        with pytest.raises(DefinitionError):
+            OpaqueState(name)
+
+
+def test_a_state_twice_in_one_topology() -> None:
+    topology = word_count(LogSpout({"a": 1}))
+    with pytest.raises(DefinitionError, match="state 'word_count' is given twice"):
+        topology.streams["words"].group_by("word").persistent_aggregate(OpaqueState("word_count"), count=Count())
+
+
+def test_operations_leave_the_stream_they_start_from_alone() -> None:
+    first = stream()
+    second = first.filter("n > 1").each("n * 2", "m bigint").flat_map("split(word, '')", "letter string")
+    assert [field.name for field in first.fields] == ["word", "n"]
+    assert [operation.kind for operation in second.operations] == ["filter", "each", "flat_map"]
+    assert [field.name for field in second.operations[1].fields] == ["word", "n", "m"]
+    assert second.fields == second.operations[-1].fields
+    assert first.operations == ()
+
+
+def test_the_columns_of_a_state() -> None:
+    made = aggregate(count=Count(), mean=Avg("n"), top=Max("word"))
+    assert [(column.name, column.value) for column in made.columns] == [
+        ("count", "count"),
+        ("mean_sum", "mean"),
+        ("mean_count", "mean"),
+        ("top", "top"),
+    ]
+    assert [str(merge) for merge in made.merges] == ["add", "add", "add", "greatest"]
+
+
+def test_the_source_names_each_stream_and_its_kind() -> None:
+    topology = word_count(LogSpout({"a": 1}, kind=SpoutKind.OPAQUE))
+    topology.new_stream("more", ListSpout(1))
+    assert topology.source == {
+        "words": {"kind": "opaque", "spout": "LogSpout"},
+        "more": {"kind": "transactional", "spout": "ListSpout"},
+    }
+
+
+def test_names_that_need_quoting_are_welcome() -> None:
+    for name in ("select", "Ünïcode", 'a"b', "a%b", "a:b", "a b"):
+        made = aggregate(name, fields=f"`{name}` string", state=OpaqueState(name), **{f"n {name}": Count()})
+        assert made.keys[0].name == name

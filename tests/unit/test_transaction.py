@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
+from txbatch.core.transaction import Assignment, BatchStatus, Interval, Run, TransactionAttempt, canonical_json, digest
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def test_an_attempt_prints_as_txid_and_attempt_id() -> None:
+    assert str(TransactionAttempt(7, 2)) == "7:2"
+    assert sorted([TransactionAttempt(10, 1), TransactionAttempt(9, 12), TransactionAttempt(9, 2)])[
+        0
+    ] == TransactionAttempt(9, 2)
+
+
+@given(values)
+def test_json_comes_back_and_keeps_its_digest(value: Any) -> None:
+    back = json.loads(canonical_json(value))
+    assert back == value
+    assert digest(back) == digest(value)
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers()))
+def test_the_order_of_keys_does_not_matter(value: dict[str, int]) -> None:
+    assert digest(dict(reversed(value.items()))) == digest(value)
+
+
+def test_a_digest_is_of_the_content() -> None:
+    assert len({digest(each) for each in ({}, [], 0, 1, "1", None, True, {"a": 1}, {"a": "1"}, {"a": [1]})}) == 10
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": object()}, {"a": float("nan")}, {"a": float("inf")}, {"a": b"bytes"}, {"a": {1, 2}}, {"a": datetime.now(UTC)},
+        {1: "a", "1": "b"}, {("a",): 1}, {"file": "\udcff"},
+    ],
+)  # fmt: skip
+def test_what_is_not_json_is_refused(value: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"metadata is not JSON: .*; return dicts, lists, strings, integers"):
+        canonical_json(value)
+
+
+def test_metadata_has_a_limit() -> None:
+    assert canonical_json("x" * 999_998)
+    with pytest.raises(DefinitionError, match="metadata has 1,000,001 bytes; at most 1,000,000: plan smaller batches"):
+        canonical_json("x" * 999_999)
+    with pytest.raises(DefinitionError, match="plan smaller batches"):
+        canonical_json("日" * 400_000)
+
+
+def test_an_interval_is_in_utc_and_has_a_length() -> None:
+    east = timezone(timedelta(hours=2))
+    day = Interval(datetime(2024, 3, 1, 2, tzinfo=east), datetime(2024, 3, 2, 2, tzinfo=east))
+    assert str(day) == "2024-03-01T00:00:00+00:00/2024-03-02T00:00:00+00:00"
+    assert day == Interval(datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 2, tzinfo=UTC))
+    for start, end in ((day.start, day.start), (day.end, day.start), (datetime(2024, 3, 1), day.end)):  # noqa: DTZ001
+        with pytest.raises(DefinitionError, match="give start before end, both with a zone"):
+            Interval(start, end)
+
+
+def test_a_run_is_found_by_its_name_or_its_interval() -> None:
+    day = Interval(datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 2, tzinfo=UTC))
+    assert Run("dag/run").key == "run:dag/run"
+    assert Run("dag/run", interval=day).key == Run("other", interval=day).key == f"interval:{day}"
+
+
+def test_a_status_is_final_or_not() -> None:
+    assert [status.final for status in BatchStatus] == [False, False, True, True]
+
+
+ASSIGNMENT = Assignment("t", TransactionAttempt(2**53 + 1, 3), "token", {"streams": {"ü": {"end": 1}}}, "code")
+MANIFEST = Manifest(
+    topology="t",
+    attempt=TransactionAttempt(7, 2),
+    token="token",
+    code="code",
+    metadata_digest="digest",
+    streams={"s": {"a": ReadPartition(3, "99999999999999999999999999999999999999"), "": ReadPartition(0, "0")}},
+    states={"ü": StagedState((StagedFile("partials/0/a.parquet", 10, 3, "sha"),), 3, {"count": "3", "low": None})},
+    unreadable={"s": {"b": "broker down"}},
+)
+
+
+def test_an_assignment_travels_as_json() -> None:
+    assert Assignment.from_json(json.loads(json.dumps(ASSIGNMENT.to_json()))) == ASSIGNMENT
+    assert ASSIGNMENT.to_json()["metadata_digest"] == digest(ASSIGNMENT.metadata)
+
+
+def test_a_manifest_travels_as_json() -> None:
+    assert Manifest.from_json(json.loads(canonical_json(MANIFEST.to_json()))) == MANIFEST
+    assert MANIFEST.records == 3
