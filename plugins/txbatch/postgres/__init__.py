@@ -1,0 +1,1 @@
+"""Ledger and state in PostgreSQL, through SQLAlchemy and psycopg2."""

@@ -1,0 +1,121 @@
+"""The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg2.errors
+from sqlalchemy import Connection
+
+from txbatch import failpoints
+from txbatch.core.errors import Incomplete, StateAhead
+from txbatch.core.manifest import StagedState, check_manifest, check_states
+from txbatch.core.protocol import Committed, check_commit
+from txbatch.core.state import StateKind
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Batch, canonical_json
+from txbatch.postgres import ranges, rows, state_tables
+from txbatch.postgres.csv_stream import CsvStream
+from txbatch.postgres.queries import query
+from txbatch.postgres.state_tables import execute
+from txbatch.postgres.statements import StateStatements
+
+Partials = Mapping[str, Any]
+
+
+def commit_batch(
+    connection: Connection, topology: Topology, batch: Batch, loaded: Batch, partials: Partials
+) -> Committed:
+    """Apply the newest attempt of a batch whose row is locked; the caller commits.
+
+    `loaded` is the batch as it was read before the partials were: they may be those of an older attempt by now (R5).
+    """
+    assignment, manifest = rows.newest_attempt(connection, batch)
+    ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+    if not check_commit(batch, loaded, *rows.order(connection, batch)) or manifest is None:
+        return Committed(batch, applied=False)
+    check_manifest(manifest, assignment)
+    check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
+    states = [StateStatements(aggregate, f"staged_{n}") for n, aggregate in enumerate(topology.aggregates)]
+    for statements in states:
+        name = statements.aggregate.state.name
+        state_tables.check(connection, topology.name, statements.aggregate)
+        load(connection, statements, partials[name], manifest.states[name], assignment)
+    failpoints.hit("commit.loaded")
+    keys = {
+        aggregate.state.name: apply(connection, staged, manifest.states[aggregate.state.name].rows, batch.txid)
+        for aggregate, staged in zip(topology.aggregates, states, strict=True)
+    }
+    ranges.record(connection, batch, ranges.read(manifest))
+    connection.execute(query("batch_committed"), {**ids, "records": manifest.records, "keys": canonical_json(keys)})
+    connection.execute(query("attempt_committed"), {**ids, "attempt_id": batch.fence})
+    failpoints.hit("commit.before_commit")
+    return Committed(rows.batch(connection, **ids), applied=True)
+
+
+def load(
+    connection: Connection, statements: StateStatements, batches: Any, staged: StagedState, assignment: Assignment
+) -> None:
+    """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
+    execute(connection, statements.create_staged())
+    columns = [key.name for key in statements.aggregate.keys] + [column.name for column in statements.columns]
+    stream = CsvStream(batches, columns)
+    try:
+        connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
+    except psycopg2.Error as error:
+        raise stream.error or error from error
+    found = execute(connection, statements.totals()).fetchone()
+    expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.columns))
+    if found != expected:
+        raise Incomplete(
+            f"{assignment.topology} {assignment.attempt}: state {statements.aggregate.state.name!r} was loaded as rows and "
+            f"totals {found}, the manifest says {expected}; emit again"
+        )
+
+
+def apply(
+    connection: Connection, statements: StateStatements, staged_rows: int, txid: int, *, apart: bool = False
+) -> int:
+    """R9 for the staged partials of one state; returns the keys it had.
+
+    Raises StateAhead when a row is already at this txid, or at a later one.
+    """
+    if apart:
+        _raise_if_ahead(connection, statements, txid, apart=True)
+    execute(connection, "SAVEPOINT before_state")
+    try:
+        changed = execute(connection, statements.upsert(txid, apart=apart)).rowcount
+    except psycopg2.errors.CardinalityViolation:
+        execute(connection, "ROLLBACK TO before_state")
+        staged_rows = _collapse(connection, statements)
+        changed = execute(connection, statements.upsert(txid, apart=apart)).rowcount
+    if changed != staged_rows and not apart:
+        execute(connection, "ROLLBACK TO before_state")
+        _raise_if_ahead(connection, statements, txid, apart=False)
+        raise StateAhead(
+            f"state {statements.aggregate.state.name!r}: {changed} of {staged_rows} rows were written, a trigger or a policy "
+            "kept the others: state changed outside the ledger; nothing was committed"
+        )
+    if apart and statements.kind is StateKind.OPAQUE:
+        for statement in statements.take_back(txid):
+            execute(connection, statement)
+    if statements.aggregate.state.contributions and not apart:
+        execute(connection, statements.contribute(txid, txid))
+    return staged_rows
+
+
+def _collapse(connection: Connection, statements: StateStatements) -> int:
+    """Combine several staged rows of one key (R9); returns the rows left."""
+    for statement in statements.collapse():
+        execute(connection, statement)
+    return int(execute(connection, f"SELECT count(*) FROM {statements.staged}").fetchone()[0])
+
+
+def _raise_if_ahead(connection: Connection, statements: StateStatements, txid: int, *, apart: bool) -> None:
+    ahead = execute(connection, statements.ahead(txid, apart=apart)).fetchone()
+    if ahead:
+        raise StateAhead(
+            f"state {statements.aggregate.state.name!r}, key {ahead[1:]}: the row is at txid {ahead[0]}, the batch is txid "
+            f"{txid}: state changed outside the ledger; nothing was committed"
+        )

@@ -1,0 +1,254 @@
+"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol`, writes what it decided.
+
+Locks are always taken in the order topology, batch, state keys (R1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import Connection, Engine, RowMapping
+
+from txbatch.core import protocol
+from txbatch.core.errors import SchemaMismatch
+from txbatch.core.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.protocol import Committed, Head
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import (
+    Assignment,
+    Batch,
+    BatchStatus,
+    Interval,
+    Metadata,
+    Run,
+    TransactionAttempt,
+    canonical_json,
+)
+from txbatch.postgres import ranges, rows, state_tables
+from txbatch.postgres.commit import commit_batch
+from txbatch.postgres.engine import check_server, transaction
+from txbatch.postgres.queries import query
+
+LEASE_SECONDS = 120
+
+
+class PostgresLedger:
+    """`core.protocol.Ledger` on a migrated database. Each method is one transaction."""
+
+    def __init__(self, engine: Engine, *, lease_seconds: int = LEASE_SECONDS) -> None:
+        self.engine = engine
+        self.lease_seconds = lease_seconds
+
+    def register(self, topology: Topology, job: str) -> None:
+        """Make the topology known and create the tables of its states.
+
+        Raises SchemaMismatch when the name, a state, a column or the source is stored otherwise (R2).
+        """
+        ids = {"topology": topology.name}
+        with transaction(self.engine) as connection:
+            check_server(connection)
+            connection.execute(query("insert_topology"), {**ids, "job": job, "by_interval": topology.by_interval})
+            stored = rows.lock_topology(connection, topology.name)
+            last_txid = rows.last_txid(connection, topology.name)
+            if last_txid:
+                _check_source(topology, job, stored)
+            known = {"job": job, "by_interval": topology.by_interval, "source": canonical_json(topology.source)}
+            connection.execute(query("update_topology"), {**ids, **known})
+            for aggregate in topology.aggregates:
+                state_tables.ensure(connection, topology.name, aggregate, last_txid + 1)
+
+    def head(self, topology: str, run: Run) -> Head:
+        """How things stand for this run, in one snapshot and without a lock."""
+        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+            return rows.head(connection, topology, run)
+
+    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+        """Store the next txid with its metadata (R1); None when the head moved since it was read."""
+        ids: dict[str, Any] = {"topology": head.topology, "txid": head.next_txid}
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, head.topology)
+            now = rows.head(connection, head.topology, run)
+            if protocol.moved(head, now):
+                return None
+            if run.interval:
+                _check_interval(connection, head.topology, run.interval)
+            state_tables.ensure_partitions(connection, head.topology, head.next_txid)
+            interval = run.interval
+            row = {
+                "key": run.key,
+                "interval_start": interval.start if interval else None,
+                "interval_end": interval.end if interval else None,
+                "metadata": canonical_json(metadata),
+                "prev_txid": head.prev_txid,
+            }
+            connection.execute(query("insert_batch"), {**ids, **row, **self._lease(run)})
+            _insert_key(connection, ids, run)
+            return rows.batch(connection, **ids)
+
+    def adopt(self, batch: Batch, run: Run) -> Batch | None:
+        """Make an abandoned batch this run's too, or abort it when it has an interval (R6).
+
+        None when it was aborted, is final, or is looked after again: look again.
+        """
+        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, batch.topology)
+            now = rows.batch(connection, **ids, lock=True)
+            if now.status.final or now.lease_live:
+                return None
+            if run.interval:
+                _abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
+                return None
+            _insert_key(connection, ids, run)
+            connection.execute(query("take_lease"), {**ids, **self._lease(run)})
+            return rows.batch(connection, **ids)
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
+        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+        with transaction(self.engine) as connection:
+            now = rows.batch(connection, **ids, lock=True)
+            protocol.check_attempt(now, run)
+            connection.execute(query("supersede_attempts"), ids)
+            raised = rows.one(connection, "raise_fence", **ids, **self._lease(run))
+            attempt = TransactionAttempt(batch.txid, raised["fence"])
+            assignment = Assignment(batch.topology, attempt, raised["token"], now.metadata, code)
+            row = {"token": assignment.token, "run": run.name, "code": code}
+            connection.execute(query("insert_attempt"), {**_ids(assignment), **row})
+            return assignment
+
+    def renew_lease(self, assignment: Assignment) -> bool:
+        """Say that the attempt's run is alive; False when it is no longer the newest attempt of an open batch."""
+        with transaction(self.engine) as connection:
+            parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
+            return connection.execute(query("renew_lease"), parameters).first() is not None
+
+    def fail_attempt(self, assignment: Assignment, error: str) -> None:
+        """Record why an attempt failed."""
+        with transaction(self.engine) as connection:
+            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": error.replace("\0", "\\0")})
+
+    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
+        """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
+        with transaction(self.engine) as connection:
+            now = rows.batch(connection, assignment.topology, assignment.attempt.txid, lock=True)
+            protocol.check_fence(now, assignment)
+            check_manifest(manifest, assignment)
+            source = rows.one(connection, "topology", topology=assignment.topology)["source"]
+            check_same_records(manifest, _earlier_manifests(connection, assignment), source)
+            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json())}
+            connection.execute(query("attempt_emitted"), row)
+            connection.execute(query("batch_emitted"), {**_ids(assignment), "lease_seconds": self.lease_seconds})
+            return rows.batch(connection, now.topology, now.txid)
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """One batch; UnknownName when there is none."""
+        with transaction(self.engine) as connection:
+            return rows.batch(connection, topology, txid)
+
+    def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
+        """The newest attempt of a batch and its manifest, if it has one."""
+        with transaction(self.engine) as connection:
+            return rows.newest_attempt(connection, batch)
+
+    def turn_of(self, topology: str, txid: int) -> int | None:
+        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+        with transaction(self.engine) as connection:
+            open_before = connection.execute(query("open_before"), {"topology": topology, "txid": txid})
+            return cast("int | None", open_before.scalar_one())
+
+    def commit(self, topology: Topology, batch: Batch, partials: Mapping[str, Any]) -> Committed:
+        """Apply the partials of the attempt that `batch` names, in one transaction (R10).
+
+        `partials` maps each state to Arrow record batches. Raises StaleAttempt, NotItsTurn, BrokenChain, Incomplete,
+        StateAhead; OutcomeUnknown when the answer to COMMIT is lost.
+        """
+        with transaction(self.engine) as connection:
+            now = rows.batch(connection, batch.topology, batch.txid, lock=True)
+            return commit_batch(connection, topology, now, batch, partials)
+
+    def success(self, topology: str, txid: int) -> bool:
+        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+        ids: dict[str, Any] = {"topology": topology, "txid": txid}
+        with transaction(self.engine) as connection:
+            batch = rows.batch(connection, **ids, lock=True)
+            protocol.check_success(batch)
+            return connection.execute(query("succeed"), ids).first() is not None
+
+    def abort(self, topology: str, txid: int, why: str) -> Batch:
+        """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
+        ids: dict[str, Any] = {"topology": topology, "txid": txid}
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
+            batch = rows.batch(connection, **ids, lock=True)
+            protocol.check_abort(batch)
+            if batch.status is not BatchStatus.ABORTED:
+                _abort(connection, batch, why)
+            return rows.batch(connection, **ids)
+
+    def skip(self, topology: str, txid: int, why: str) -> Batch:
+        """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
+
+        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain when the records
+        are another batch's by now.
+        """
+        ids: dict[str, Any] = {"topology": topology, "txid": txid}
+        with transaction(self.engine) as connection:
+            rows.one(connection, "lock_topology", topology=topology)
+            batch = rows.batch(connection, **ids, lock=True)
+            protocol.check_skip(batch, *rows.order(connection, batch))
+            if batch.status is not BatchStatus.ABORTED:
+                _abort(connection, batch, why)
+            skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}
+            connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
+            connection.execute(query("repoint_keys"), skipped)
+            given_up = rows.batch(connection, topology, skipped["skip_txid"])
+            ranges.record(connection, given_up, ranges.skipped(given_up, why))
+            return given_up
+
+    def _lease(self, run: Run) -> dict[str, Any]:
+        return {"run": run.name, "lease_seconds": self.lease_seconds}
+
+
+def _ids(assignment: Assignment) -> dict[str, Any]:
+    attempt = assignment.attempt
+    return {"topology": assignment.topology, "txid": attempt.txid, "attempt_id": attempt.attempt_id}
+
+
+def _insert_key(connection: Connection, ids: Mapping[str, Any], run: Run) -> None:
+    row = {"key": run.key, "dag_id": run.dag_id, "run_id": run.run_id}
+    connection.execute(query("insert_batch_key"), {**ids, **row})
+
+
+def _abort(connection: Connection, batch: Batch, reason: str) -> None:
+    ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+    connection.execute(query("supersede_attempts"), ids)
+    connection.execute(query("abort"), {**ids, "reason": reason})
+
+
+def _check_interval(connection: Connection, topology: str, interval: Interval) -> None:
+    asked = {"topology": topology, "interval_start": interval.start, "interval_end": interval.end}
+    taken = [Interval(row.start, row.end) for row in connection.execute(query("overlapping_intervals"), asked)]
+    protocol.check_interval(topology, interval, connection.execute(query("clock")).scalar_one(), taken)
+
+
+def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[Manifest]:
+    return [
+        Manifest.from_json(row) for row in connection.execute(query("earlier_manifests"), _ids(assignment)).scalars()
+    ]
+
+
+def _check_source(topology: Topology, job: str, stored: RowMapping) -> None:
+    found = {"by_interval": topology.by_interval, "source": dict(topology.source)}
+    expected = {"by_interval": stored["by_interval"], "source": stored["source"]}
+    if canonical_json(found) == canonical_json(expected):
+        return
+    if job != stored["job"]:
+        raise SchemaMismatch(
+            f"topology {topology.name!r} is already defined by {stored['job']}, with another source; rename the one in {job}"
+        )
+    raise SchemaMismatch(
+        f"topology {topology.name!r} reads {canonical_json(found)}, but its batches were read from {canonical_json(expected)}; "
+        f"name a new topology, or `txbatch drop {topology.name}`"
+    )

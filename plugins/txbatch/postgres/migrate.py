@@ -1,0 +1,63 @@
+"""`txbatch migrate`: numbered migrations, applied once each, in one transaction."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine
+
+from txbatch.core.errors import NotMigrated
+from txbatch.postgres.engine import check_server, transaction
+from txbatch.postgres.queries import query, sql_root
+
+_FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A numbered file of `sql/migrations/`."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations() -> list[Migration]:
+    """All migrations, in order."""
+    found = []
+    for file in (sql_root() / "migrations").iterdir():
+        match = _FILE_NAME.fullmatch(file.name)
+        if match:
+            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def migrate(engine: Engine) -> list[Migration]:
+    """Apply what is missing; returns what was applied. Safe to call at any time, also by several at once."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        connection.execute(query("lock_migrations"))
+        done = _applied(connection)
+        missing = [migration for migration in migrations() if migration.number not in done]
+        for migration in missing:
+            connection.connection.cursor().execute(migration.sql)
+            connection.execute(query("insert_migration"), {"number": migration.number, "name": migration.name})
+        return missing
+
+
+def check_migrated(engine: Engine) -> None:
+    """NotMigrated when the database lacks a migration of this version, or has one this version does not know."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        applied, known = _applied(connection), {migration.number for migration in migrations()}
+    if known - applied:
+        raise NotMigrated(f"the database lacks migrations {sorted(known - applied)}: run `txbatch migrate`")
+    if applied - known:
+        raise NotMigrated(f"the database has migrations {sorted(applied - known)} of a newer txbatch: update this one")
+
+
+def _applied(connection: Connection) -> set[int]:
+    if not connection.execute(query("has_ledger")).scalar_one():
+        return set()
+    return set(connection.execute(query("migrations")).scalars())

@@ -1,0 +1,35 @@
+"""The named statements of `sql/queries/`: a block begins with `-- name --`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from sqlalchemy import TextClause, text
+
+_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+
+
+def sql_root() -> Traversable:
+    """The folder `sql/`: inside an installed package, or beside plugins/ in a checkout."""
+    packaged = resources.files("txbatch") / "_sql"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Every named statement, as text."""
+    found: dict[str, str] = {}
+    for file in sorted((sql_root() / "queries").iterdir(), key=lambda each: each.name):
+        parts = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+        found.update(zip(parts[::2], (body.strip().rstrip(";") for body in parts[1::2]), strict=True))
+    return found
+
+
+@cache
+def query(name: str) -> TextClause:
+    """One named statement, ready to execute with its parameters."""
+    return text(statements()[name])

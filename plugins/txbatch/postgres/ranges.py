@@ -1,0 +1,58 @@
+"""What a final batch read of each partition, and where the next one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core import protocol
+from txbatch.core.manifest import Manifest
+from txbatch.core.transaction import Batch, Metadata, canonical_json
+from txbatch.postgres.queries import query
+
+# How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`.
+Outcome = dict[str, Any]
+
+
+def read(manifest: Manifest) -> Callable[[str, str], Outcome]:
+    """Outcomes as the manifest tells them: read, or a hole (R13)."""
+
+    def outcome(stream: str, partition: str) -> Outcome:
+        found = manifest.streams.get(stream, {}).get(partition)
+        if found is None:
+            return _unread("unreadable", manifest.unreadable.get(stream, {}).get(partition))
+        return {"status": "read", "records": found.records, "fingerprint": found.fingerprint, "reason": None}
+
+    return outcome
+
+
+def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
+    """Outcomes of a batch whose records are given up (R16): all that it planned, and no partition that it could not ask."""
+
+    def outcome(stream: str, partition: str) -> Outcome:
+        not_planned = batch.metadata["streams"][stream].get("unreadable", {})
+        if partition in not_planned:
+            return _unread("unreadable", not_planned[partition])
+        return _unread("skipped", why)
+
+    return outcome
+
+
+def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> None:
+    """Write what became of each range of the batch; the next one starts after all but the unreadable ones."""
+    ranges: list[dict[str, Any]] = []
+    for stream, plan in batch.metadata["streams"].items():
+        not_planned: dict[str, Metadata] = {name: {} for name in plan.get("unreadable", {})}
+        for partition, range_ in {**not_planned, **protocol.ranges(plan)}.items():
+            where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
+            ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
+    connection.execute(query("insert_partition"), ranges)
+    consumed = [row for row in ranges if row["partition"] and row["status"] != "unreadable"]
+    if consumed:
+        connection.execute(query("set_consumed"), consumed)
+
+
+def _unread(status: str, reason: str | None) -> Outcome:
+    return {"status": status, "records": None, "fingerprint": None, "reason": reason}

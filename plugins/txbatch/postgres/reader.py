@@ -1,0 +1,124 @@
+"""What people ask of the ledger and the states. Reads only."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DataError
+
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.queries import query
+from txbatch.postgres.statements import quoted, sql_type
+
+Rows = list[dict[str, Any]]
+
+
+class Reader:
+    """Reads one database. Every method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def status(self, topology: str | None = None) -> Rows:
+        """One row per topology."""
+        return self._rows("status", topology=topology)
+
+    def batches(self, topology: str, limit: int = 20) -> Rows:
+        """The newest batches of a topology; UnknownName when there is no such topology."""
+        self._check_known(topology)
+        return self._rows("batches", topology=topology, limit=limit)
+
+    def batches_by_txid(self, topology: str, txids: Sequence[int]) -> Rows:
+        """These batches of a topology, oldest first."""
+        return self._rows("batches_by_txid", topology=topology, txids=list(txids))
+
+    def attempts(self, topology: str, limit: int = 20) -> Rows:
+        """The newest attempts of a topology; UnknownName when there is no such topology."""
+        self._check_known(topology)
+        return self._rows("attempts", topology=topology, limit=limit)
+
+    def attempts_if_known(self, topology: str, limit: int = 20) -> Rows:
+        """The same, or nothing for an unknown topology."""
+        return self._rows("attempts", topology=topology, limit=limit)
+
+    def partitions(self, topology: str) -> Rows:
+        """What each batch read of each partition, and the holes."""
+        self._check_known(topology)
+        return self._rows("partitions", topology=topology)
+
+    def server(self) -> dict[str, Any]:
+        """The server and what we may do there."""
+        return self._rows("server")[0]
+
+    def query(self, state: str, keys: Sequence[str]) -> Rows:
+        """The report rows of many keys in one round trip, in the order asked (R20); an absent key has `found` False.
+
+        A key of several columns is written as CSV: `AA,JFK`. UnknownName for an unknown state, TerminalError for a key
+        that is not of the column's type.
+        """
+        typed = dict(self._state(state)["columns"]["keys"])
+        asked = [_split(key, typed) for key in keys]
+        columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
+        with transaction(self.engine) as connection:
+            try:
+                found = connection.exec_driver_sql(_query(state, typed), columns)
+            except DataError as error:
+                wanted = ", ".join(f"{name} {type_}" for name, type_ in typed.items())
+                message = str(error.orig).partition("\n")[0]
+                raise TerminalError(f"state {state!r} has the key {wanted}; {message}") from error
+            return [_answer(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
+
+    def _state(self, state: str) -> dict[str, Any]:
+        found = self._rows("state", state=state)
+        if not found:
+            raise UnknownName(f"no state {state!r} is known; `txbatch status` lists the topologies with their states")
+        return found[0]
+
+    def _check_known(self, topology: str) -> None:
+        if not self.status(topology):
+            raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+
+    def _rows(self, name: str, **parameters: Any) -> Rows:
+        with transaction(self.engine) as connection:
+            return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
+
+
+def _query(state: str, typed: Mapping[str, str]) -> str:
+    listed = ", ".join(f"%(k{number})s::text[]" for number in range(len(typed)))
+    same = " AND ".join(
+        f"r.{quoted(name)} = CAST(a.k{number} AS {_key_type(type_)})"
+        for number, (name, type_) in enumerate(typed.items())
+    )
+    names = ", ".join(f"k{number}" for number in range(len(typed)))
+    statement = f"FROM unnest({listed}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN report."
+    return f"SELECT r.* {statement}{_driver(quoted(state))} r ON {_driver(same)} ORDER BY a.n"
+
+
+def _key_type(type_: str) -> str:
+    """Without a decimal's digits: a key with more of them is another key, and is not to be rounded to one."""
+    return sql_type(type_).partition("(")[0]
+
+
+def _driver(sql: str) -> str:
+    """Names in a statement in which a percent sign would begin a parameter."""
+    return sql.replace("%", "%%")
+
+
+def _split(key: str, names: Collection[str]) -> list[str]:
+    parts = [key] if len(names) == 1 else next(csv.reader([key]), [])
+    if len(parts) != len(names):
+        raise TerminalError(
+            f"key {key!r} has {len(parts)} parts; the state's keys are {', '.join(names)}: write them as CSV"
+        )
+    return parts
+
+
+def _answer(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The key as it was asked for, whether it was found, and the values."""
+    answer: dict[str, Any] = dict(zip(names, key, strict=True))
+    answer.setdefault("found", row["txid"] is not None)
+    return answer | {name: value for name, value in row.items() if name not in answer or name == "found"}

@@ -1,0 +1,119 @@
+"""Rows of the ledger as values of the core. Functions take a connection and never commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping
+
+from txbatch.core.errors import UnknownName
+from txbatch.core.manifest import Manifest
+from txbatch.core.protocol import Head, consumed
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
+from txbatch.postgres.queries import query
+
+
+def one(connection: Connection, name: str, **parameters: Any) -> RowMapping:
+    """The single row of a named statement."""
+    return connection.execute(query(name), parameters).mappings().one()
+
+
+def batch_from(row: RowMapping) -> Batch:
+    """A batch as it was read."""
+    return Batch(
+        topology=row["topology"],
+        txid=row["txid"],
+        status=BatchStatus(row["status"]),
+        metadata=row["metadata"],
+        key=row["key"],
+        prev_txid=row["prev_txid"],
+        fence=row["fence"],
+        token=row["token"],
+        lease_run=row["lease_run"],
+        lease_live=row["lease_live"],
+        succeeded=row["succeeded_at"] is not None,
+        created_at=row["created_at"],
+    )
+
+
+def batch(connection: Connection, topology: str, txid: int, *, lock: bool = False) -> Batch:
+    """One batch, locked if asked for; UnknownName when there is none."""
+    name = "lock_batch" if lock else "batch"
+    row = connection.execute(query(name), {"topology": topology, "txid": txid}).mappings().first()
+    if row is None:
+        raise UnknownName(f"topology {topology!r} has no txid {txid}; see `txbatch batches {topology}`")
+    return batch_from(row)
+
+
+def lock_topology(connection: Connection, topology: str) -> RowMapping:
+    """A topology's row, locked; UnknownName when there is none."""
+    row = connection.execute(query("lock_topology"), {"topology": topology}).mappings().first()
+    if row is None:
+        raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+    return row
+
+
+def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch, ...]:
+    """The batches that a named statement finds."""
+    return tuple(batch_from(row) for row in connection.execute(query(name), parameters).mappings())
+
+
+def head(connection: Connection, topology: str, run: Run) -> Head:
+    """How things stand for one run."""
+    pending = batches(connection, "open_batches", topology=topology)
+    own = batches(connection, "batch_of_key", topology=topology, key=run.key)
+    prev = batches(connection, "newest_ordinary", topology=topology)
+    committed = offsets(connection, "consumed", topology=topology)
+    return Head(
+        topology=topology,
+        next_txid=last_txid(connection, topology) + 1,
+        own=own[0] if own else None,
+        pending=pending,
+        prev=prev[0] if prev else None,
+        offsets=consumed(committed, pending),
+    )
+
+
+def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, dict[str, Metadata]]:
+    """Last ranges by stream and partition."""
+    found: dict[str, dict[str, Metadata]] = {}
+    for row in connection.execute(query(name), parameters).mappings():
+        found.setdefault(row["stream"], {})[row["partition"]] = row["metadata"]
+    return found
+
+
+def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
+    """What a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
+    ids = {"topology": planned.topology, "txid": planned.txid}
+    open_before = connection.execute(query("open_before"), ids).scalar_one()
+    last_committed = connection.execute(query("last_committed"), ids).scalar_one()
+    return open_before, last_committed, offsets_of(connection, planned)
+
+
+def last_txid(connection: Connection, topology: str) -> int:
+    """The highest txid ever given, 0 before the first."""
+    return int(connection.execute(query("last_txid"), {"topology": topology}).scalar_one())
+
+
+def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Metadata]]:
+    """Last ranges of the partitions that a batch names."""
+    found: dict[str, dict[str, Metadata]] = {}
+    for stream, plan in planned.metadata["streams"].items():
+        names = list(plan.get("partitions", {}))
+        if names:
+            parameters = {"topology": planned.topology, "stream": stream, "partitions": names}
+            found.update(offsets(connection, "consumed_of", **parameters))
+    return found
+
+
+def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manifest | None]:
+    """The newest attempt of a batch, and its manifest if it has one; UnknownName before the first attempt."""
+    row = (
+        connection.execute(query("attempt"), {"topology": of.topology, "txid": of.txid, "attempt_id": of.fence})
+        .mappings()
+        .first()
+    )
+    if row is None:
+        raise UnknownName(f"{of.topology}: txid {of.txid} has no attempt yet; run emit_batch first")
+    assignment = Assignment(of.topology, TransactionAttempt(of.txid, of.fence), row["token"], of.metadata, row["code"])
+    return assignment, Manifest.from_json(row["manifest"]) if row["manifest"] else None

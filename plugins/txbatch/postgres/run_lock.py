@@ -1,0 +1,34 @@
+"""A lock on a run's name that ends with the process that holds it, so that a killed run is known to be dead at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+
+from txbatch.core.transaction import Interval, Run
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.queries import query
+
+
+@contextmanager
+def hold(engine: Engine, run: str) -> Iterator[bool]:
+    """Hold the run's name meanwhile; yields False when a living process holds it."""
+    with engine.connect() as connection:
+        held = connection.execute(query("try_run_lock"), {"run": run}).scalar_one()
+        connection.commit()
+        try:
+            yield bool(held)
+        finally:
+            connection.invalidate()  # the session itself must end, and with it the lock
+
+
+def oldest_unfinished(engine: Engine, topology: str) -> Run | None:
+    """The run of the oldest batch that `txbatch run` began and did not finish."""
+    with transaction(engine) as connection:
+        found = connection.execute(query("resumable_run"), {"topology": topology}).mappings().first()
+    if found is None:
+        return None
+    interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
+    return Run(found["run"], interval=interval)

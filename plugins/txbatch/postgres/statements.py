@@ -1,0 +1,195 @@
+"""The SQL of one state, made from its definition: R9 a second time, where it cannot be forgotten.
+
+Every name is quoted by SQLAlchemy's PostgreSQL dialect; the only values are txids, which are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy.dialects import postgresql
+
+from txbatch.core.aggregator import Merge
+from txbatch.core.fields import FLOATING_TYPES
+from txbatch.core.state import StateKind
+from txbatch.core.topology import PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
+
+# These statements are executed without parameters, so a percent sign in a name must not be doubled.
+_PREPARER = postgresql.dialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
+_TYPES = {
+    "string": "text",
+    "int": "integer",
+    "double": "double precision",
+    "float": "real",
+    "timestamp": "timestamptz",
+    "binary": "bytea",
+}
+
+
+def quoted(name: str) -> str:
+    """A PostgreSQL identifier."""
+    return _PREPARER.quote_identifier(name)
+
+
+def sql_type(type_: str) -> str:
+    """The PostgreSQL type of a field's type."""
+    return _TYPES.get(type_, type_.replace("decimal", "numeric"))
+
+
+def column_type(type_: str) -> str:
+    """The same for a column: text compares by its bytes, as Spark does."""
+    return sql_type(type_) + (' COLLATE "C"' if type_ == "string" else "")
+
+
+class StateStatements:
+    """The statements of one persistent aggregate. `staged` is the name of the temporary table with its partials."""
+
+    def __init__(self, aggregate: PersistentAggregate, staged: str = "staged") -> None:
+        self.aggregate = aggregate
+        self.kind = aggregate.state.kind
+        self.columns = aggregate.columns
+        self.keys = [quoted(key.name) for key in aggregate.keys]
+        self.values = [quoted(column.name) for column in self.columns]
+        self.previous = [quoted(PREVIOUS_PREFIX + column.name) for column in self.columns]
+        name = quoted(aggregate.state.name)
+        self.state, self.contribution, self.report = f"state.{name}", f"contribution.{name}", f"report.{name}"
+        self.staged = f"pg_temp.{quoted(staged)}"
+
+    def create_state(self) -> str:
+        """The state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
+        columns = [*self._typed_keys(), *self._typed_values(self.values)]
+        if self.kind is StateKind.OPAQUE:
+            columns += [*self._typed_values(self.previous), "prev_txid bigint"]
+        columns += ["txid bigint NOT NULL", f"PRIMARY KEY ({_list(self.keys)})"]
+        options = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
+        return f"CREATE TABLE {self.state} ({_list(columns)}) WITH ({options})"
+
+    def create_contribution(self) -> str:
+        """What each batch contributed, partitioned by txid."""
+        columns = [
+            *self._typed_keys(),
+            "position bigint NOT NULL",
+            "txid bigint NOT NULL",
+            *self._typed_values(self.values),
+        ]
+        primary_key = f"PRIMARY KEY ({_list([*self.keys, 'position', 'txid'])})"
+        return f"CREATE TABLE {self.contribution} ({_list([*columns, primary_key])}) PARTITION BY RANGE (txid)"
+
+    def create_report(self) -> str:
+        """The view people report on: keys, finished values, and the txid that last changed the row."""
+        values = [f"{self._finished(name)} AS {quoted(name)}" for name in self.aggregate.aggregates]
+        return f"CREATE VIEW {self.report} AS SELECT {_list([*self.keys, *values, 'txid'])} FROM {self.state}"
+
+    def create_staged(self) -> str:
+        """A table of this transaction alone, for COPY."""
+        columns = [*self._typed_keys(), *self._typed_values(self.values)]
+        return f"CREATE TEMP TABLE {self.staged.removeprefix('pg_temp.')} ({_list(columns)}) ON COMMIT DROP"
+
+    def copy(self) -> str:
+        """COPY into it, from CSV in which only null is unquoted and empty."""
+        return f"COPY {self.staged} ({_list([*self.keys, *self.values])}) FROM STDIN (FORMAT csv)"
+
+    def totals(self) -> str:
+        """Row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
+        return f"SELECT {_list(['count(*)::text', *(total_sql(column) for column in self.columns)])} FROM {self.staged}"
+
+    def collapse(self) -> Sequence[str]:
+        """Combine several rows of one key into one."""
+        merged = [
+            f"CAST({_AGGREGATES[column.partial.merge].format(name)} AS {sql_type(column.partial.type)}) AS {name}"
+            for column, name in zip(self.columns, self.values, strict=True)
+        ]
+        once = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
+        return (
+            f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {once}",
+            f"TRUNCATE {self.staged}",
+            f"INSERT INTO {self.staged} SELECT * FROM pg_temp.collapsed",
+            "DROP TABLE pg_temp.collapsed",
+        )
+
+    def contribute(self, txid: int, position: int) -> str:
+        """Append the batch's contributions."""
+        columns = _list([*self.keys, "position", "txid", *self.values])
+        selected = _list([*self.keys, f"{position:d}", f"{txid:d}", *self.values])
+        return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {_list(self.keys)}"
+
+    def upsert(self, txid: int, *, apart: bool = False) -> str:
+        """R9 for every staged row, in key order. A row that may not change is left alone and not counted."""
+        columns, selected = [*self.keys, *self.values, "txid"], [*self.keys, *self.values, f"{txid:d}"]
+        return (
+            f"INSERT INTO {self.state} AS s ({_list(columns)}) "
+            f"SELECT {_list(selected)} FROM {self.staged} ORDER BY {_list(self.keys)} "
+            f"ON CONFLICT ({_list(self.keys)}) DO UPDATE SET {_list(self._assignments(apart))}{self._condition(apart)}"
+        )
+
+    def ahead(self, txid: int, *, apart: bool = False) -> str:
+        """A staged key whose row is at this txid or a later one (apart: only later)."""
+        same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
+        return (
+            f"SELECT {_list(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
+            f"JOIN {self.staged} e ON {same} WHERE s.txid {'>' if apart else '>='} {txid:d} LIMIT 1"
+        )
+
+    def take_back(self, txid: int) -> Sequence[str]:
+        """Apart (R21): keys that an earlier attempt of this txid wrote and this one lacks become what they were."""
+        same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
+        gone = f"s.txid = {txid:d} AND NOT EXISTS (SELECT FROM {self.staged} e WHERE {same})"
+        restored = [f"{value} = s.{previous}" for value, previous in zip(self.values, self.previous, strict=True)]
+        return (
+            f"DELETE FROM {self.state} s WHERE s.prev_txid IS NULL AND {gone}",
+            f"UPDATE {self.state} s SET {_list([*restored, 'txid = s.prev_txid'])} WHERE {gone}",
+        )
+
+    def _assignments(self, apart: bool) -> list[str]:
+        replay = apart and self.kind is StateKind.OPAQUE
+        bases = [_unless_replay(v, p) if replay else f"s.{v}" for v, p in zip(self.values, self.previous, strict=True)]
+        assigned = [
+            f"{value} = {_MERGES[column.partial.merge].format(base, f'EXCLUDED.{value}')}"
+            for column, value, base in zip(self.columns, self.values, bases, strict=True)
+        ]
+        if self.kind is StateKind.OPAQUE:
+            assigned += [f"{previous} = {base}" for previous, base in zip(self.previous, bases, strict=True)]
+            assigned.append(f"prev_txid = {_unless_replay('txid', 'prev_txid') if replay else 's.txid'}")
+        return [*assigned, "txid = EXCLUDED.txid"]
+
+    def _condition(self, apart: bool) -> str:
+        if self.kind is StateKind.NON_TRANSACTIONAL:
+            return ""
+        return f" WHERE s.txid {'<=' if apart and self.kind is StateKind.OPAQUE else '<'} EXCLUDED.txid"
+
+    def _finished(self, value: str) -> str:
+        names = [quoted(column.name) for column in self.columns if column.value == value]
+        return self.aggregate.aggregates[value].finish_sql(names)
+
+    def _typed_keys(self) -> list[str]:
+        return [f"{quoted(key.name)} {column_type(key.type)} NOT NULL" for key in self.aggregate.keys]
+
+    def _typed_values(self, names: Iterable[str]) -> list[str]:
+        return [f"{name} {column_type(column.partial.type)}" for name, column in zip(names, self.columns, strict=True)]
+
+
+_MERGES = {
+    Merge.ADD: "COALESCE({0} + {1}, {0}, {1})",
+    Merge.LEAST: "LEAST({0}, {1})",
+    Merge.GREATEST: "GREATEST({0}, {1})",
+}
+# There is no min or max of boolean, nor of bytea before PostgreSQL 18; every type has an order.
+_AGGREGATES = {
+    Merge.ADD: "sum({0})",
+    Merge.LEAST: "(array_agg({0} ORDER BY {0}) FILTER (WHERE {0} IS NOT NULL))[1]",
+    Merge.GREATEST: "(array_agg({0} ORDER BY {0} DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
+}
+
+
+def total_sql(column: ValueColumn) -> str:
+    """The total of a value column as text: the sum where it is exact, else how many are not null."""
+    exact = column.partial.merge is Merge.ADD and column.partial.type not in FLOATING_TYPES
+    return f"{'sum' if exact else 'count'}({quoted(column.name)})::text"
+
+
+def _unless_replay(current: str, previous: str) -> str:
+    return f"CASE WHEN s.txid = EXCLUDED.txid THEN s.{previous} ELSE s.{current} END"
+
+
+def _list(parts: Iterable[str]) -> str:
+    return ", ".join(parts)

@@ -1,0 +1,309 @@
+-- Named statements of the ledger. A block begins with its name between dashes and one line that says what it is for.
+-- Parameters are :named and bound; only the clock of PostgreSQL decides anything.
+
+-- insert_topology --
+-- Make a topology known; an existing one is left alone.
+INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :job, :by_interval)
+    ON CONFLICT (topology) DO NOTHING;
+
+-- lock_topology --
+-- The topology's row, locked: the first lock of every plan. Not against foreign keys: a commit, which holds the batch's
+-- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
+SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
+
+-- topology --
+-- The same, without a lock.
+SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology;
+
+-- update_topology --
+-- Keep the definition; its source is checked against the stored one first, once there is a txid.
+UPDATE txbatch.topology SET job = :job, by_interval = :by_interval, source = CAST(:source AS json)
+ WHERE topology = :topology
+   AND (job, by_interval, source::text) IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text));
+
+-- topologies --
+-- Every topology with its states.
+SELECT t.topology, t.job, t.by_interval, t.source,
+       COALESCE(json_agg(s.state ORDER BY s.state) FILTER (WHERE s.state IS NOT NULL), '[]') AS states
+  FROM txbatch.topology t LEFT JOIN txbatch.state s USING (topology)
+ GROUP BY t.topology ORDER BY t.topology;
+
+-- insert_state --
+-- Take a state's name for a topology; no row comes back when it is taken.
+INSERT INTO txbatch.state (state, topology, kind, contributions, columns)
+VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json))
+    ON CONFLICT (state) DO NOTHING RETURNING state;
+
+-- state --
+-- A state as it is stored.
+SELECT state, topology, kind, contributions, columns FROM txbatch.state WHERE state = :state;
+
+-- states_of --
+-- The states of a topology.
+SELECT state, topology, kind, contributions, columns FROM txbatch.state WHERE topology = :topology ORDER BY state;
+
+-- batch --
+-- One batch.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND txid = :txid;
+
+-- lock_batch --
+-- One batch, locked: the fence stands in its row (R5).
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND txid = :txid FOR UPDATE;
+
+-- batch_of_key --
+-- The batch a run finds again (R2).
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live
+  FROM txbatch.batch_key k JOIN txbatch.batch b USING (topology, txid)
+ WHERE k.topology = :topology AND k.key = :key AND b.status <> 'aborted'
+ ORDER BY k.ordinal DESC LIMIT 1;
+
+-- open_batches --
+-- The batches in flight, oldest first.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND status IN ('planned', 'emitted') ORDER BY txid;
+
+-- newest_ordinary --
+-- The batch whose metadata the next plan continues (R3).
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND status <> 'aborted' AND kind <> 'restate' ORDER BY txid DESC LIMIT 1;
+
+-- last_txid --
+-- The highest txid ever given, 0 before the first.
+SELECT COALESCE(max(txid), 0) FROM txbatch.batch WHERE topology = :topology;
+
+-- last_committed --
+-- The highest committed ordinary txid; null before the first.
+SELECT max(txid) FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND kind <> 'restate';
+
+-- open_before --
+-- The lowest txid below this one that is not final; null when it is this one's turn.
+SELECT min(txid) FROM txbatch.batch
+ WHERE topology = :topology AND txid < :txid AND status IN ('planned', 'emitted');
+
+-- consumed --
+-- Where each partition's next batch starts.
+SELECT stream, partition, metadata FROM txbatch.consumed WHERE topology = :topology;
+
+-- consumed_of --
+-- The same for the partitions of one batch.
+SELECT stream, partition, metadata FROM txbatch.consumed
+ WHERE topology = :topology AND stream = :stream AND partition = ANY (:partitions);
+
+-- overlapping_intervals --
+-- The intervals of other batches that reach into this one (R2).
+SELECT lower(data_interval) AS start, upper(data_interval) AS end FROM txbatch.batch
+ WHERE topology = :topology AND data_interval && tstzrange(:interval_start, :interval_end, '[)')
+   AND status <> 'aborted' AND kind <> 'restate' ORDER BY 1;
+
+-- clock --
+-- The only clock that decides anything.
+SELECT clock_timestamp();
+
+-- insert_batch --
+-- A txid with its metadata (R1).
+INSERT INTO txbatch.batch (topology, txid, position, key, data_interval, metadata, prev_txid, lease_run, lease_until)
+VALUES (:topology, :txid, :txid, :key, CASE WHEN CAST(:interval_start AS timestamptz) IS NOT NULL
+            THEN tstzrange(:interval_start, :interval_end, '[)') END, CAST(:metadata AS json),
+        :prev_txid, :run, clock_timestamp() + make_interval(secs => :lease_seconds));
+
+-- insert_batch_key --
+-- Let a run find a batch again.
+INSERT INTO txbatch.batch_key (topology, key, ordinal, txid, dag_id, run_id)
+SELECT :topology, :key, 1 + COALESCE(max(ordinal), 0), :txid, :dag_id, :run_id
+  FROM txbatch.batch_key WHERE topology = :topology AND key = :key;
+
+-- take_lease --
+-- The run looks after the batch from now on.
+UPDATE txbatch.batch SET lease_run = :run, lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND txid = :txid;
+
+-- renew_lease --
+-- The run is alive; no row when the attempt is not the newest any more.
+UPDATE txbatch.batch SET lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND txid = :txid AND fence = :attempt_id AND token = :token
+   AND status IN ('planned', 'emitted')
+RETURNING txid;
+
+-- supersede_attempts --
+-- Older attempts of the txid are over.
+UPDATE txbatch.attempt SET status = 'superseded', finished_at = COALESCE(finished_at, clock_timestamp())
+ WHERE topology = :topology AND txid = :txid AND status IN ('emitting', 'emitted');
+
+-- raise_fence --
+-- Issue the next attempt_id and token (R5).
+UPDATE txbatch.batch
+   SET status = 'planned', fence = fence + 1, token = gen_random_uuid()::text, lease_run = :run,
+       lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND txid = :txid RETURNING fence, token;
+
+-- insert_attempt --
+-- Record the attempt.
+INSERT INTO txbatch.attempt (topology, txid, attempt_id, token, run, code)
+VALUES (:topology, :txid, :attempt_id, :token, :run, :code);
+
+-- fail_attempt --
+-- Why an attempt failed.
+UPDATE txbatch.attempt SET status = 'failed', error = :error, finished_at = clock_timestamp()
+ WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id AND status = 'emitting';
+
+-- attempt --
+-- One attempt.
+SELECT * FROM txbatch.attempt WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
+
+-- earlier_manifests --
+-- What earlier attempts of the txid read.
+SELECT manifest FROM txbatch.attempt
+ WHERE topology = :topology AND txid = :txid AND attempt_id < :attempt_id AND manifest IS NOT NULL ORDER BY attempt_id;
+
+-- attempt_emitted --
+-- The attempt's work is complete.
+UPDATE txbatch.attempt SET status = 'emitted', manifest = CAST(:manifest AS json), finished_at = clock_timestamp()
+ WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
+
+-- batch_emitted --
+-- The batch may be committed.
+UPDATE txbatch.batch SET status = 'emitted', lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+ WHERE topology = :topology AND txid = :txid;
+
+-- insert_partition --
+-- What a committed batch read of a partition.
+INSERT INTO txbatch.partition (topology, stream, partition, txid, status, metadata, records, fingerprint, reason)
+VALUES (:topology, :stream, :partition, :txid, :status, CAST(:metadata AS json), :records,
+        CAST(:fingerprint AS numeric), :reason);
+
+-- set_consumed --
+-- The next batch of this partition starts after this range.
+INSERT INTO txbatch.consumed AS c (topology, stream, partition, txid, metadata)
+VALUES (:topology, :stream, :partition, :txid, CAST(:metadata AS json))
+    ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = EXCLUDED.txid, metadata = EXCLUDED.metadata;
+
+-- batch_committed --
+-- The batch is final.
+UPDATE txbatch.batch
+   SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
+       keys = CAST(:keys AS json)
+ WHERE topology = :topology AND txid = :txid;
+
+-- attempt_committed --
+-- Its newest attempt is the one that counts.
+UPDATE txbatch.attempt SET status = 'committed'
+ WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
+
+-- succeed --
+-- success ran; no row when it had run before.
+UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
+ WHERE topology = :topology AND txid = :txid AND status = 'committed' AND succeeded_at IS NULL RETURNING txid;
+
+-- abort --
+-- The batch's records are free.
+UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(), reason = :reason
+ WHERE topology = :topology AND txid = :txid;
+
+-- insert_skip --
+-- A txid of its own for records that are given up: what the aborted batch named counts as read (R16).
+INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, data_interval, metadata, prev_txid, lease_run,
+                           lease_until, committed_at, succeeded_at, reason)
+SELECT topology, CAST(:skip_txid AS bigint), :skip_txid, 'skip', 'committed', key, data_interval, metadata, :prev_txid,
+       lease_run, clock_timestamp(), clock_timestamp(), clock_timestamp(), :reason
+  FROM txbatch.batch WHERE topology = :topology AND txid = :txid;
+
+-- repoint_keys --
+-- Whoever had the aborted batch finds the one that gives its records up, whatever else he has planned since.
+INSERT INTO txbatch.batch_key (topology, key, ordinal, txid, dag_id, run_id)
+SELECT DISTINCT ON (key) topology, key, newest.ordinal + 1, CAST(:skip_txid AS bigint), dag_id, run_id
+  FROM txbatch.batch_key k
+  JOIN (SELECT topology, key, max(ordinal) AS ordinal FROM txbatch.batch_key GROUP BY topology, key) newest
+       USING (topology, key)
+ WHERE topology = :topology AND txid = :txid ORDER BY key, k.ordinal DESC;
+
+-- resumable_run --
+-- The run of the oldest unfinished batch that `txbatch run` began, whether or not it is still alive.
+SELECT b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end
+  FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.lease_run LIKE 'cli:%' AND b.succeeded_at IS NULL AND b.status <> 'aborted'
+ ORDER BY b.txid LIMIT 1;
+
+-- try_run_lock --
+-- Hold a run's name for as long as this session lives; false when another process does.
+SELECT pg_try_advisory_lock(hashtext('txbatch run'), hashtext(:run));
+
+-- batches --
+-- The batches of a topology, newest first.
+SELECT * FROM report.batches WHERE topology = :topology ORDER BY txid DESC LIMIT :limit;
+
+-- batches_by_txid --
+-- Some batches of a topology, oldest first.
+SELECT * FROM report.batches WHERE topology = :topology AND txid = ANY (:txids) ORDER BY txid;
+
+-- attempts --
+-- The attempts of a topology, newest first.
+SELECT * FROM report.attempts WHERE topology = :topology ORDER BY txid DESC, attempt_id DESC LIMIT :limit;
+
+-- status --
+-- One line per topology.
+SELECT t.topology, t.job,
+       count(*) FILTER (WHERE b.status = 'committed') AS committed,
+       count(*) FILTER (WHERE b.status = 'aborted') AS aborted,
+       count(*) FILTER (WHERE b.status IN ('planned', 'emitted')) AS in_flight,
+       max(b.txid) FILTER (WHERE b.status = 'committed') AS committed_txid,
+       max(b.committed_at) AS committed_at,
+       COALESCE(sum(b.records), 0)::bigint AS records,
+       ARRAY(SELECT s.state FROM txbatch.state s WHERE s.topology = t.topology ORDER BY 1) AS states,
+       (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps,
+       clock_timestamp() - min(b.created_at) FILTER (WHERE b.status IN ('planned', 'emitted')) AS oldest_in_flight
+  FROM txbatch.topology t LEFT JOIN txbatch.batch b USING (topology)
+ WHERE CAST(:topology AS text) IS NULL OR t.topology = :topology
+ GROUP BY t.topology ORDER BY t.topology;
+
+-- server --
+-- What `doctor` shows of the server.
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS version_num,
+       current_user AS user, current_database() AS database, pg_is_in_recovery() AS standby,
+       has_database_privilege(current_database(), 'CREATE') AS may_create;
+
+-- migrations --
+-- The migrations that were applied.
+SELECT number, name FROM txbatch.migration ORDER BY number;
+
+-- has_ledger --
+-- Whether the ledger's schema exists.
+SELECT to_regclass('txbatch.migration') IS NOT NULL;
+
+-- lock_migrations --
+-- One migration at a time.
+SELECT pg_advisory_xact_lock(hashtext('txbatch migrate'));
+
+-- insert_migration --
+-- A migration was applied.
+INSERT INTO txbatch.migration (number, name) VALUES (:number, :name);
+
+-- forget_topology --
+-- Remove a topology's rows from the ledger, children first.
+WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
+     partition AS (DELETE FROM txbatch.partition WHERE topology = :topology),
+     attempt AS (DELETE FROM txbatch.attempt WHERE topology = :topology),
+     batch_key AS (DELETE FROM txbatch.batch_key WHERE topology = :topology),
+     state AS (DELETE FROM txbatch.state WHERE topology = :topology),
+     batch AS (DELETE FROM txbatch.batch WHERE topology = :topology)
+DELETE FROM txbatch.topology WHERE topology = :topology;
+
+-- relation_exists --
+-- Whether a table of this quoted name exists.
+SELECT to_regclass(:name) IS NOT NULL;
+
+-- gaps --
+-- The intervals that no batch covers, between those that are covered.
+SELECT gap_start, gap_end FROM report.gaps WHERE topology = :topology ORDER BY gap_start;
+
+-- partitions --
+-- What each batch read of each partition.
+SELECT * FROM report.partitions WHERE topology = :topology ORDER BY stream, partition, txid;
+
+-- timeline --
+-- Every attempt of some topologies, in the order they began, with its batch.
+SELECT a.topology, a.attempt, a.status, a.started_at, a.duration, b.records, b.run_id
+  FROM report.attempts a JOIN report.batches b USING (topology, txid)
+ WHERE topology = ANY (:topologies) ORDER BY a.started_at, a.attempt_id;

@@ -1,0 +1,16 @@
+-- How a state grew: per committed batch its records, the keys it touched, those it brought, and all keys since.
+-- To change: the contributions' table and its keys, the topology's name.
+--     psql -f sql/reports/growth_per_batch.sql
+WITH first_seen AS (
+    SELECT word, min(position) AS txid FROM contribution.word_count GROUP BY word
+), brought AS (
+    SELECT txid, count(*) AS new_keys FROM first_seen GROUP BY txid
+)
+SELECT b.txid, b.committed_at, b.records, (b.keys ->> 'word_count')::bigint AS keys,
+       COALESCE(n.new_keys, 0) AS new_keys,
+       sum(COALESCE(n.new_keys, 0)) OVER (ORDER BY b.txid)::bigint AS keys_in_all,
+       sum(b.records) OVER (ORDER BY b.txid)::bigint AS records_in_all
+  FROM report.batches b
+  LEFT JOIN brought n USING (txid)
+ WHERE b.topology = 'word_count' AND b.status = 'committed'
+ ORDER BY b.txid;

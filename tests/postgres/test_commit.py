@@ -1,0 +1,278 @@
+"""The commit on a real PostgreSQL: all or nothing, whatever comes in (R7, R9, R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from postgres_bench import Bench, words
+from sqlalchemy import Engine
+from support import LogSpout, manifest_of, record_batch, run, word_count
+
+from txbatch import Count, Max, OpaqueState, Sum, TransactionalState
+from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
+from txbatch.core.manifest import StagedState
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import TransactionAttempt
+from txbatch.postgres.statements import StateStatements
+from txbatch.storage.staging import AttemptFolder, Staging
+
+NOTHING: list[Any] = []
+
+
+def everything(bench: Bench) -> list[Any]:
+    """All that a commit changes."""
+    return [
+        bench.rows("SELECT * FROM state.word_count ORDER BY word"),
+        bench.rows("SELECT * FROM contribution.word_count ORDER BY word, txid"),
+        bench.rows("SELECT * FROM txbatch.consumed"),
+        bench.rows("SELECT * FROM txbatch.partition"),
+        bench.rows("SELECT txid, status, committed_at, records FROM txbatch.batch ORDER BY txid"),
+        bench.rows("SELECT txid, attempt_id, status FROM txbatch.attempt ORDER BY 1, 2"),
+    ]
+
+
+def test_all_that_a_commit_writes(bench: Bench) -> None:
+    bench.whole(words(dog=1, man=2), "1")
+    bench.whole(words(dog=1), "2")
+    assert bench.rows("SELECT word, count, prev_count, prev_txid, txid FROM state.word_count ORDER BY 1") == [
+        ("dog", 2, 1, 1, 2),
+        ("man", 2, None, None, 1),
+    ]
+    assert bench.rows("SELECT word, position, txid, count FROM contribution.word_count ORDER BY 1, 2") == [
+        ("dog", 1, 1, 1),
+        ("dog", 2, 2, 1),
+        ("man", 1, 1, 2),
+    ]
+    assert bench.rows("SELECT stream, partition, txid, metadata FROM txbatch.consumed") == [
+        ("words", "a", 2, {"start": 10, "end": 20})
+    ]
+    assert bench.rows("SELECT partition, txid, status, records, fingerprint FROM txbatch.partition ORDER BY txid") == [
+        ("a", 1, "read", 10, Decimal(10)),
+        ("a", 2, "read", 10, Decimal(10020)),
+    ]
+
+
+@pytest.mark.parametrize("totals", [{"count": "4"}, {"count": None}])
+def test_a_partial_changed_on_the_way_is_noticed(bench: Bench, totals: Any) -> None:
+    """The rows are as many as the manifest says, one value is not."""
+    bench.whole(words(dog=1), "1")
+    lies = {"word_count": StagedState((), 2, totals)}
+    batch = bench.emitted(words(dog=1, man=2), "2", states=lies)
+    before = everything(bench)
+    with pytest.raises(Incomplete, match=r"loaded as rows and totals .*'3'.*the manifest says"):
+        bench.commit(batch, words(dog=1, man=2))
+    assert everything(bench) == before
+
+
+def test_a_row_that_a_trigger_swallows_is_noticed(bench: Bench) -> None:
+    """The upsert may not lose a row in silence, whoever takes it away."""
+    bench.whole(words(dog=1, man=1), "1")
+    bench.run(
+        "CREATE FUNCTION state.swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER swallow BEFORE UPDATE ON state.word_count FOR EACH ROW WHEN (OLD.word = 'dog')"
+        " EXECUTE FUNCTION state.swallow()",
+    )
+    batch = bench.emitted(words(dog=1, man=1), "2")
+    before = everything(bench)
+    with pytest.raises(StateAhead, match=r"word_count.*outside the ledger"):
+        bench.commit(batch, words(dog=1, man=1))
+    assert everything(bench) == before
+
+
+def test_a_value_out_of_range_changes_nothing(engine: Engine) -> None:
+    spout = LogSpout({"a": 100})
+    spout.fields = "word string, amount bigint"
+    bench = Bench(engine, word_count(spout, total=Sum("amount")))
+    bench.whole({"word_count": [(("dog",), (2**63 - 1,)), (("cat",), (1,))]}, "1")
+    more = {"word_count": [(("cat",), (1,)), (("dog",), (1,))]}
+    batch = bench.emitted(more, "2")
+    before = everything(bench)
+    with pytest.raises(BadRecord, match="out of range"):
+        bench.commit(batch, more)
+    assert everything(bench) == before
+
+
+def test_an_error_in_the_middle_of_the_partials_is_told_as_it_is(bench: Bench) -> None:
+    """COPY reads them; the driver would say only that the query was canceled."""
+
+    def broken() -> Iterator[Any]:
+        yield record_batch(bench.topology.aggregates[0], [(("dog",), (1,))])
+        raise Incomplete("partials/0/part-1.parquet is not the file that the manifest describes; emit again")
+
+    batch = bench.emitted(words(dog=1, man=1))
+    before = everything(bench)
+    with pytest.raises(Incomplete, match="not the file that the manifest describes"):
+        bench.ledger.commit(bench.topology, batch, {"word_count": broken()})
+    assert everything(bench) == before
+
+
+def test_u0000_is_refused(bench: Bench) -> None:
+    batch = bench.emitted({"word_count": [(("do\0g",), (1,))]})
+    with pytest.raises(BadRecord, match=r"column 'word' holds U.0000, which PostgreSQL cannot store"):
+        bench.commit(batch, {"word_count": [(("do\0g",), (1,))]})
+    assert bench.rows("SELECT * FROM state.word_count") == NOTHING
+
+
+def test_a_null_key_is_refused(bench: Bench) -> None:
+    batch = bench.emitted({"word_count": [((None,), (1,))]})
+    with pytest.raises(BadRecord, match="null"):
+        bench.commit(batch, {"word_count": [((None,), (1,))]})
+    assert bench.rows("SELECT * FROM state.word_count") == NOTHING
+
+
+def test_many_record_batches_and_none(bench: Bench) -> None:
+    aggregate = bench.topology.aggregates[0]
+    rows = [((f"word {number:05}",), (number,)) for number in range(3000)]
+    batch = bench.emitted({"word_count": rows}, "1")
+    chunks = [record_batch(aggregate, rows[at : at + 100]) for at in range(0, len(rows), 100)]
+    empty = record_batch(aggregate, [])
+    assert bench.ledger.commit(bench.topology, batch, {"word_count": [empty, *chunks, empty]}).applied
+    assert bench.rows("SELECT count(*), sum(count) FROM state.word_count") == [(3000, sum(range(3000)))]
+    second = bench.emitted({"word_count": []}, "2")
+    assert bench.ledger.commit(bench.topology, second, {"word_count": []}).applied
+
+
+def test_columns_are_found_by_name_not_by_place(bench: Bench) -> None:
+    batch = bench.emitted(words(dog=5))
+    turned = pa.record_batch([pa.array([5]), pa.array(["dog"])], names=["count", "word"])
+    assert bench.ledger.commit(bench.topology, batch, {"word_count": [turned]}).applied
+    assert bench.rows("SELECT word, count FROM state.word_count") == [("dog", 5)]
+
+
+def test_one_of_two_states_fails(engine: Engine) -> None:
+    topology = word_count(LogSpout({"a": 100}))
+    topology.streams["words"].group_by("word").persistent_aggregate(TransactionalState("second"), top=Max("word"))
+    bench = Bench(engine, topology)
+    good = {"word_count": [(("dog",), (1,))], "second": [(("dog",), ("dog",))]}
+    bench.whole(good, "1")
+    batch = bench.emitted(good, "2")
+    bench.run("UPDATE state.second SET txid = 99")
+    before = everything(bench)
+    with pytest.raises(StateAhead, match=r"state 'second', key .'dog',.: the row is at txid 99, the batch is txid 2"):
+        bench.commit(batch, good)
+    assert everything(bench) == before
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "EUC_JP"])
+def test_the_roles_encoding_does_not_reach_the_keys(
+    bench: Bench, postgres_url: str, encoding: str, monkeypatch: Any
+) -> None:
+    """Else the bytes of UTF-8 would be taken for something else, in silence."""
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    bench.engine.dispose()  # read when a connection is made
+    bench.whole(words(**{"naïve ü": 1}))
+    monkeypatch.delenv("PGCLIENTENCODING")
+    bench.engine.dispose()
+    assert bench.rows("SELECT word FROM state.word_count") == [("naïve ü",)]
+
+
+def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench) -> None:
+    bench.whole(words(dog=1))
+    statements = StateStatements(bench.topology.aggregates[0])
+    with bench.engine.connect() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute(statements.create_staged())
+        cursor.execute(f"EXPLAIN (VERBOSE, COSTS OFF) {statements.upsert(2)}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Conflict Arbiter Indexes: word_count_pkey" in plan
+    assert plan.count("Seq Scan") == 1, plan  # of the staged rows
+
+
+def test_a_commit_against_a_changed_definition_is_refused(bench: Bench) -> None:
+    batch = bench.emitted(words(dog=1))
+    changed = word_count(LogSpout({"a": 1}), other=Count())
+    with pytest.raises(SchemaMismatch, match="column 'count'"):
+        bench.ledger.commit(changed, batch, {"word_count": []})
+
+
+# ---- from the files of an attempt
+
+
+def staged_in(folder: AttemptFolder, topology: Topology, rows: Any, files: int = 2) -> Any:
+    """Parquet files as Spark writes them."""
+    from pyarrow import parquet
+
+    found = {}
+    for number, aggregate in enumerate(topology.aggregates):
+        path = folder.path(f"partials/{number}")
+        folder.filesystem.makedirs(path, exist_ok=True)
+        for file in range(files):
+            table = pa.Table.from_batches([record_batch(aggregate, rows[aggregate.state.name][file::files])])
+            parquet.write_table(table, f"{path}/part-{file}.parquet")
+        found[aggregate.state.name] = folder.describe(number, aggregate)
+    return found
+
+
+AMOUNTS = [
+    pytest.param("decimal(20,10)", ["0.0000000000", "0.0000000000"], id="zero of ten digits"),
+    pytest.param("decimal(20,10)", ["0.0000000001", None], id="tiny"),
+    pytest.param("decimal(38,0)", ["9" * 37, "1"], id="many digits"),
+    pytest.param("bigint", [2**63 - 1, 5], id="beyond bigint in all"),
+    pytest.param("bigint", [None, None], id="nothing"),
+    pytest.param("bigint", [-5, 3], id="negative"),
+]
+
+
+@pytest.mark.parametrize(("type_", "amounts"), AMOUNTS)
+def test_totals_of_the_files_and_of_the_database_are_the_same(
+    engine: Engine, tmp_path: Any, type_: str, amounts: Any
+) -> None:
+    """Reckoned twice, by Arrow and by PostgreSQL, printed the same."""
+    spout = LogSpout({"a": 100})
+    spout.fields = f"word string, amount {type_}"
+    bench = Bench(engine, word_count(spout, total=Sum("amount"), top=Max("amount"), n=Count()))
+    values = [Decimal(each) if isinstance(each, str) else each for each in amounts]
+    rows = {"word_count": [((f"word {n}",), (value, value, 1)) for n, value in enumerate(values)]}
+    folder = Staging(tmp_path.as_uri()).attempt("word_count", TransactionAttempt(1, 1))
+    staged = staged_in(folder, bench.topology, rows)
+    batch = bench.emitted(rows, states=staged)
+    committed = bench.ledger.commit(bench.topology, batch, {"word_count": folder.partials(staged["word_count"])})
+    assert committed.applied
+    assert bench.rows("SELECT total FROM state.word_count ORDER BY word") == [(value,) for value in values]
+
+
+@pytest.mark.parametrize("what", ["changed", "gone", "swapped"])
+def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any, what: str) -> None:
+    rows = words(dog=1, man=2)
+    folder = Staging(tmp_path.as_uri()).attempt("word_count", TransactionAttempt(1, 1))
+    staged = staged_in(folder, bench.topology, rows)
+    batch = bench.emitted(rows, states=staged)
+    first, second = (tmp_path / "word_count" / "1" / "1" / "partials" / "0" / f"part-{n}.parquet" for n in (0, 1))
+    if what == "changed":
+        first.write_bytes(first.read_bytes()[:-1] + b"!")
+    elif what == "gone":
+        second.unlink()
+    else:
+        first.write_bytes(second.read_bytes())
+    before = everything(bench)
+    with pytest.raises(Incomplete, match=r"part-\d.parquet is not the file that the manifest describes; emit again"):
+        bench.ledger.commit(bench.topology, batch, {"word_count": folder.partials(staged["word_count"])})
+    assert everything(bench) == before
+
+
+def test_two_attempts_of_one_batch_and_only_the_newest_files_count(bench: Bench) -> None:
+    batch = bench.emitted(words(dog=99))
+    assignment = bench.ledger.start_attempt(batch, run("run"), "code")
+    emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=1)))
+    with pytest.raises(StaleAttempt, match="1:1 is not the newest"):
+        bench.commit(batch, words(dog=99))
+    with pytest.raises(Incomplete, match="'99'"):
+        bench.commit(emitted, words(dog=99))
+    assert bench.commit(emitted, words(dog=1))
+
+
+def test_names_that_need_quoting_from_plan_to_report(engine: Engine) -> None:
+    for number, name in enumerate(("select", "Ünïcode", 'a"b', "a%b", "a:b", "x" * 43)):
+        spout = LogSpout({"a": 100})
+        spout.fields = f"`{name}` string"
+        topology = Topology(f"t{number}")
+        grouped = topology.new_stream(name, spout).group_by(name)
+        grouped.persistent_aggregate(OpaqueState(name), **{f"n {name}": Count()})
+        bench = Bench(engine, topology)
+        bench.whole({name: [(("dog",), (number,))]})
+        quoted = name.replace('"', '""').replace(":", "\\:")
+        assert bench.rows(f'SELECT * FROM report."{quoted}"') == [("dog", number, 1)]

@@ -1,0 +1,90 @@
+"""Batches on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import psycopg2
+from sqlalchemy import Engine, make_url, text
+from support import Keyed, LogSpout, code, manifest_of, record_batch, run, word_count
+
+from txbatch.core import coordinator
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch
+from txbatch.postgres.ledger import PostgresLedger
+
+
+class Bench:
+    """A ledger with a topology, and batches brought as far as a test wants them."""
+
+    def __init__(self, engine: Engine, topology: Topology | None = None) -> None:
+        self.engine, self.ledger = engine, PostgresLedger(engine)
+        self.topology = topology or word_count(LogSpout({"a": 1_000_000}))
+        self.ledger.register(self.topology, "jobs/job.py")
+
+    def planned(self, name: str = "run") -> Batch:
+        batch = coordinator.initialize_transaction(self.ledger, self.topology, run(name))
+        assert isinstance(batch, Batch)
+        return batch
+
+    def emitted(self, partials: Any, name: str = "run", **changes: Any) -> Batch:
+        batch = self.planned(name)
+        assignment = self.ledger.start_attempt(batch, run(name), code())
+        return self.ledger.record_manifest(assignment, manifest_of(self.topology, assignment, partials, **changes))
+
+    def commit(self, batch: Batch, partials: Any) -> bool:
+        arrow = {each.state.name: [record_batch(each, partials[each.state.name])] for each in self.topology.aggregates}
+        return self.ledger.commit(self.topology, batch, arrow).applied
+
+    def whole(self, partials: Any, name: str = "run") -> Batch:
+        batch = self.emitted(partials, name)
+        assert self.commit(batch, partials)
+        return batch
+
+    def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(statement), parameters)]
+
+    def run(self, *statements: str) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+
+def words(**counts: int) -> dict[str, list[Keyed]]:
+    return {"word_count": [((word,), (count,)) for word, count in counts.items()]}
+
+
+class Calls:
+    """Calls in threads of their own, each with its answer or its error."""
+
+    def __init__(self) -> None:
+        self.threads: list[Thread] = []
+        self.answers: dict[str, Any] = {}
+
+    def start(self, name: str, call: Callable[[], Any]) -> None:
+        def answer() -> None:
+            try:
+                self.answers[name] = call()
+            except Exception as error:
+                self.answers[name] = error
+
+        thread = Thread(target=answer, name=name, daemon=True)
+        thread.start()
+        self.threads.append(thread)
+
+    def join(self) -> dict[str, Any]:
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive(), f"{thread.name} hangs"
+        return self.answers
+
+
+def raw_connection(url: str, **options: Any) -> Any:
+    """A connection of the driver alone, as a report or a person has it."""
+    parsed = make_url(url)
+    return psycopg2.connect(
+        host=parsed.query["host"], port=parsed.query["port"], user=parsed.username, dbname=parsed.database, **options
+    )
