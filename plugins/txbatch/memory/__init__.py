@@ -1,0 +1,1 @@
+"""The in-memory twin: the same protocol without a database, for tests and for learning."""

@@ -1,0 +1,224 @@
+"""The ledger in memory. Compare `postgres.ledger`: the same decisions of `core.protocol`, with dictionaries for tables.
+
+>>> from txbatch import Count, FixedBatchSpout, TransactionalState, Topology
+>>> topology = Topology("words")
+>>> grouped = topology.new_stream("words", FixedBatchSpout("word string", 1, "man", "dog")).group_by("word")
+>>> aggregate = grouped.persistent_aggregate(TransactionalState("words"), count=Count())
+>>> ledger, run = MemoryLedger(), Run("first run")
+>>> ledger.register(topology, "jobs/words.py")
+>>> batch = ledger.plan(ledger.head("words", run), run, {"streams": {"words": {"start": 0, "end": 1}}})
+>>> str(ledger.start_attempt(batch, run, "sha256 of the job").attempt)
+'1:1'
+>>> ledger.head("words", run).own.metadata
+{'streams': {'words': {'end': 1, 'start': 0}}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+from txbatch.core import protocol
+from txbatch.core.aggregator import Partial
+from txbatch.core.errors import SchemaMismatch, StaleAttempt
+from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
+from txbatch.core.protocol import Committed, Head
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
+from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables
+
+# Per state: keys (tuples) with what the batch contributes to each.
+Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
+
+
+class MemoryLedger:
+    """`core.protocol.Ledger` in this process, for any number of threads.
+
+    Each method is one transaction: it changes a snapshot, which then takes the place of what was known, or on an error
+    does not. `clock` says when leases end and whether an interval is over.
+    """
+
+    def __init__(self, *, lease_seconds: int = 120, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.lease_seconds, self.clock = lease_seconds, clock
+        self.tables = Tables()
+        self._lock = Lock()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Tables]:
+        with self._lock:
+            snapshot, now = self.tables.copy(), self.clock()
+            for at, batch in snapshot.batches.items():
+                if batch.lease_live != (snapshot.leases[at] > now):
+                    snapshot.batches[at] = replace(batch, lease_live=not batch.lease_live)
+            yield snapshot
+            self.tables = snapshot
+
+    def register(self, topology: Topology, job: str) -> None:
+        """Make the topology known and its states ready; SchemaMismatch when it is stored otherwise (R2)."""
+        with self._transaction() as tables:
+            defined = StoredTopology(job, canonical_json(topology.source))
+            stored = tables.topologies.get(topology.name, defined)
+            if stored.source != defined.source and tables.batches_of(topology.name):
+                raise SchemaMismatch(
+                    f"topology {topology.name!r} of {stored.job} reads another source; name a new topology"
+                )
+            tables.topologies[topology.name] = defined
+            for aggregate in topology.aggregates:
+                tables.ensure_state(topology.name, aggregate)
+
+    def head(self, topology: str, run: Run) -> Head:
+        """How things stand for this run."""
+        with self._transaction() as tables:
+            return tables.head(topology, run)
+
+    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+        """Store the next txid with its metadata (R1); None when the head moved since it was read."""
+        with self._transaction() as tables:
+            tables.check_known(head.topology)
+            if protocol.moved(head, tables.head(head.topology, run)):
+                return None
+            if run.interval:
+                taken = tables.overlapping(head.topology, run.interval)
+                protocol.check_interval(head.topology, run.interval, self.clock(), taken)
+                tables.intervals[head.topology, head.next_txid] = run.interval
+            stored = json.loads(canonical_json(metadata))
+            batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
+            tables.let_find(batch, run)
+            return self._lease(tables, batch, run)
+
+    def adopt(self, batch: Batch, run: Run) -> Batch | None:
+        """Make an abandoned batch this run's too, or abort it when it has an interval (R6).
+
+        None when it was aborted, is final, or is looked after again: look again.
+        """
+        with self._transaction() as tables:
+            now = tables.batch(batch.topology, batch.txid)
+            if now.status.final or now.lease_live:
+                return None
+            if run.interval:
+                tables.abort(now)
+                return None
+            tables.let_find(now, run)
+            return self._lease(tables, now, run)
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
+        with self._transaction() as tables:
+            now = tables.batch(batch.topology, batch.txid)
+            protocol.check_attempt(now, run)
+            tables.supersede_attempts(now)
+            raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
+            assignment = Assignment(raised.topology, raised.attempt, str(raised.token), raised.metadata, code)
+            tables.attempts[raised.topology, raised.attempt] = Attempt(assignment, run.name)
+            self._lease(tables, raised, run)
+            return assignment
+
+    def renew_lease(self, assignment: Assignment) -> bool:
+        """Say that the attempt's run is alive; False when it is no longer the newest attempt of an open batch."""
+        with self._transaction() as tables:
+            now = tables.batch(assignment.topology, assignment.attempt.txid)
+            try:
+                protocol.check_fence(now, assignment)
+            except StaleAttempt:
+                return False
+            self._lease(tables, now)
+            return True
+
+    def fail_attempt(self, assignment: Assignment, error: str) -> None:
+        """Record why an attempt failed."""
+        with self._transaction() as tables:
+            at = assignment.topology, assignment.attempt
+            if tables.attempts[at].status == "emitting":
+                tables.attempts[at] = replace(tables.attempts[at], status="failed", error=error)
+
+    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
+        """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
+        with self._transaction() as tables:
+            now = tables.batch(assignment.topology, assignment.attempt.txid)
+            protocol.check_fence(now, assignment)
+            check_manifest(manifest, assignment)
+            earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
+            check_same_records(manifest, earlier, json.loads(tables.topologies[now.topology].source))
+            at = now.topology, now.attempt
+            tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest)
+            return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """One batch; UnknownName when there is none."""
+        with self._transaction() as tables:
+            return tables.batch(topology, txid)
+
+    def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
+        """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
+        with self._transaction() as tables:
+            newest = tables.newest_attempt(batch)
+            return newest.assignment, newest.manifest
+
+    def turn_of(self, topology: str, txid: int) -> int | None:
+        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+        with self._transaction() as tables:
+            return tables.open_before(topology, txid)
+
+    def commit(self, topology: Topology, batch: Batch, partials: Partials) -> Committed:
+        """Apply the partials of the attempt that `batch` names, whole or not at all (R6..R10)."""
+        with self._transaction() as tables:
+            now = tables.batch(batch.topology, batch.txid)
+            newest = tables.newest_attempt(now)
+            open_before, last_committed = (
+                tables.open_before(now.topology, now.txid),
+                tables.last_committed(now.topology),
+            )
+            offsets = tables.offsets(now.topology)
+            apply = protocol.check_commit(now, batch, open_before, last_committed, offsets)
+            if not apply or newest.manifest is None:
+                return Committed(now, applied=False)
+            check_manifest(newest.manifest, newest.assignment)
+            check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            for aggregate in topology.aggregates:
+                tables.check_state(topology.name, aggregate)
+                name = aggregate.state.name
+                tables.apply(aggregate, list(partials[name]), now.txid, newest.manifest.states[name].rows)
+            return Committed(tables.record(now, newest.manifest), applied=True)
+
+    def success(self, topology: str, txid: int) -> bool:
+        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+        with self._transaction() as tables:
+            now = tables.batch(topology, txid)
+            protocol.check_success(now)
+            tables.batches[topology, txid] = replace(now, succeeded=True)
+            return not now.succeeded
+
+    def abort(self, topology: str, txid: int, why: str) -> Batch:
+        """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
+        with self._transaction() as tables:
+            now = tables.batch(topology, txid)
+            protocol.check_abort(now)
+            return tables.abort(now)
+
+    def skip(self, topology: str, txid: int, why: str) -> Batch:
+        """Abort a batch and give its records up, by a txid of its own that counts them as read (R16)."""
+        with self._transaction() as tables:
+            now = tables.batch(topology, txid)
+            at = topology, txid
+            open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
+            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology))
+            if not now.status.final:
+                tables.abort(now)
+            return tables.give_up(now)
+
+    def rows(self, state: str) -> Rows:
+        """What a state holds now, by key."""
+        return self.tables.states[state].rows
+
+    def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
+        """The batch, looked after by this run from now on; without one, by whoever does."""
+        at = batch.topology, batch.txid
+        tables.leases[at] = self.clock() + timedelta(seconds=self.lease_seconds)
+        tables.batches[at] = replace(batch, lease_run=run.name if run else batch.lease_run, lease_live=True)
+        return tables.batches[at]

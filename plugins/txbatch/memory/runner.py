@@ -1,0 +1,93 @@
+"""A whole topology in memory, without Spark: for learning, and for testing a job's Python functions.
+
+>>> from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
+>>> topology = Topology("sentences")
+>>> sentences = topology.new_stream("sentences", FixedBatchSpout("sentence string", 1, "how are you", "are you there"))
+>>> words = sentences.flat_map(lambda record: record["sentence"].split(), "word string").group_by("word")
+>>> aggregate = words.persistent_aggregate(OpaqueState("sentences"), count=Count())
+>>> run(topology).rows("sentences")["are",]
+OpaqueValue(txid=2, value=(2,), prev=(1,), prev_txid=1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from itertools import count
+from typing import Any
+
+from txbatch.core.aggregator import Partial, merger
+from txbatch.core.coordinator import initialize_transaction
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.fields import parse_fields
+from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.topology import Operation, PersistentAggregate, Stream, Topology
+from txbatch.core.transaction import Assignment, Batch, Run, digest
+from txbatch.memory.ledger import MemoryLedger
+
+Record = dict[str, Any]
+
+
+def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:
+    """Batch after batch until nothing is new. Spouts must be FixedBatchSpouts, operations Python functions."""
+    ledger = ledger or MemoryLedger()
+    ledger.register(topology.check(), "in memory")
+    for number in count(1):
+        mine = Run(f"memory:{number}")
+        batch = initialize_transaction(ledger, topology, mine)
+        if not isinstance(batch, Batch):
+            break
+        if not batch.status.final:
+            assignment = ledger.start_attempt(batch, mine, "in memory")
+            manifest, partials = emit_batch(topology, assignment)
+            ledger.commit(topology, ledger.record_manifest(assignment, manifest), partials)
+            ledger.success(topology.name, batch.txid)
+    return ledger
+
+
+def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
+    """What Spark does: read what the metadata names, run the operations, aggregate to partials."""
+    read = {name: _read(topology.streams[name], plan) for name, plan in assignment.metadata["streams"].items()}
+    partials = {each.state.name: _partials(each, read.get(each.stream.name, [])) for each in topology.aggregates}
+    streams = {name: {"": ReadPartition(len(records), digest(str(records)))} for name, records in read.items()}
+    states = {name: StagedState((), len(rows), {}) for name, rows in partials.items()}
+    identity = (assignment.topology, assignment.attempt, assignment.token, assignment.code, assignment.digest)
+    return Manifest(*identity, streams=streams, states=states), partials
+
+
+def _read(stream: Stream, plan: Any) -> list[Record]:
+    if not hasattr(stream.spout, "batch"):
+        raise DefinitionError(
+            f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
+        )
+    names = [field.name for field in parse_fields(stream.spout.fields)]
+    return [dict(zip(names, record, strict=True)) for record in stream.spout.batch(plan)]
+
+
+def _partials(aggregate: PersistentAggregate, records: Iterable[Record]) -> list[tuple[Any, Partial]]:
+    found: dict[Any, Partial] = {}
+    combine = merger(aggregate.merges)
+    for record in reduce(_run, aggregate.stream.operations, records):
+        key = tuple(record[field.name] for field in aggregate.keys)
+        if None in key:
+            raise BadRecord(
+                f"state {aggregate.state.name!r}: a key is null in {record}; filter such records out in the job"
+            )
+        inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
+        partial = tuple(part for init in inits for part in init)
+        found[key] = combine(found[key], partial) if key in found else partial
+    return list(found.items())
+
+
+def _run(records: Iterable[Record], operation: Operation) -> Iterator[Record]:
+    kind, function, names = operation.kind, operation.function, [field.name for field in operation.fields]
+    if kind == "transform" or not (callable(function) or kind == "project"):
+        raise DefinitionError(f"{kind} {function!r} needs Spark; write it as a Python function to run it in memory")
+    for record in records:
+        made: Iterable[Any] = [tuple(record[name] for name in names)] if kind in ("filter", "project") else []
+        if kind != "project":
+            result = function(record)
+            made = {"flat_map": result, "filter": made if result else []}.get(kind, [result])
+        for value in made:
+            kept = tuple(record.values()) if kind == "each" else ()
+            yield dict(zip(names, (*kept, *(value if isinstance(value, tuple) else (value,))), strict=True))

@@ -1,0 +1,224 @@
+"""What the ledger in memory knows. Every stored value is immutable, so that a copy of the dictionaries is a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from txbatch.core import protocol
+from txbatch.core.aggregator import Partial, merger
+from txbatch.core.errors import Incomplete, SchemaMismatch, UnknownName
+from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.protocol import Head
+from txbatch.core.state import Value, update_state
+from txbatch.core.topology import PersistentAggregate
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run, TransactionAttempt
+
+Rows = Mapping[Any, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopology:
+    """A topology's definition; `source` is its source identity as canonical JSON (R2)."""
+
+    job: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid."""
+
+    topology: str
+    shape: str
+    rows: Rows = field(default_factory=dict)
+    contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One emit attempt."""
+
+    assignment: Assignment
+    run: str
+    status: str = "emitting"
+    manifest: Manifest | None = None
+    error: str | None = None
+
+
+@dataclass
+class Tables:
+    """Each field is a table of the ledger, by its primary key."""
+
+    topologies: dict[str, StoredTopology] = field(default_factory=dict)
+    states: dict[str, StoredState] = field(default_factory=dict)
+    batches: dict[tuple[str, int], Batch] = field(default_factory=dict)
+    leases: dict[tuple[str, int], Any] = field(default_factory=dict)
+    intervals: dict[tuple[str, int], Interval] = field(default_factory=dict)
+    batch_keys: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    attempts: dict[tuple[str, TransactionAttempt], Attempt] = field(default_factory=dict)
+    partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
+    consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
+
+    def copy(self) -> Tables:
+        """A snapshot: changes to it do not show here."""
+        return Tables(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
+
+    # ---- reading
+
+    def check_known(self, topology: str) -> None:
+        """UnknownName when there is no such topology."""
+        if topology not in self.topologies:
+            raise UnknownName(f"no topology {topology!r} is known; register it first")
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """One batch; UnknownName when there is none."""
+        if (topology, txid) not in self.batches:
+            raise UnknownName(f"topology {topology!r} has no txid {txid}")
+        return self.batches[topology, txid]
+
+    def batches_of(self, topology: str) -> list[Batch]:
+        """The batches of a topology, by txid."""
+        return [batch for (name, _), batch in sorted(self.batches.items()) if name == topology]
+
+    def attempts_of(self, batch: Batch) -> list[Attempt]:
+        """The attempts of a batch, oldest first."""
+        ids = (TransactionAttempt(batch.txid, number) for number in range(1, batch.fence + 1))
+        return [self.attempts[batch.topology, each] for each in ids]
+
+    def newest_attempt(self, batch: Batch) -> Attempt:
+        """The newest attempt of a batch; UnknownName before the first."""
+        if (batch.topology, batch.attempt) not in self.attempts:
+            raise UnknownName(f"{batch.topology}: txid {batch.txid} has no attempt yet; run emit_batch first")
+        return self.attempts[batch.topology, batch.attempt]
+
+    def head(self, topology: str, run: Run) -> Head:
+        """How things stand for one run."""
+        batches = self.batches_of(topology)
+        pending = tuple(batch for batch in batches if not batch.status.final)
+        alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
+        own = [self.batch(topology, txid) for txid in self.batch_keys.get((topology, run.key), ())]
+        return Head(
+            topology=topology,
+            next_txid=protocol.next_txid([batch.txid for batch in batches]),
+            own=next((batch for batch in reversed(own) if batch in alive), None),
+            pending=pending,
+            prev=alive[-1] if alive else None,
+            offsets=protocol.consumed(self.offsets(topology), pending),
+        )
+
+    def offsets(self, topology: str) -> dict[str, dict[str, Metadata]]:
+        """The last committed range of each stream and partition."""
+        found: dict[str, dict[str, Metadata]] = {}
+        for (name, stream, partition), metadata in self.consumed.items():
+            if name == topology:
+                found.setdefault(stream, {})[partition] = metadata
+        return found
+
+    def overlapping(self, topology: str, interval: Interval) -> list[Interval]:
+        """The intervals of batches, not aborted, that reach into this one; in order."""
+        alive = {batch.txid for batch in self.batches_of(topology) if batch.status is not BatchStatus.ABORTED}
+        taken = [each for (name, txid), each in self.intervals.items() if name == topology and txid in alive]
+        return sorted(
+            (each for each in taken if each.start < interval.end and interval.start < each.end),
+            key=lambda each: each.start,
+        )
+
+    def open_before(self, topology: str, txid: int) -> int | None:
+        """The lowest txid below this one that is not final."""
+        lower = [batch.txid for batch in self.batches_of(topology) if batch.txid < txid and not batch.status.final]
+        return min(lower, default=None)
+
+    def last_committed(self, topology: str) -> int | None:
+        """The highest committed txid; None before the first."""
+        committed = (batch.txid for batch in self.batches_of(topology) if batch.status is BatchStatus.COMMITTED)
+        return max(committed, default=None)
+
+    # ---- writing
+
+    def ensure_state(self, topology: str, aggregate: PersistentAggregate) -> None:
+        """Make room for a state, or check that it is as now defined (SchemaMismatch)."""
+        self.states.setdefault(aggregate.state.name, StoredState(topology, shape(aggregate)))
+        self.check_state(topology, aggregate)
+
+    def check_state(self, topology: str, aggregate: PersistentAggregate) -> None:
+        """SchemaMismatch when the state is another topology's, or has another shape."""
+        name, stored = aggregate.state.name, self.states.get(aggregate.state.name)
+        if stored is None:
+            raise UnknownName(f"state {name!r} is not in the ledger; register the topology first")
+        if stored.topology != topology:
+            raise SchemaMismatch(f"state {name!r} belongs to topology {stored.topology!r}; name another state")
+        if stored.shape != shape(aggregate):
+            raise SchemaMismatch(
+                f"state {name!r} is stored as {stored.shape}, now defined as {shape(aggregate)}; name a new state"
+            )
+
+    def let_find(self, batch: Batch, run: Run) -> None:
+        """Let a run find the batch again (R2)."""
+        at = batch.topology, run.key
+        self.batch_keys[at] = (*self.batch_keys.get(at, ()), batch.txid)
+
+    def supersede_attempts(self, batch: Batch) -> None:
+        """Older attempts of the txid are over."""
+        for attempt in self.attempts_of(batch):
+            if attempt.status in ("emitting", "emitted"):
+                self.attempts[batch.topology, attempt.assignment.attempt] = replace(attempt, status="superseded")
+
+    def abort(self, batch: Batch) -> Batch:
+        """The batch's records are free."""
+        self.supersede_attempts(batch)
+        self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
+        return self.batches[batch.topology, batch.txid]
+
+    def give_up(self, batch: Batch) -> Batch:
+        """A txid of its own for records that are given up: they count as read (R16)."""
+        txid = protocol.next_txid([each.txid for each in self.batches_of(batch.topology)])
+        given_up = replace(batch, txid=txid, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
+        self.batches[batch.topology, txid] = given_up
+        self.leases[batch.topology, txid] = self.leases[batch.topology, batch.txid]
+        if (batch.topology, batch.txid) in self.intervals:
+            self.intervals[batch.topology, txid] = self.intervals[batch.topology, batch.txid]
+        for at, txids in self.batch_keys.items():
+            if at[0] == batch.topology and batch.txid in txids:
+                self.batch_keys[at] = (*txids, txid)
+        for stream, plan in batch.metadata["streams"].items():
+            for partition, range_ in plan.get("partitions", {}).items():
+                self.consumed[batch.topology, stream, partition] = range_
+        return given_up
+
+    def apply(
+        self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], txid: int, expected: int
+    ) -> None:
+        """R9 for the partials of one state; Incomplete unless there are as many as `expected`."""
+        name, combine = aggregate.state.name, merger(aggregate.merges)
+        if len(partials) != expected:
+            raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
+        stored = self.states[name]
+        update = update_state(aggregate.state.kind, stored.rows, partials, txid=txid, combine=combine)
+        contributions = dict(stored.contributions)
+        for key, partial in partials if aggregate.state.contributions else ():
+            at = key, txid, txid
+            contributions[at] = combine(contributions[at], partial) if at in contributions else partial
+        self.states[name] = replace(stored, rows={**stored.rows, **update.puts}, contributions=contributions)
+
+    def record(self, batch: Batch, manifest: Manifest) -> Batch:
+        """What was read, where the next batch starts, and that the batch is final."""
+        for stream, plan in batch.metadata["streams"].items():
+            for partition in {**plan.get("unreadable", {}), **protocol.ranges(plan)}:
+                read = manifest.streams.get(stream, {}).get(partition)
+                self.partitions[batch.topology, stream, partition, batch.txid] = read
+                if read is not None and "partitions" in plan:
+                    self.consumed[batch.topology, stream, partition] = plan["partitions"][partition]
+        at = batch.topology, batch.attempt
+        self.attempts[at] = replace(self.attempts[at], status="committed")
+        self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
+        return self.batches[batch.topology, batch.txid]
+
+
+def shape(aggregate: PersistentAggregate) -> str:
+    """All of a state's definition that must stay as it is stored."""
+    keys = ", ".join(f"{key.name} {key.type}" for key in aggregate.keys)
+    values = ", ".join(f"{each.name} {each.partial.type} {each.partial.merge}" for each in aggregate.columns)
+    with_contributions = " with contributions" if aggregate.state.contributions else ""
+    return f"{aggregate.state.kind}{with_contributions}: {keys} -> {values}"

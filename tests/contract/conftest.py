@@ -1,0 +1,151 @@
+"""One ledger in two backings, in the same words: every test of this folder runs against both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from support import Keyed, code, manifest_of, record_batch, run
+
+from txbatch.core import coordinator
+from txbatch.core.manifest import Manifest
+from txbatch.core.protocol import Committed, Ledger
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Batch
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.statements import quoted
+
+Partials = Mapping[str, Sequence[Keyed]]
+
+
+class Backing:
+    """A ledger, and what a test needs to see beside it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def reconnect(self) -> None:
+        """As after a restart of everything but the database."""
+        raise NotImplementedError
+
+    def end_leases(self) -> None:
+        """As if time had passed and no run had renewed its lease."""
+        raise NotImplementedError
+
+    def state(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        """By key: value and txid."""
+        raise NotImplementedError
+
+    def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        """By key, position and txid: the partial."""
+        raise NotImplementedError
+
+    def attempts(self, topology: str) -> list[tuple[str, str]]:
+        """Each attempt with its status."""
+        raise NotImplementedError
+
+    def as_partials(self, topology: Topology, partials: Partials) -> Any:
+        """In the form that this ledger's commit takes."""
+        raise NotImplementedError
+
+    # ---- the steps of a batch
+
+    def initialize(self, topology: Topology, name: str) -> Any:
+        self.ledger.register(topology, "jobs/job.py")
+        return coordinator.initialize_transaction(self.ledger, topology, run(name))
+
+    def attempt(self, batch: Batch, name: str = "run", source: str = "code") -> Assignment:
+        return self.ledger.start_attempt(batch, run(name), code(source))
+
+    def emit(
+        self, topology: Topology, batch: Batch, partials: Partials, name: str = "run", **changes: Any
+    ) -> tuple[Assignment, Manifest]:
+        assignment = self.attempt(batch, name)
+        manifest = manifest_of(topology, assignment, partials, **changes)
+        self.ledger.record_manifest(assignment, manifest)
+        return assignment, manifest
+
+    def commit(self, topology: Topology, batch: Batch, partials: Partials) -> Committed:
+        """As the task does: the batch is read, then its newest attempt's partials."""
+        now = self.ledger.batch(topology.name, batch.txid)
+        return self.ledger.commit(topology, now, self.as_partials(topology, partials))
+
+    def whole(self, topology: Topology, partials: Partials, name: str) -> Batch:
+        """A batch through all its steps."""
+        batch = self.initialize(topology, name)
+        assert isinstance(batch, Batch), batch
+        self.emit(topology, batch, partials, name)
+        committed = self.commit(topology, batch, partials)
+        assert committed.applied
+        assert self.ledger.success(topology.name, batch.txid)
+        return committed.batch
+
+
+class Memory(Backing):
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+        super().__init__(MemoryLedger(clock=lambda: self.now))
+
+    def reconnect(self) -> None:
+        """Memory does not survive; the ledger goes on."""
+
+    def end_leases(self) -> None:
+        self.now += timedelta(days=10)
+
+    def state(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        return {key: (*value.value, value.txid) for key, value in self.ledger.rows(name).items()}
+
+    def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        return dict(self.ledger.tables.states[name].contributions)
+
+    def attempts(self, topology: str) -> list[tuple[str, str]]:
+        found = sorted(self.ledger.tables.attempts.items(), key=lambda item: item[0][1])
+        return [(str(attempt), row.status) for (name, attempt), row in found if name == topology]
+
+    def as_partials(self, topology: Topology, partials: Partials) -> Any:
+        return partials
+
+
+class Postgres(Backing):
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        super().__init__(PostgresLedger(engine))
+
+    def reconnect(self) -> None:
+        self.engine.dispose()
+        self.ledger = PostgresLedger(self.engine)
+
+    def end_leases(self) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(text("UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s'"))
+
+    def state(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{quoted(name)}"))
+            return {(word,): (count, txid) for word, count, txid in rows}
+
+    def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, position, txid, count FROM contribution.{quoted(name)}"))
+            return {((word,), position, txid): (count,) for word, position, txid, count in rows}
+
+    def attempts(self, topology: str) -> list[tuple[str, str]]:
+        listed = "SELECT attempt, status FROM report.attempts WHERE topology = :t ORDER BY txid, attempt_id"
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(listed), {"t": topology})]
+
+    def as_partials(self, topology: Topology, partials: Partials) -> Any:
+        return {each.state.name: [record_batch(each, partials[each.state.name])] for each in topology.aggregates}
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def backing(request: pytest.FixtureRequest) -> Backing:
+    make: dict[str, Callable[[], Backing]] = {
+        "memory": Memory,
+        "postgres": lambda: Postgres(request.getfixturevalue("engine")),
+    }
+    return make[request.param]()

@@ -1,0 +1,733 @@
+"""The life of batches: identity, order, completeness, corrections, against both ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
+
+from txbatch import Count, OpaqueState, SpoutKind, Topology, TransactionalState
+from txbatch.core.coordinator import NothingNew, initialize_transaction
+from txbatch.core.errors import (
+    BrokenChain,
+    Incomplete,
+    IntervalNotOver,
+    IntervalTaken,
+    LeaseHeld,
+    NotItsTurn,
+    PartitionUnreadable,
+    SchemaMismatch,
+    StaleAttempt,
+    StateAhead,
+    TerminalError,
+    UnknownName,
+)
+from txbatch.core.manifest import ReadPartition
+from txbatch.core.protocol import Wait
+from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
+
+Words = dict[str, list[Keyed]]
+NONE: Words = {"word_count": []}
+
+
+def words(**counts: int) -> Words:
+    return {"word_count": [((word,), (count,)) for word, count in counts.items()]}
+
+
+# ---- txids and identity (R1, R2, R3)
+
+
+def test_txids_are_consecutive_from_1_and_each_run_has_its_own(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    batches = [backing.whole(topology, words(dog=1), f"run {number}") for number in range(3)]
+    assert [batch.txid for batch in batches] == [1, 2, 3]
+    assert [batch.metadata["streams"]["words"]["partitions"]["a"]["start"] for batch in batches] == [0, 10, 20]
+    assert isinstance(backing.initialize(topology, "run 4"), NothingNew)
+    assert backing.state("word_count") == {("dog",): (3, 3)}
+    assert backing.contributions("word_count") == {(("dog",), txid, txid): (1,) for txid in (1, 2, 3)}
+
+
+def test_the_same_run_finds_its_batch_and_metadata_even_when_the_spout_would_plan_otherwise(backing: Any) -> None:
+    spout = LogSpout({"a": 10})
+    topology = word_count(spout)
+    first = backing.initialize(topology, "run")
+    spout.lengths, spout.size = {"a": 500, "b": 500}, 100
+    again = backing.initialize(topology, "run")
+    assert (again.txid, again.metadata) == (first.txid, first.metadata)
+    backing.emit(topology, again, words(dog=1))
+    backing.commit(topology, again, words(dog=1))
+    committed = backing.initialize(topology, "run")
+    assert (committed.txid, committed.metadata, committed.status) == (1, first.metadata, BatchStatus.COMMITTED)
+
+
+def test_metadata_comes_back_as_json(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 1}))
+    backing.ledger.register(topology, "jobs/job.py")
+    planned = backing.ledger.plan(
+        backing.ledger.head("word_count", run("r")), run("r"), {"streams": {"ü": (1, {2: None})}}
+    )
+    assert planned.metadata == {"streams": {"ü": [1, {"2": None}]}}
+
+
+def test_nothing_new_uses_no_txid(backing: Any) -> None:
+    spout = LogSpout({"a": 0})
+    topology = word_count(spout)
+    assert isinstance(backing.initialize(topology, "run"), NothingNew)
+    spout.lengths = {"a": 1}
+    assert backing.initialize(topology, "run").txid == 1
+
+
+def test_a_plan_for_a_head_that_moved_is_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}), max_pending=2)
+    backing.ledger.register(topology, "jobs/job.py")
+    head = backing.ledger.head("word_count", run("slow"))
+    assert backing.initialize(topology, "quick").txid == 1
+    assert backing.ledger.plan(head, run("slow"), {"streams": {}}) is None
+    assert backing.initialize(topology, "slow").txid == 2
+
+
+def test_a_plan_is_refused_when_what_it_builds_on_was_aborted(backing: Any) -> None:
+    """Neither the highest txid nor the newest batch differs here: only where the partitions start."""
+    spout = LogSpout({"a": 100})
+    topology = word_count(spout, max_pending=3)
+    first = backing.initialize(topology, "1")
+    spout.lengths["b"] = 10
+    spout.lengths["a"] = 10
+    assert backing.initialize(topology, "2").metadata["streams"]["words"]["partitions"] == {
+        "b": {"start": 0, "end": 10}
+    }
+    spout.lengths["a"] = 100
+    head = backing.ledger.head("word_count", run("3"))
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    assert backing.ledger.plan(head, run("3"), {"streams": {}}) is None
+
+
+def test_an_empty_batch_commits(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.whole(topology, NONE, "run")
+    assert batch.status is BatchStatus.COMMITTED
+    assert backing.state("word_count") == {}
+
+
+# ---- attempts and the fence (R5)
+
+
+def test_attempts_rise_and_are_never_used_again(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    batch = backing.initialize(topology, "run")
+    tokens = set()
+    for number in (1, 2, 3):
+        assignment = backing.attempt(batch)
+        assert str(assignment.attempt) == f"1:{number}"
+        tokens.add(assignment.token)
+        backing.reconnect()
+    assert len(tokens) == 3
+    backing.ledger.abort("word_count", 1, "wrong")
+    anew = backing.initialize(topology, "run")
+    assert str(backing.attempt(anew).attempt) == "2:1"
+    assert backing.attempts("word_count") == [
+        ("1:1", "superseded"),
+        ("1:2", "superseded"),
+        ("1:3", "superseded"),
+        ("2:1", "emitting"),
+    ]
+
+
+def test_a_stale_attempt_may_neither_report_nor_renew_nor_commit(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    zombie = backing.attempt(batch)
+    live = backing.attempt(batch)
+    with pytest.raises(StaleAttempt, match=r"attempt 1:1 is not the newest .*1:2.*nothing was changed"):
+        backing.ledger.record_manifest(zombie, manifest_of(topology, zombie, words(dog=99)))
+    assert not backing.ledger.renew_lease(zombie)
+    assert not backing.ledger.renew_lease(replace(live, token="of a database that was lost"))
+    assert backing.ledger.renew_lease(live)
+    with pytest.raises(TerminalError, match="attempt 1:2 has no manifest yet"):
+        backing.commit(topology, batch, words(dog=99))
+    backing.ledger.record_manifest(live, manifest_of(topology, live, words(dog=1)))
+    backing.commit(topology, batch, words(dog=1))
+    assert backing.state("word_count") == {("dog",): (1, 1)}
+
+
+def test_partials_read_before_a_newer_attempt_began_are_refused(backing: Any) -> None:
+    """The commit read the batch, then the files; meanwhile another attempt emitted."""
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=99))
+    read = backing.ledger.batch("word_count", 1)
+    backing.emit(topology, batch, words(dog=1))
+    with pytest.raises(StaleAttempt, match=r"attempt 1:1 is not the newest .*1:2"):
+        backing.ledger.commit(topology, read, backing.as_partials(topology, words(dog=99)))
+    assert backing.state("word_count") == {}
+    assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+def test_an_attempt_of_a_former_database_is_refused(backing: Any) -> None:
+    """The numbers are right, the token is not."""
+
+    topology = word_count(LogSpout({"a": 10}))
+    live = backing.attempt(backing.initialize(topology, "run"))
+    former = replace(live, token="of another database")
+    with pytest.raises(StaleAttempt):
+        backing.ledger.record_manifest(former, manifest_of(topology, former, words(dog=99)))
+
+
+def test_a_newer_attempt_takes_the_manifest_of_the_older_one_away(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=1))
+    backing.attempt(batch)
+    with pytest.raises(TerminalError, match="1:2 has no manifest yet"):
+        backing.commit(topology, batch, words(dog=1))
+    assert backing.attempts("word_count") == [("1:1", "superseded"), ("1:2", "emitting")]
+
+
+def test_a_failed_attempt_says_why_and_a_late_word_of_it_changes_nothing(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.ledger.fail_attempt(backing.attempt(batch), "Spark fell over")
+    first, _ = backing.emit(topology, batch, words(dog=1))
+    backing.commit(topology, batch, words(dog=1))
+    backing.ledger.fail_attempt(first, "late")
+    assert backing.attempts("word_count") == [("1:1", "failed"), ("1:2", "committed")]
+
+
+def test_an_error_with_a_null_character_is_recorded(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    backing.ledger.fail_attempt(backing.attempt(backing.initialize(topology, "run")), "bad byte \0 here")
+    assert backing.attempts("word_count") == [("1:1", "failed")]
+
+
+def test_another_live_run_holds_the_batch(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    with pytest.raises(LeaseHeld, match="being worked on by run"):
+        backing.attempt(batch, "other")
+    backing.end_leases()
+    assert str(backing.attempt(batch, "other").attempt) == "1:1"
+    with pytest.raises(LeaseHeld, match="being worked on by other"):
+        backing.attempt(batch, "run")
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_no_attempt_of_a_batch_that_is_over(backing: Any, end: str) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=1))
+    if end == "commit":
+        backing.commit(topology, batch, words(dog=1))
+    else:
+        backing.ledger.abort("word_count", 1, "wrong")
+    with pytest.raises(TerminalError, match=f"already committed as txid 1|txid 1 was {end}ed"):
+        backing.attempt(batch)
+
+
+# ---- order, chain, adoption (R6)
+
+
+def test_commits_happen_in_txid_order(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}), max_pending=2)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.emit(topology, second, words(dog=2), "2")
+    with pytest.raises(NotItsTurn, match="txid 2 waits for txid 1"):
+        backing.commit(topology, second, words(dog=2))
+    assert backing.ledger.turn_of("word_count", 2) == 1
+    assert backing.ledger.turn_of("word_count", 1) is None
+    backing.emit(topology, first, words(dog=1), "1")
+    backing.commit(topology, first, words(dog=1))
+    assert backing.ledger.turn_of("word_count", 2) is None
+    backing.commit(topology, second, words(dog=2))
+    assert backing.state("word_count") == {("dog",): (3, 2)}
+
+
+def test_as_many_batches_in_flight_as_allowed(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}), max_pending=2)
+    backing.initialize(topology, "1")
+    backing.initialize(topology, "2")
+    waits = backing.initialize(topology, "3")
+    assert isinstance(waits, Wait)
+    assert waits.batch.txid == 1
+
+
+def test_a_partition_whose_range_was_planned_behind_an_aborted_one_is_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 40}), max_pending=3)
+    backing.whole(topology, words(dog=1), "1")
+    second, third = backing.initialize(topology, "2"), backing.initialize(topology, "3")
+    backing.ledger.abort("word_count", second.txid, "wrong")
+    backing.emit(topology, third, words(dog=1), "3")
+    with pytest.raises(BrokenChain, match="txid 3 starts a at 20, committed is 10"):
+        backing.commit(topology, third, words(dog=1))
+
+
+def test_the_same_where_nothing_of_the_partition_is_committed_yet(backing: Any) -> None:
+    """Else the aborted batch's records would never be read."""
+    topology = word_count(LogSpout({"a": 40}), max_pending=3)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    backing.emit(topology, second, words(dog=1), "2")
+    with pytest.raises(BrokenChain, match="txid 2 starts a at 10, committed is nothing"):
+        backing.commit(topology, second, words(dog=1))
+
+
+def test_a_partition_may_begin_anywhere(backing: Any) -> None:
+    """A broker's oldest offset need not be 0."""
+    topology = word_count(LogSpout({"a": 40}))
+    backing.ledger.register(topology, "jobs/job.py")
+    plan = {"streams": {"words": {"partitions": {"a": {"start": 1_000, "end": 1_010}}}}}
+    batch = backing.ledger.plan(backing.ledger.head("word_count", run("run")), run("run"), plan)
+    backing.emit(topology, batch, words(dog=1))
+    assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+def test_an_unpartitioned_batch_behind_an_aborted_one_is_refused(backing: Any) -> None:
+    topology = word_count(ListSpout(5, 5, 5), max_pending=2)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    backing.emit(topology, second, words(dog=1), "2")
+    with pytest.raises(BrokenChain, match="planned after txid 1, but txid None is the last committed"):
+        backing.commit(topology, second, words(dog=1))
+
+
+def test_abort_frees_the_records_and_the_run_plans_them_anew(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    first = backing.initialize(topology, "run")
+    backing.emit(topology, first, words(dog=99))
+    assert backing.ledger.abort("word_count", 1, "wrong").status is BatchStatus.ABORTED
+    assert backing.ledger.abort("word_count", 1, "twice").status is BatchStatus.ABORTED
+    with pytest.raises(StaleAttempt, match="aborted"):
+        backing.commit(topology, first, words(dog=99))
+    anew = backing.whole(topology, words(dog=1), "run")
+    assert (anew.txid, anew.metadata) == (2, first.metadata)
+    assert backing.state("word_count") == {("dog",): (1, 2)}
+
+
+def test_a_dead_runs_batch_is_adopted_with_its_metadata(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    dead = backing.initialize(topology, "dead")
+    backing.attempt(dead, "dead")
+    assert isinstance(backing.initialize(topology, "heir"), Wait)
+    backing.end_leases()
+    adopted = backing.initialize(topology, "heir")
+    assert (adopted.txid, adopted.metadata, adopted.lease_run) == (1, dead.metadata, "heir")
+    with pytest.raises(LeaseHeld):
+        backing.attempt(dead, "dead")
+    backing.emit(topology, adopted, words(dog=1), "heir")
+    backing.commit(topology, adopted, words(dog=1))
+    assert backing.initialize(topology, "heir").txid == 1
+    assert backing.initialize(topology, "dead").txid == 1
+    assert backing.initialize(topology, "next").txid == 2
+
+
+def test_a_batch_that_is_looked_after_or_over_is_not_adopted(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    batch = backing.initialize(topology, "1")
+    assert backing.ledger.adopt(batch, run("2")) is None
+    backing.emit(topology, batch, words(dog=1), "1")
+    backing.commit(topology, batch, words(dog=1))
+    backing.end_leases()
+    assert backing.ledger.adopt(batch, run("2")) is None
+
+
+# ---- completeness (R7)
+
+
+def test_a_transactional_partition_read_differently_is_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10, "b": 10}))
+    batch = backing.initialize(topology, "run")
+    first, _ = backing.emit(topology, batch, words(dog=1))
+    second = backing.attempt(batch)
+    other = read_all(second)
+    other["words"]["b"] = ReadPartition(10, "666")
+    with pytest.raises(Incomplete, match=r"partition 'b' was read differently: attempt 1:1 found .*'10'.*'666'"):
+        backing.ledger.record_manifest(second, manifest_of(topology, second, words(dog=1), streams=other))
+    backing.ledger.record_manifest(second, manifest_of(topology, second, words(dog=1)))
+    assert backing.commit(topology, batch, words(dog=1)).applied
+    assert first.attempt.attempt_id == 1
+
+
+def test_an_opaque_partition_may_be_read_differently(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}, kind=SpoutKind.OPAQUE))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=9))
+    fewer = {"words": {"a": ReadPartition(3, "333")}}
+    backing.emit(topology, batch, words(dog=3), streams=fewer)
+    backing.commit(topology, batch, words(dog=3))
+    assert backing.state("word_count") == {("dog",): (3, 1)}
+
+
+@pytest.mark.parametrize(
+    ("streams", "says"),
+    [
+        ({"words": {"a": ReadPartition(1, "1")}}, "of stream 'words' was not read: b"),
+        ({}, "was not read: a, b"),
+        ({"words": {each: ReadPartition(1, "1") for each in "abc"}}, "was read but not planned: c"),
+        (
+            {"words": {each: ReadPartition(1, "1") for each in "ab"}, "more": {"x": ReadPartition(1, "1")}},
+            "'more' was read but not planned: x",
+        ),
+    ],
+)
+def test_a_manifest_must_cover_the_plan_and_no_more(backing: Any, streams: Any, says: str) -> None:
+    topology = word_count(LogSpout({"a": 10, "b": 10}))
+    assignment = backing.attempt(backing.initialize(topology, "run"))
+    with pytest.raises(Incomplete, match=says):
+        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, streams=streams))
+
+
+def test_partials_that_are_not_the_manifests_are_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=1))
+    with pytest.raises(Incomplete, match="the manifest says"):
+        backing.commit(topology, batch, words(dog=1, cat=1))
+    assert backing.state("word_count") == {}
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
+    assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+def test_partials_of_other_states_are_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, words(dog=1))
+    changed = word_count(LogSpout({"a": 10}))
+    changed.streams["words"].group_by("word").persistent_aggregate(OpaqueState("more"), count=Count())
+    backing.ledger.register(changed, "jobs/job.py")
+    with pytest.raises(
+        Incomplete, match="staged partials of word_count; the topology now has the states more, word_count"
+    ):
+        backing.commit(changed, batch, {**words(dog=1), "more": []})
+
+
+def test_two_states_commit_together_or_not_at_all(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 20}))
+    topology.streams["words"].group_by("word").persistent_aggregate(TransactionalState("second"), count=Count())
+    both = {**words(dog=1), "second": [(("dog",), (5,))]}
+    backing.whole(topology, both, "1")
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, both, "2")
+    with pytest.raises(Incomplete):
+        backing.commit(topology, batch, {**words(dog=1), "second": []})
+    assert (backing.state("word_count"), backing.state("second")) == ({("dog",): (1, 1)}, {("dog",): (5, 1)})
+    backing.commit(topology, batch, both)
+    assert (backing.state("word_count"), backing.state("second")) == ({("dog",): (2, 2)}, {("dog",): (10, 2)})
+
+
+def test_without_contributions_the_state_is_the_same(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 20}), state=OpaqueState("word_count", contributions=False))
+    backing.whole(topology, words(dog=1), "1")
+    backing.whole(topology, words(dog=1), "2")
+    assert backing.state("word_count") == {("dog",): (2, 2)}
+
+
+# ---- commit and success (R8, R10)
+
+
+def test_a_batch_is_committed_once_however_often_it_is_asked(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.whole(topology, words(dog=1), "run")
+    for _ in range(2):
+        again = backing.commit(topology, batch, words(dog=1))
+        assert (again.applied, again.batch.status, again.batch.txid) == (False, BatchStatus.COMMITTED, 1)
+    assert backing.state("word_count") == {("dog",): (1, 1)}
+
+
+def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    with pytest.raises(TerminalError, match="txid 1 is planned, not committed"):
+        backing.ledger.success("word_count", 1)
+    backing.emit(topology, batch, words(dog=1))
+    with pytest.raises(TerminalError, match="txid 1 is emitted, not committed"):
+        backing.ledger.success("word_count", 1)
+    backing.commit(topology, batch, words(dog=1))
+    assert [backing.ledger.success("word_count", 1) for _ in range(2)] == [True, False]
+    assert backing.ledger.batch("word_count", 1).succeeded
+
+
+def test_a_committed_batch_is_not_aborted(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    backing.whole(topology, words(dog=1), "run")
+    with pytest.raises(TerminalError, match="txid 1 is committed; a committed batch is restated, not aborted"):
+        backing.ledger.abort("word_count", 1, "wrong")
+
+
+def test_a_state_changed_outside_the_ledger_stops_the_commit(backing: Any) -> None:
+    """A restored ledger beside a newer state: the txids begin again, the rows are ahead."""
+    topology = word_count(LogSpout({"a": 30}), state=TransactionalState("word_count"))
+    backing.whole(topology, words(dog=1), "1")
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, words(dog=1, cat=1), "2")
+    put_ahead(backing, "dog", 7)
+    with pytest.raises(StateAhead, match="outside the ledger"):
+        backing.commit(topology, batch, words(dog=1, cat=1))
+    assert backing.state("word_count") == {("dog",): (1, 7)}
+    assert backing.ledger.batch("word_count", 2).status is BatchStatus.EMITTED
+
+
+def put_ahead(backing: Any, word: str, txid: int) -> None:
+
+    from sqlalchemy import text
+
+    if hasattr(backing, "engine"):
+        with backing.engine.begin() as connection:
+            connection.execute(
+                text("UPDATE state.word_count SET txid = :txid WHERE word = :word"), {"txid": txid, "word": word}
+            )
+        return
+    tables = backing.ledger.tables
+    stored = tables.states["word_count"]
+    tables.states["word_count"] = replace(stored, rows={(word,): replace(stored.rows[word,], txid=txid)})
+
+
+@pytest.mark.parametrize("call", ["batch", "abort", "success", "commit", "attempt"])
+def test_an_unknown_txid(backing: Any, call: str) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.ledger.abort("word_count", 1, "so that it is final")
+
+    unknown = replace(batch, txid=7)
+    calls = {
+        "batch": lambda: backing.ledger.batch("word_count", 7),
+        "abort": lambda: backing.ledger.abort("word_count", 7, "why"),
+        "success": lambda: backing.ledger.success("word_count", 7),
+        "commit": lambda: backing.commit(topology, unknown, NONE),
+        "attempt": lambda: backing.attempt(unknown),
+    }
+    with pytest.raises(UnknownName, match="topology 'word_count' has no txid 7"):
+        calls[call]()
+
+
+def test_an_unknown_topology_and_a_batch_without_attempt(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    head = backing.ledger.head("nobody", run("run"))
+    with pytest.raises(UnknownName, match="no topology 'nobody' is known"):
+        backing.ledger.plan(head, run("run"), {"streams": {}})
+    with pytest.raises(UnknownName, match="txid 1 has no attempt yet"):
+        backing.ledger.newest_attempt(backing.initialize(topology, "run"))
+
+
+def test_the_newest_attempt_comes_with_its_manifest(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    assignment, manifest = backing.emit(topology, batch, words(dog=1))
+    emitted = backing.ledger.batch("word_count", 1)
+    assert backing.ledger.newest_attempt(emitted) == (assignment, manifest)
+
+
+# ---- outages and offsets (R12, R13, R14)
+
+
+def test_an_unreadable_opaque_partition_is_left_out_and_comes_with_a_later_txid(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 20, "b": 20}, kind=SpoutKind.OPAQUE))
+    first = backing.initialize(topology, "1")
+    hole = {"unreadable": {"words": {"b": "broker down"}}, "streams": {"words": {"a": ReadPartition(10, "1")}}}
+    backing.emit(topology, first, words(dog=1), "1", **hole)
+    backing.commit(topology, first, words(dog=1))
+    second = backing.initialize(topology, "2")
+    assert second.metadata["streams"]["words"]["partitions"] == {
+        "a": {"start": 10, "end": 20},
+        "b": {"start": 0, "end": 10},
+    }
+
+
+def test_a_retry_may_take_a_returned_partition_back(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 20, "b": 20}, kind=SpoutKind.OPAQUE))
+    batch = backing.initialize(topology, "1")
+    hole = {"unreadable": {"words": {"b": "broker down"}}, "streams": {"words": {"a": ReadPartition(10, "1")}}}
+    backing.emit(topology, batch, words(dog=1), "1", **hole)
+    backing.emit(topology, batch, words(dog=2), "1")
+    backing.commit(topology, batch, words(dog=2))
+    assert backing.initialize(topology, "2").metadata["streams"]["words"]["partitions"]["b"]["start"] == 10
+
+
+def test_a_transactional_partition_may_not_be_left_out(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10, "b": 10}))
+    assignment = backing.attempt(backing.initialize(topology, "run"))
+    hole = {"unreadable": {"words": {"b": "broker down"}}, "streams": {"words": {"a": ReadPartition(10, "1")}}}
+    with pytest.raises(Incomplete, match="b of stream 'words' was left out, which only an opaque spout may do"):
+        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
+
+
+def test_an_attempt_that_could_read_nothing_fails(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}, kind=SpoutKind.OPAQUE))
+    assignment = backing.attempt(backing.initialize(topology, "run"))
+    hole = {"unreadable": {"words": {"a": "broker down"}}, "streams": {}}
+    with pytest.raises(PartitionUnreadable, match="nothing"):
+        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
+
+
+def test_offsets_survive_batches_without_the_partition(backing: Any) -> None:
+    spout = LogSpout({"a": 10, "b": 10}, size=5)
+    topology = word_count(spout)
+    starts: dict[str, list[int]] = {"a": [], "b": []}
+    for number in range(8):
+        if number == 2:
+            del spout.lengths["b"]
+        if number == 5:
+            spout.lengths["b"] = 20
+        spout.lengths["a"] += 5
+        batch = backing.whole(topology, words(dog=1), f"run {number}")
+        for partition, range_ in batch.metadata["streams"]["words"]["partitions"].items():
+            starts[partition].append(range_["start"])
+    assert starts == {"a": [0, 5, 10, 15, 20, 25, 30, 35], "b": [0, 5, 10, 15]}
+
+
+def test_a_flapping_partition_with_batches_in_flight_keeps_its_place(backing: Any) -> None:
+    spout = LogSpout({"a": 30, "b": 30})
+    topology = word_count(spout, max_pending=3)
+    first = backing.initialize(topology, "1")
+    del spout.lengths["b"]
+    second = backing.initialize(topology, "2")
+    spout.lengths["b"] = 30
+    third = backing.initialize(topology, "3")
+    planned = [batch.metadata["streams"]["words"]["partitions"] for batch in (first, second, third)]
+    assert [each.get("b", {}).get("start") for each in planned] == [0, None, 10]
+    for number, batch in enumerate((first, second, third), start=1):
+        backing.emit(topology, batch, words(dog=1), str(number))
+        assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+def test_a_stream_that_has_nothing_in_a_batch_keeps_its_place(backing: Any) -> None:
+    """Two unpartitioned streams, one shorter: it must not begin again."""
+    topology = word_count(ListSpout(5))
+    other = topology.new_stream("other", ListSpout(5, 5, 5)).group_by("word")
+    other.persistent_aggregate(OpaqueState("other"), count=Count())
+    none = {**NONE, "other": []}
+    planned = [set(backing.whole(topology, none, f"run {number}").metadata["streams"]) for number in range(3)]
+    assert planned == [{"words", "other"}, {"other"}, {"other"}]
+    assert isinstance(backing.initialize(topology, "run 4"), NothingNew)
+
+
+# ---- definitions (R2)
+
+
+@pytest.mark.parametrize("change", ["kind of spout", "identity", "stream"])
+def test_one_source_per_topology_once_it_has_a_txid(backing: Any, change: str) -> None:
+    backing.initialize(word_count(LogSpout({"a": 0})), "run")
+    backing.ledger.register(word_count(ListSpout(1)), "jobs/job.py")  # nothing was read yet
+    topology = word_count(LogSpout({"a": 10}))
+    backing.whole(topology, words(dog=1), "run")
+    changed = {
+        "kind of spout": word_count(LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)),
+        "identity": word_count(ListSpout(1)),
+        "stream": two_streams(),
+    }
+    with pytest.raises(SchemaMismatch, match="word_count"):
+        backing.ledger.register(changed[change], "jobs/job.py")
+    backing.ledger.register(topology, "jobs/job.py")
+
+
+def two_streams() -> Topology:
+    topology = word_count(LogSpout({"a": 10}))
+    topology.new_stream("more", ListSpout(1))
+    return topology
+
+
+def test_a_spout_cannot_hide_its_kind(backing: Any) -> None:
+    """An identity with a `kind` of its own must not switch the comparison of attempts off (R7c)."""
+
+    class Named(LogSpout):
+        @property
+        def identity(self) -> dict[str, Any]:
+            return {"kind": "files"}
+
+    topology = word_count(Named({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    backing.emit(topology, batch, NONE)
+    second = backing.attempt(batch)
+    with pytest.raises(Incomplete, match="read differently"):
+        backing.ledger.record_manifest(
+            second, manifest_of(topology, second, NONE, streams={"words": {"a": ReadPartition(1, "0")}})
+        )
+
+
+def test_a_state_has_one_topology(backing: Any) -> None:
+    backing.ledger.register(word_count(LogSpout({"a": 10})), "jobs/job.py")
+    other = word_count(LogSpout({"a": 10}), "other", state=OpaqueState("word_count"))
+    with pytest.raises(SchemaMismatch, match="state 'word_count' belongs to topology 'word_count'"):
+        backing.ledger.register(other, "jobs/other.py")
+
+
+# ---- by interval (R2)
+
+DAY = timedelta(days=1)
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def of_day(number: int, days: int = 1) -> Run:
+    return Run(f"scheduled {number}", interval=Interval(START + number * DAY, START + (number + days) * DAY))
+
+
+def daily() -> Topology:
+    class Daily(LogSpout):
+        by_interval = True
+
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            return {"start": 0, "end": 1}
+
+        def coordinator(self) -> Any:
+            return IntervalCoordinator()
+
+    return word_count(Daily({"a": 1}))
+
+
+class IntervalCoordinator:
+    def is_ready(self, txid: int) -> bool:
+        return True
+
+    def initialize_transaction(self, txid: int, prev: Any, curr: Any) -> Any:
+        return {**curr, "start": 0, "end": 1}
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_batch_is_found_by_its_interval_and_older_ones_may_come_later(backing: Any) -> None:
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    txids = []
+    for number in (5, 2, 5, 9):
+        batch = initialize_transaction(backing.ledger, topology, of_day(number))
+        assert isinstance(batch, Batch)
+        txids.append(batch.txid)
+        if batch.status is BatchStatus.PLANNED:
+            assignment = backing.ledger.start_attempt(batch, of_day(number), "code")
+            backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+            assert backing.commit(topology, batch, words(dog=1)).applied
+    assert txids == [1, 2, 1, 3]
+
+
+def test_intervals_may_not_overlap_nor_reach_into_the_future(backing: Any) -> None:
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    assert isinstance(initialize_transaction(backing.ledger, topology, of_day(1)), Batch)
+    head = backing.ledger.head("word_count", of_day(0, 3))
+    with pytest.raises(IntervalTaken, match=r"not covered yet: 2024-01-01T.*/2024-01-02T.*, 2024-01-03T.*/2024-01-04T"):
+        backing.ledger.plan(head, of_day(0, 3), {"streams": {}})
+    later = Run("later", interval=Interval(datetime.now(UTC), datetime.now(UTC) + DAY))
+    with pytest.raises(IntervalNotOver, match="is not over"):
+        backing.ledger.plan(backing.ledger.head("word_count", later), later, {"streams": {}})
+
+
+def test_a_dead_runs_interval_is_aborted_not_adopted(backing: Any) -> None:
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    initialize_transaction(backing.ledger, topology, of_day(1))
+    backing.end_leases()
+    batch = initialize_transaction(backing.ledger, topology, of_day(2))
+    assert isinstance(batch, Batch)
+    assert batch.txid == 2
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+    again = initialize_transaction(backing.ledger, daily_pending(2), of_day(1))
+    assert isinstance(again, Batch)
+    assert again.txid == 3
+
+
+def daily_pending(pending: int) -> Topology:
+    topology = daily()
+    topology.max_pending = pending
+    return topology

@@ -1,0 +1,153 @@
+"""One of sixteen partitions is away (R13), records that are given up (R16), and streams that pause; both ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
+
+from txbatch import Count, OpaqueState, SpoutKind, Topology
+from txbatch.core.coordinator import NothingNew
+from txbatch.core.errors import NotItsTurn, TerminalError
+from txbatch.core.protocol import ranges
+from txbatch.core.transaction import Batch, BatchStatus
+
+PARTITIONS = [f"{number:02}" for number in range(16)]
+
+
+class Story:
+    """A topology whose key is the partition; a record of batch n weighs 10^(n-1), so a sum shows which were counted."""
+
+    def __init__(self, backing: Any, kind: SpoutKind) -> None:
+        self.backing, self.spout = backing, LogSpout(dict.fromkeys(PARTITIONS, 0), size=100, kind=kind)
+        self.topology = word_count(self.spout)
+        self.away: set[str] = set()
+
+    def batch(self, txid: int, arrive: int = 1) -> Batch:
+        for partition in PARTITIONS:
+            self.spout.lengths[partition] += arrive
+        found = self.backing.initialize(self.topology, f"run {txid}")
+        assert isinstance(found, Batch)
+        return found
+
+    def emit(self, batch: Batch) -> dict[str, list[Keyed]]:
+        """One attempt that reads all but the partitions that are away."""
+        assignment = self.backing.attempt(batch, f"run {batch.txid}")
+        read = {name: each for name, each in read_all(assignment)["words"].items() if name not in self.away}
+        plan = ranges(batch.metadata["streams"]["words"])
+        partials = {
+            "word_count": [
+                ((name,), (sum(10**offset for offset in range(plan[name]["start"], plan[name]["end"])),))
+                for name in read
+            ]
+        }
+        holes = {"words": {name: "away" for name in plan if name in self.away}} if self.away & set(plan) else {}
+        manifest = manifest_of(self.topology, assignment, partials, streams={"words": read}, unreadable=holes)
+        self.backing.ledger.record_manifest(assignment, manifest)
+        return partials
+
+    def commit(self, batch: Batch, partials: dict[str, list[Keyed]]) -> None:
+        assert self.backing.commit(self.topology, batch, partials).applied
+        self.backing.ledger.success("word_count", batch.txid)
+
+    def counted(self) -> dict[str, int]:
+        return {key[0]: value for key, (value, _) in self.backing.state("word_count").items()}
+
+
+def test_sixteen_partitions_one_away_at_the_retry_of_txid_2_and_back_at_txid_5(backing: Any) -> None:
+    story = Story(backing, SpoutKind.OPAQUE)
+    first = story.batch(1)
+    story.commit(first, story.emit(first))
+    second = story.batch(2)
+    story.emit(second)
+    story.away = {"03"}
+    story.commit(second, story.emit(second))
+    assert story.counted()["03"] == 1
+    for txid in (3, 4):
+        batch = story.batch(txid)
+        story.commit(batch, story.emit(batch))
+    story.away = set()
+    fifth = story.batch(5)
+    planned = fifth.metadata["streams"]["words"]["partitions"]
+    assert (planned["03"], planned["04"]) == ({"start": 1, "end": 5}, {"start": 4, "end": 5})
+    story.commit(fifth, story.emit(fifth))
+    assert story.counted() == dict.fromkeys(PARTITIONS, 11111)
+
+
+def test_whatever_is_away_in_each_batch_every_record_counts_once(backing: Any) -> None:
+    story = Story(backing, SpoutKind.OPAQUE)
+    for txid in range(1, 8):
+        story.away = {name for number, name in enumerate(PARTITIONS) if (number + txid) % 3 == 0}
+        batch = story.batch(txid)
+        story.emit(batch)
+        story.away = {name for number, name in enumerate(PARTITIONS) if (number * txid) % 5 == 1}
+        story.commit(batch, story.emit(batch))
+    story.away = set()
+    last = story.batch(8)
+    story.commit(last, story.emit(last))
+    assert story.counted() == dict.fromkeys(PARTITIONS, 11111111)
+
+
+# ---- giving records up (R16)
+
+
+def skip(backing: Any, txid: int, why: str = "poison") -> Batch:
+    given_up: Batch = backing.ledger.skip("word_count", txid, why)
+    return given_up
+
+
+@pytest.mark.parametrize("spout", [lambda: LogSpout({"a": 20}), lambda: ListSpout(10, 10)], ids=["partitioned", "list"])
+def test_skipped_records_are_given_up_by_a_txid_of_their_own(backing: Any, spout: Callable[[], Any]) -> None:
+    topology = word_count(spout())
+    first = backing.initialize(topology, "1")
+    backing.emit(topology, first, {"word_count": [(("bad",), (10,))]}, "1")
+    given_up = skip(backing, first.txid)
+    assert (given_up.txid, given_up.status, given_up.metadata) == (2, BatchStatus.COMMITTED, first.metadata)
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+    again = backing.initialize(topology, "1")
+    assert (again.txid, again.succeeded) == (2, True)
+    second = backing.whole(topology, {"word_count": [(("good",), (10,))]}, "2")
+    assert second.txid == 3
+    assert second.metadata != first.metadata
+    assert backing.state("word_count") == {("good",): (10, 3)}
+    assert isinstance(backing.initialize(topology, "3"), NothingNew)
+
+
+def test_neither_committed_nor_waiting_batches_are_skipped(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 40}), max_pending=2)
+    backing.whole(topology, {"word_count": []}, "1")
+    with pytest.raises(TerminalError, match="restated"):
+        skip(backing, 1)
+    backing.initialize(topology, "2")
+    backing.initialize(topology, "3")
+    with pytest.raises(NotItsTurn, match="txid 2 is open"):
+        skip(backing, 3)
+    assert [batch.status for batch in backing.ledger.head("word_count", run("4")).pending] == [BatchStatus.PLANNED] * 2
+
+
+def test_an_aborted_batch_can_be_skipped_afterwards_unless_its_records_are_taken(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 10}))
+    first = backing.initialize(topology, "1")
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    assert skip(backing, 1).txid == 2
+    assert isinstance(backing.initialize(topology, "2"), NothingNew)
+    with pytest.raises(TerminalError, match="starts a at 0, committed is 10"):
+        skip(backing, 1)
+
+
+# ---- several streams
+
+
+def test_a_stream_that_pauses_goes_on_where_it_was(backing: Any) -> None:
+    short, long = ListSpout(1), ListSpout(1, 1, 1)
+    topology = Topology("word_count")
+    for name, spout, state in (("short", short, "first"), ("long", long, "second")):
+        topology.new_stream(name, spout).group_by("word").persistent_aggregate(OpaqueState(state), count=Count())
+    nothing = {"first": [], "second": []}
+    assert set(backing.whole(topology, nothing, "1").metadata["streams"]) == {"short", "long"}
+    assert set(backing.whole(topology, nothing, "2").metadata["streams"]) == {"long"}
+    short.sizes.append(5)
+    third = backing.whole(topology, nothing, "3")
+    assert third.metadata["streams"]["short"] == {"number": 1, "start": 1, "end": 6}

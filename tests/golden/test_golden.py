@@ -1,0 +1,327 @@
+"""The golden cases of R9: data in <group>/<case>.json, each run against the core, the in-memory twin and PostgreSQL.
+
+A case says the `kind` of state, whether it commits `apart`, `fields`, `keys` and `values` (aggregator, input, options;
+by default a count per word), the `stored` rows and `steps`: each applies a `batch` of partials as `txid` and names the
+rows expected afterwards, or the `error` and what it `says`: then nothing may have changed. `report` is what people see.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from sqlalchemy import Connection, Engine
+from support import ListSpout, code, manifest_of, record_batch, run, staged
+
+import txbatch
+from txbatch.core import errors
+from txbatch.core.aggregator import merger
+from txbatch.core.spout import SpoutKind
+from txbatch.core.state import (
+    NonTransactionalState,
+    NonTransactionalValue,
+    OpaqueState,
+    OpaqueValue,
+    StateKind,
+    TransactionalState,
+    TransactionalValue,
+    update_state,
+)
+from txbatch.core.topology import PREVIOUS_PREFIX, PersistentAggregate, Topology
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.postgres import commit
+from txbatch.postgres.engine import connect, translated
+from txbatch.postgres.state_tables import execute
+from txbatch.postgres.statements import StateStatements, quoted
+
+ROOT = Path(__file__).parent
+CASES = sorted(ROOT.glob("*/*.json"))
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+named = pytest.mark.parametrize("path", CASES, ids=name_of)
+STATES = {"non_transactional": NonTransactionalState, "transactional": TransactionalState, "opaque": OpaqueState}
+Row = dict[str, Any]
+
+
+def load(path: Path) -> tuple[Topology, dict[str, Any]]:
+    case = json.loads(path.read_text(encoding="utf-8"))
+    topology, keys = Topology("golden"), case.get("keys", ["word"])
+    spout = ListSpout(kind=SpoutKind.TRANSACTIONAL)
+    spout.fields = case.get("fields", "word string")
+    values = case.get("values", {"count": ["Count"]})
+    topology.new_stream("words", spout).group_by(*keys).persistent_aggregate(
+        STATES[case["kind"]](keys[0], contributions=False),
+        guarantee="at_least_once",
+        **{name: aggregator(*specification) for name, specification in values.items()},
+    )
+    return topology, case
+
+
+def aggregator(name: str, field: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    return getattr(txbatch, name)(*([field] if field else []), **(options or {}))
+
+
+class Store:
+    """Something that holds a state's rows and applies batches to them, in the words of the cases."""
+
+    def __init__(self, topology: Topology, case: Mapping[str, Any]) -> None:
+        (self.aggregate,) = topology.aggregates
+        self.topology, self.apart = topology, case.get("apart", False)
+        self.put([typed(self.aggregate, row) for row in case["stored"]])
+
+    def put(self, rows: list[Row]) -> None:
+        raise NotImplementedError
+
+    def apply(self, txid: int, batch: list[Row]) -> None:
+        raise NotImplementedError
+
+    def rows(self) -> list[Row]:
+        raise NotImplementedError
+
+    def report(self) -> list[Row]:
+        raise NotImplementedError
+
+    def partials(self, batch: list[Row]) -> list[tuple[Any, Any]]:
+        names = [column.name for column in self.aggregate.columns]
+        return [(key_of(self.aggregate, row), tuple(row[name] for name in names)) for row in batch]
+
+
+class CoreStore(Store):
+    """`core.state.update_state` alone."""
+
+    def put(self, rows: list[Row]) -> None:
+        self.values = {key_of(self.aggregate, row): value_of(self.aggregate, row) for row in rows}
+
+    def apply(self, txid: int, batch: list[Row]) -> None:
+        update = update_state(
+            self.aggregate.state.kind,
+            self.values,
+            self.partials(batch),
+            txid=txid,
+            combine=merger(self.aggregate.merges),
+            apart=self.apart,
+        )
+        self.values = {key: value for key, value in {**self.values, **update.puts}.items() if key not in update.removes}
+
+    def rows(self) -> list[Row]:
+        return [row_of(self.aggregate, key, value) for key, value in self.values.items()]
+
+    def report(self) -> list[Row]:
+        return [self._finished(key, value.value) for key, value in self.values.items()]
+
+    def _finished(self, key: tuple[Any, ...], partial: tuple[Any, ...]) -> Row:
+        row = {field.name: part for field, part in zip(self.aggregate.keys, key, strict=True)}
+        for name, aggregator in self.aggregate.aggregates.items():
+            mine = [part for part, each in zip(partial, self.aggregate.columns, strict=True) if each.value == name]
+            row[name] = aggregator.finish(tuple(mine))
+        return row
+
+
+class MemoryStore(CoreStore):
+    """A whole commit through the in-memory twin, its ledger set to the txid before."""
+
+    def put(self, rows: list[Row]) -> None:
+        self.ledger = MemoryLedger()
+        self.ledger.register(self.topology, "jobs/golden.py")
+        super().put(rows)
+
+    def apply(self, txid: int, batch: list[Row]) -> None:
+        name, tables = self.aggregate.state.name, self.ledger.tables
+        tables.batches, tables.leases, tables.batch_keys = {}, {}, {}
+        if txid > 1:
+            before = Batch("golden", txid - 1, BatchStatus.COMMITTED, {"streams": {}}, "run:before")
+            tables.batches["golden", txid - 1], tables.leases["golden", txid - 1] = before, datetime.now(UTC)
+        tables.states[name] = replace(tables.states[name], rows=self.values)
+        mine = run("run")
+        metadata = {"streams": {"words": {"start": 0, "end": len(batch)}}}
+        planned = self.ledger.plan(self.ledger.head("golden", mine), mine, metadata)
+        assert planned is not None
+        assert planned.txid == txid
+        assignment = self.ledger.start_attempt(planned, mine, code())
+        partials = {name: self.partials(batch)}
+        emitted = self.ledger.record_manifest(assignment, manifest_of(self.topology, assignment, partials))
+        try:
+            assert self.ledger.commit(self.topology, emitted, partials).applied
+        finally:
+            self.values = dict(self.ledger.rows(name))
+
+
+class PostgresStore(Store):
+    """The statements of `postgres.statements`, run by `postgres.commit` on a real table."""
+
+    connection: Connection
+
+    def put(self, rows: list[Row]) -> None:
+        self.statements = StateStatements(self.aggregate)
+        execute(self.connection, self.statements.create_state())
+        execute(self.connection, self.statements.create_report())
+        for row in rows:
+            cursor = self.connection.connection.cursor()
+            names = ", ".join(quoted(name).replace("%", "%%") for name in row)
+            table = self.statements.state.replace("%", "%%")
+            cursor.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(row))})", list(row.values()))
+
+    def apply(self, txid: int, batch: list[Row]) -> None:
+        partials = self.partials(batch)
+        said = staged(self.aggregate, partials)
+        assignment = Assignment("golden", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
+        execute(self.connection, "SAVEPOINT batch")
+        try:
+            commit.load(self.connection, self.statements, [record_batch(self.aggregate, partials)], said, assignment)
+            commit.apply(self.connection, self.statements, said.rows, txid, apart=self.apart)
+        except BaseException as error:
+            execute(self.connection, "ROLLBACK TO batch")
+            raise as_transaction_would(error) from error
+        execute(self.connection, f"DROP TABLE {self.statements.staged}")
+
+    def rows(self) -> list[Row]:
+        return self._select(self.statements.state)
+
+    def report(self) -> list[Row]:
+        return [
+            {name: value for name, value in row.items() if name != "txid"}
+            for row in self._select(self.statements.report)
+        ]
+
+    def _select(self, table: str) -> list[Row]:
+        cursor = execute(self.connection, f"SELECT * FROM {table}")
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@pytest.fixture(scope="module")
+def golden_engine(postgres_server: str) -> Engine:
+    from conftest import TEMPLATE, admin, in_database
+
+    admin(postgres_server, f"CREATE DATABASE golden TEMPLATE {TEMPLATE}")
+    return connect(in_database(postgres_server, "golden"))
+
+
+@pytest.fixture
+def connection(golden_engine: Engine) -> Iterator[Connection]:
+    """Never committed."""
+    with golden_engine.connect() as PostgresStore.connection:
+        yield PostgresStore.connection
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 60
+
+
+@named
+def test_golden_in_the_core(path: Path) -> None:
+    check(path, CoreStore)
+
+
+@pytest.mark.parametrize("path", [path for path in CASES if not json.loads(path.read_text()).get("apart")], ids=name_of)
+def test_golden_in_memory(path: Path) -> None:
+    """A state apart is not in the ledger's own database: those cases are left out."""
+    check(path, MemoryStore)
+
+
+@named
+def test_golden_in_postgres(path: Path, connection: Connection) -> None:
+    check(path, PostgresStore)
+
+
+def check(path: Path, store: type[Store]) -> None:
+    topology, case = load(path)
+    state = store(topology, case)
+    expected = [typed(state.aggregate, row) for row in case["stored"]]
+    for step in case["steps"]:
+        batch = [typed(state.aggregate, row) for row in step["batch"]]
+        if "error" in step:
+            with pytest.raises(getattr(errors, step["error"]), match=step["says"]):
+                state.apply(step["txid"], batch)
+        else:
+            state.apply(step["txid"], batch)
+            expected = [typed(state.aggregate, row) for row in step["expect"]]
+        assert comparable(state.rows()) == comparable(expected)
+        if "report" in step:
+            assert comparable(state.report()) == comparable(
+                [report_row(state.aggregate, row) for row in step["report"]]
+            )
+
+
+# ---- rows as JSON has them, as Python has them, as values of the core
+
+
+def types_of(aggregate: PersistentAggregate) -> dict[str, str]:
+    types = {"txid": "bigint", "prev_txid": "bigint"} | {key.name: key.type for key in aggregate.keys}
+    for column in aggregate.columns:
+        types |= {column.name: column.partial.type, PREVIOUS_PREFIX + column.name: column.partial.type}
+    return types
+
+
+def typed(aggregate: PersistentAggregate, row: Row) -> Row:
+    types = types_of(aggregate)
+    return {name: python_value(types[name], value) for name, value in row.items()}
+
+
+def report_row(aggregate: PersistentAggregate, row: Row) -> Row:
+    types = types_of(aggregate)
+    return {name: python_value(types.get(name, "decimal(38,16)"), value) for name, value in row.items()}
+
+
+def python_value(type_: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if type_.startswith("decimal"):
+        return Decimal(value)
+    convert = {
+        "date": date.fromisoformat,
+        "timestamp": datetime.fromisoformat,
+        "binary": bytes.fromhex,
+        "double": float,
+    }
+    return convert[type_](value) if type_ in convert else value
+
+
+def comparable(rows: list[Row]) -> list[list[tuple[str, str]]]:
+    return sorted(sorted((name, shown(value)) for name, value in row.items()) for row in rows)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, memoryview):
+        value = bytes(value)
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else repr(value)
+
+
+def key_of(aggregate: PersistentAggregate, row: Row) -> tuple[Any, ...]:
+    return tuple(row[key.name] for key in aggregate.keys)
+
+
+def value_of(aggregate: PersistentAggregate, row: Row) -> Any:
+    value = tuple(row[column.name] for column in aggregate.columns)
+    if aggregate.state.kind is not StateKind.OPAQUE:
+        kind = TransactionalValue if aggregate.state.kind is StateKind.TRANSACTIONAL else NonTransactionalValue
+        return kind(row["txid"], value)
+    prev = tuple(row[PREVIOUS_PREFIX + column.name] for column in aggregate.columns)
+    return OpaqueValue(row["txid"], value, None if row["prev_txid"] is None else prev, row["prev_txid"])
+
+
+def row_of(aggregate: PersistentAggregate, key: tuple[Any, ...], value: Any) -> Row:
+    row = {field.name: part for field, part in zip(aggregate.keys, key, strict=True)}
+    row |= {column.name: part for column, part in zip(aggregate.columns, value.value, strict=True)}
+    if isinstance(value, OpaqueValue):
+        prev = value.prev or (None,) * len(aggregate.columns)
+        row |= {PREVIOUS_PREFIX + column.name: part for column, part in zip(aggregate.columns, prev, strict=True)}
+        row["prev_txid"] = value.prev_txid
+    return {**row, "txid": value.txid}
+
+
+def as_transaction_would(error: BaseException) -> BaseException:
+    """The error that `postgres.engine.transaction` makes of a driver's error."""
+    return translated(error) if isinstance(error, psycopg2.Error) else error
