@@ -1,0 +1,133 @@
+"""What must be true in every state, recomputed from the source and from what the workers read; never from our counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from model.ledgers import Seen
+from model.source import STREAM, Record, Source, records_of
+
+from txbatch.core.transaction import Batch, BatchStatus
+
+# By txid: what each of its attempts read, in the order in which they were issued; None before it did.
+Read = Mapping[int, tuple[tuple[str, frozenset[Record] | None], ...]]
+
+
+class Violation(AssertionError):
+    """A rule of the protocol does not hold."""
+
+
+def require(holds: bool, what: str) -> None:
+    """A rule, and what it says when it is broken."""
+    if not holds:
+        raise Violation(what)
+
+
+def check(seen: Seen, read: Read, source: Source, max_pending: int) -> None:
+    """Every invariant, in one state."""
+    txids = [batch.txid for batch in seen.batches]
+    require(txids == list(range(1, len(txids) + 1)), f"txids are not consecutive from 1: {txids} (R1)")
+    in_flight = sum(not batch.status.final for batch in seen.batches)
+    require(in_flight <= max_pending, f"{in_flight} batches are in flight, {max_pending} are allowed (R6)")
+    counted = counted_by(seen, read)
+    check_order(seen, counted)
+    check_counted_once(counted, given_up(seen))
+    check_values(seen, counted, source)
+    check_offsets(seen, counted)
+
+
+def counted_by(seen: Seen, read: Read) -> dict[int, frozenset[Record]]:
+    """The records of each committed batch, as the attempt that stands in its fence has read them."""
+    return {batch.txid: _read_by(batch, read) for batch in seen.batches if _counts(batch)}
+
+
+def given_up(seen: Seen) -> frozenset[Record]:
+    """The records that were skipped, by a committed batch without any attempt (R16)."""
+    skips = (batch for batch in seen.batches if batch.status is BatchStatus.COMMITTED and not batch.fence)
+    return frozenset().union(*(records_of(ranges_of(batch)) for batch in skips))
+
+
+def ranges_of(batch: Batch) -> Mapping[str, Any]:
+    """The ranges that a batch names, by partition."""
+    ranges: Mapping[str, Any] = batch.metadata["streams"][STREAM]["partitions"]
+    return ranges
+
+
+def _counts(batch: Batch) -> bool:
+    return batch.status is BatchStatus.COMMITTED and batch.fence > 0
+
+
+def _read_by(batch: Batch, read: Read) -> frozenset[Record]:
+    newest_token, newest = read[batch.txid][-1]
+    require(newest_token == batch.token, f"txid {batch.txid} is committed by another attempt than its newest (R5)")
+    require(newest is not None, f"txid {batch.txid} is committed, but its newest attempt has read nothing (R7)")
+    assert newest is not None
+    return newest
+
+
+def check_order(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> None:
+    """State changes in txid order: below a batch that counts, every batch is final."""
+    newest = max(counted, default=0)
+    still_open = [batch.txid for batch in seen.batches if batch.txid < newest and not batch.status.final]
+    require(not still_open, f"txid {newest} is committed before {still_open} (R6)")
+
+
+def check_counted_once(counted: Mapping[int, frozenset[Record]], skipped: frozenset[Record]) -> None:
+    """No record is in two batches, nor counted and given up."""
+    owner: dict[Record, str] = dict.fromkeys(skipped, "given up")
+    for txid, records in counted.items():
+        for record in records:
+            require(record not in owner, f"record {record} counts in txid {txid}, and is {owner.get(record)}")
+            owner[record] = f"counted in txid {txid}"
+
+
+def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: Source) -> None:
+    """State is the fold of the contributions, and both are what the source adds up to (R9, R10)."""
+    expected = source.fold(record for records in counted.values() for record in records)
+    values = {key: value for key, (value, _, _) in seen.rows.items()}
+    require(values == expected, f"state is {values}, the source adds up to {expected}")
+    folds = {(key, txid, txid): value for txid, batch in counted.items() for key, value in source.fold(batch).items()}
+    require(seen.contributions == folds, f"contributions are {seen.contributions}, the source adds up to {folds}")
+    for key, (value, txid, before) in seen.rows.items():
+        newest = max(at for each, _, at in folds if each == key)
+        require(txid == newest, f"{key} says txid {txid}, txid {newest} was the last to change it (R19)")
+        if before is not None:
+            require(
+                value - before == folds[key, txid, txid], f"{key} is {value} and was {before} before txid {txid} (R9)"
+            )
+
+
+def check_offsets(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> None:
+    """What is consumed of a partition is what was read or given up of it: batch after batch, without a gap."""
+    ranges = sorted(_final_ranges(seen, counted))
+    ends = {partition: end for partition, _, end, _ in ranges}
+    require(seen.consumed == ends, f"consumed is {seen.consumed}, read or given up was {ends}")
+    for partition in ends:
+        own = [(start, end) for name, start, end, _ in ranges if name == partition]
+        starts = [0, *(end for _, end in own)]
+        require([start for start, _ in own] == starts[:-1], f"ranges of {partition} are not continuous: {own} (R6)")
+        order = [txid for name, _, _, txid in ranges if name == partition and txid in counted]
+        require(all(a < b for a, b in pairwise(order)), f"{partition} was read by txids {order}, in this order (R6)")
+
+
+def _final_ranges(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> Iterator[tuple[str, int, int, int]]:
+    for batch in seen.batches:
+        if batch.status is not BatchStatus.COMMITTED:
+            continue
+        for partition, range_ in ranges_of(batch).items():
+            hole = batch.fence > 0 and not records_of({partition: range_}) & counted[batch.txid]
+            recorded = seen.read.get((batch.txid, partition))
+            if batch.fence:
+                require(
+                    hole == (recorded is None), f"txid {batch.txid}: the hole in {partition} is not told as one (R13)"
+                )
+            if not hole:
+                yield partition, range_["start"], range_["end"], batch.txid
+
+
+def check_still_final(before: Mapping[int, Any], after: Mapping[int, Any]) -> None:
+    """A batch that is committed or aborted stays as it is."""
+    for txid, batch in before.items():
+        require(after.get(txid) == batch, f"txid {txid} was final as {batch}, and is now {after.get(txid)}")

@@ -1,0 +1,98 @@
+"""The source that the model reads: a log whose records can be told apart in every sum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from support import Keyed, LogSpout, word_count
+
+from txbatch import OpaqueState, PartitionUnreadable, SpoutKind, Topology, TransactionalState
+from txbatch.core.transaction import Metadata, TransactionAttempt
+
+STREAM, ALL = "words", "all"
+Record = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How far an exploration goes: it stops planning at `txids`, and issuing attempts at `attempts` for each of them.
+
+    `runs` ask for batches; each may also find one abandoned and adopt it. `late` partitions are not there at first. Each
+    partition has `records`, one for every txid unless told otherwise.
+    """
+
+    txids: int
+    attempts: int
+    partitions: int
+    kind: SpoutKind = SpoutKind.TRANSACTIONAL
+    max_pending: int = 1
+    runs: int = 2
+    late: int = 0
+    records: int = 0
+
+    def __str__(self) -> str:
+        late = f" ({self.late} late)" if self.late else ""
+        return (
+            f"{self.txids} txids x {self.attempts} attempts x {self.partitions} partitions{late}, {self.kind}, "
+            f"max_pending {self.max_pending}, {self.runs} runs"
+        )
+
+
+class Source(LogSpout):
+    """A log of which each range takes one record. Partitions that are `away` cannot be read."""
+
+    def __init__(self, size: Size) -> None:
+        names = [chr(ord("a") + number) for number in range(size.partitions)]
+        self.records_each = size.records or size.txids
+        self.late = names[size.partitions - size.late :]
+        self.away: Collection[str] = ()
+        super().__init__(dict.fromkeys(names[: size.partitions - size.late], self.records_each), size=1, kind=size.kind)
+
+    def appear(self, partition: str) -> None:
+        """A partition that was not there before (R14)."""
+        self.lengths[partition] = self.records_each
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        if partition in self.away:
+            raise PartitionUnreadable(f"{partition} is away")
+        return super().emit_partition_batch_new(attempt, partition, last_metadata)
+
+    def records(self) -> frozenset[Record]:
+        """Everything there is."""
+        return frozenset((name, offset) for name, length in self.lengths.items() for offset in range(length))
+
+    def fold(self, records: Iterable[Record]) -> dict[tuple[str, ...], int]:
+        """What these records add up to. Each weighs a power of ten: a digit 0 was lost, a digit 2 counted twice.
+
+        One key is in every batch, the others come and go with their partition.
+        """
+        sums: dict[tuple[str, ...], int] = {}
+        for partition, offset in records:
+            place = (ord(partition) - ord("a")) * self.records_each + offset
+            for key, weight in (((partition,), 10**offset), ((ALL,), 10**place)):
+                sums[key] = sums.get(key, 0) + weight
+        return sums
+
+    def partials(self, records: Iterable[Record]) -> list[Keyed]:
+        """The same as Spark would stage it."""
+        return [(key, (value,)) for key, value in sorted(self.fold(records).items())]
+
+
+def records_of(ranges: Mapping[str, Metadata], without: Collection[str] = ()) -> frozenset[Record]:
+    """The records that ranges name, but for those of some partitions."""
+    return frozenset(
+        (name, offset)
+        for name, range_ in ranges.items()
+        if name not in without
+        for offset in range(range_["start"], range_["end"])
+    )
+
+
+def topology_of(size: Size, source: Source, name: str) -> Topology:
+    """Transactional spout with transactional state, or opaque with opaque: the two exactly-once pairs (R11)."""
+    states: dict[SpoutKind, Any] = {SpoutKind.TRANSACTIONAL: TransactionalState, SpoutKind.OPAQUE: OpaqueState}
+    return word_count(source, name, state=states[size.kind](name), max_pending=size.max_pending)

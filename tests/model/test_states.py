@@ -1,0 +1,52 @@
+"""Every state that can be reached, up to a size; larger ones by seeded walks.
+
+Printed: what was covered, and what was capped. `MODEL_STATES=2000000` raises the cap on the states of each size;
+`MODEL_WALKS=1000` walks more.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from model.explore import Explorer
+from model.source import Size
+
+from txbatch import SpoutKind
+
+STATES = int(os.environ.get("MODEL_STATES", "30000"))
+WALKS = int(os.environ.get("MODEL_WALKS", "30"))
+LIMIT = 0 if STATES > 30_000 or WALKS > 30 else 300
+OPAQUE = SpoutKind.OPAQUE
+SIZES = [
+    Size(2, 3, 1, runs=2),
+    Size(2, 3, 1, OPAQUE, runs=2),
+    Size(2, 3, 1, max_pending=2, runs=2),
+    Size(3, 2, 1, runs=2),
+    Size(3, 2, 1, OPAQUE, max_pending=2, runs=3),
+    Size(2, 2, 2, runs=2, late=1),
+    Size(2, 2, 2, OPAQUE, runs=2),
+    Size(2, 2, 2, OPAQUE, max_pending=2, runs=2, late=1),
+]
+LARGER = [
+    Size(5, 3, 3, OPAQUE, max_pending=3, runs=4, late=1),
+    Size(6, 3, 2, max_pending=2, runs=4, late=1),
+]
+
+
+@pytest.mark.timeout(LIMIT)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_all_states(size: Size, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Explorer(size, states=STATES).all_states()
+    assert report.drained
+    with capsys.disabled():
+        print(f"\n{report}")
+
+
+@pytest.mark.timeout(LIMIT)
+@pytest.mark.parametrize("size", LARGER, ids=str)
+def test_random_walks(size: Size, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Explorer(size).walks(seed=size.txids, count=WALKS, steps=150)
+    assert report.answers["StaleAttempt"]
+    with capsys.disabled():
+        print(f"\n{report}")
