@@ -1,0 +1,59 @@
+"""Named points at which a test or the demo stops the process for good. Inert unless TXBATCH_FAILPOINTS arms them.
+
+`TXBATCH_FAILPOINTS="commit.before_commit=kill:/path/once"` kills the process with SIGKILL the first time it gets there
+(the file remembers that it did); `=raise` raises instead, `=block:/path/held` creates the file and waits until it is gone.
+Several are separated by commas.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+NAMES = frozenset(
+    {
+        "initialize.planned",
+        "emit.attempt_started",
+        "emit.manifest_written",
+        "emit.recorded",
+        "commit.loaded",
+        "commit.before_commit",
+        "commit.committed",
+        "success.cleaned",
+    }
+)
+
+
+class FailpointReached(Exception):
+    """Raised by a failpoint armed with `raise`."""
+
+
+def hit(name: str) -> None:
+    """Do what this point is armed for, if anything."""
+    armed = os.environ.get("TXBATCH_FAILPOINTS")
+    if not armed:
+        return
+    actions = dict(each.split("=", 1) for each in armed.split(","))
+    action, _, path = actions.get(name, "").partition(":")
+    if action == "raise":
+        raise FailpointReached(name)
+    if action == "kill" and _first_time(Path(path)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "block":
+        _block(Path(path))
+
+
+def _first_time(marker: Path) -> bool:
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _block(held: Path) -> None:
+    held.touch()
+    while held.exists():
+        time.sleep(0.02)

@@ -1,0 +1,84 @@
+"""Job files: loaded for their topology by everything but Spark, which runs them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job file and its topology. `name` is its path as the user gave it, which the ledger keeps."""
+
+    name: str
+    path: Path
+    topology: Topology
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of its code: sha256 of the file."""
+        return code_digest(self.path)
+
+
+def load_job(name: str, root: Path | None = None) -> Job:
+    """The job file at `name`, relative to `root`. DefinitionError when it does not define exactly one topology."""
+    path = (root / name if root else Path(name)).resolve()
+    if not path.is_file():
+        raise DefinitionError(f"job file {path} does not exist; give the path of a job, such as jobs/word_count.py")
+    topologies = {id(each): each for each in vars(_load(path)).values() if isinstance(each, Topology)}
+    if len(topologies) != 1:
+        names = ", ".join(sorted(each.name for each in topologies.values())) or "none"
+        raise DefinitionError(
+            f"job file {path.name} must define exactly one topology at module level; it defines {names}"
+        )
+    (topology,) = topologies.values()
+    return Job(name, path, topology.check())
+
+
+def code_digest(path: Path) -> str:
+    """sha256 of a job file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_dag_files(folder: Path) -> str:
+    """How many DAG files there are. DefinitionError names one of ours that Airflow passes over, in silence."""
+    files = sorted(folder.rglob("*.py"))
+    for file in files:
+        text = file.read_bytes().lower()
+        if b"txbatch" in text and not (b"airflow" in text and (b"dag" in text or b"asset" in text)):
+            raise DefinitionError(
+                f"{file.relative_to(folder)}: Airflow passes over files without the words airflow and dag, in silence; "
+                "begin it with a docstring that says Airflow DAG"
+            )
+    return f"{len(files)} files in {folder}"
+
+
+def _load(path: Path) -> ModuleType:
+    """Execute the file under a unique name, with its folder importable."""
+    name = f"txbatch_job_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"job file {path.name} is not a Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise DefinitionError(
+            f"job file {path.name} ends the program when it is loaded; call emit(topology) only below "
+            '`if __name__ == "__main__":`'
+        ) from error
+    except DefinitionError:
+        raise
+    except Exception as error:
+        raise DefinitionError(f"job file {path.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

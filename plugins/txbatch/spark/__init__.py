@@ -1,0 +1,1 @@
+"""Reads a batch, runs the operations and aggregates to partials, in Spark."""

@@ -1,0 +1,67 @@
+"""What Spark raises, in one line of our words, and whether trying again can help."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from txbatch.core import errors
+from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+_NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")
+# A file reader's complaint, two causes below what Spark says first.
+_MISFIT = re.compile(
+    r"Encountered error while reading file (?:file://)?(\S+?)\.\s.*?"
+    r"(Malformed records are detected in record parsing[^\n]*|CSV header does not conform to the schema[^\n]*)",
+    re.DOTALL,
+)
+_PATH_NOT_FOUND = "42K03"
+
+
+class FunctionFailed(TransientError):
+    """A Python function of the job raised."""
+
+
+def in_our_words(error: Exception) -> TxbatchError:
+    """An error of Spark's as one of ours.
+
+    A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression that makes no sense
+    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else a TransientError.
+    """
+    if isinstance(error, TxbatchError):
+        return error
+    if misfit := _MISFIT.search(str(error)):
+        return BadRecord(f"{unquote(misfit[1])}: {misfit[2].rstrip('. ')}")
+    state = str(getattr(error, "getSqlState", lambda: None)() or "")
+    if state == "38000":
+        return _function_failed(str(error))
+    if state.startswith(("22", "P0001")):
+        return BadRecord(_line(error))
+    if state.startswith("42") and state != _PATH_NOT_FOUND:
+        return DefinitionError(f"{_line(error)}; mend the expression in the job")
+    return TransientError(_line(error))
+
+
+def _line(error: Exception) -> str:
+    """The first line that says something."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() or java.toString()) if java is not None else str(error)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    name = "" if java is not None or hasattr(error, "getSqlState") else f"{type(error).__name__}: "
+    return name + _NOISE.sub("", first.strip()).rstrip(".")
+
+
+def _function_failed(message: str) -> TxbatchError:
+    """From a worker's traceback: the exception, and the last line of the job's own code in it."""
+    frames = list(_FRAME.finditer(message))
+    after = message[frames[-1].end() :] if frames else message
+    raised = next((line for line in after.splitlines() if line[:1].strip()), "an exception")
+    name, _, text = raised.partition(": ")
+    ours = getattr(errors, name.rpartition(".")[2], None) if name.startswith(errors.__name__) else None
+    if isinstance(ours, type) and issubclass(ours, TerminalError | TransientError):
+        return ours(text)
+    own = [frame.groups() for frame in frames if not re.search("/(pyspark|txbatch)/", frame[1])]
+    where = f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
+    return FunctionFailed(f"a function raised {raised}{where}")

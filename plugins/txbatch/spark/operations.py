@@ -1,0 +1,155 @@
+"""A stream's operations on a DataFrame: SQL expressions stay in the JVM, Python functions run over Arrow batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.aggregator import quoted
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field, decimal_scale
+from txbatch.core.topology import Operation, Stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def run_operations(stream: Stream, records: DataFrame) -> DataFrame:
+    """The stream's records after all its operations, with exactly its fields and types."""
+    frame = records
+    for operation in stream.operations:
+        frame = _STEPS[operation.kind](frame, operation)
+    return frame.selectExpr(
+        *(f"cast({quoted(field.name)} as {field.type}) as {quoted(field.name)}" for field in stream.fields)
+    )
+
+
+def ddl(fields: Iterable[Field]) -> str:
+    """Fields as a Spark schema."""
+    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+
+
+def _filter(frame: DataFrame, operation: Operation) -> DataFrame:
+    if isinstance(operation.function, str):
+        return frame.filter(operation.function)
+    condition = operation.function
+    return _python(frame, operation.fields, lambda record: [tuple(record.values())] if condition(record) else [])
+
+
+def _each(frame: DataFrame, operation: Operation) -> DataFrame:
+    appended = operation.fields[len(frame.columns) :]
+    if not callable(operation.function):
+        return frame.selectExpr("*", *_expressions(operation.function, appended))
+    function = operation.function
+    return _python(
+        frame, operation.fields, lambda record: [(*record.values(), *as_tuple(function(record), len(appended)))]
+    )
+
+
+def _map(frame: DataFrame, operation: Operation) -> DataFrame:
+    if not callable(operation.function):
+        return frame.selectExpr(*_expressions(operation.function, operation.fields))
+    function, width = operation.function, len(operation.fields)
+    return _python(frame, operation.fields, lambda record: [as_tuple(function(record), width)])
+
+
+def _flat_map(frame: DataFrame, operation: Operation) -> DataFrame:
+    width = len(operation.fields)
+    if callable(operation.function):
+        function = operation.function
+        return _python(frame, operation.fields, lambda record: [as_tuple(each, width) for each in function(record)])
+    generator = "inline" if width > 1 else "explode"
+    names = ", ".join(quoted(field.name) for field in operation.fields)
+    return frame.selectExpr(f"{generator}({_single(operation.function)}) as ({names})")
+
+
+def _transform(frame: DataFrame, operation: Operation) -> DataFrame:
+    result: DataFrame = operation.function(frame)
+    return result
+
+
+def _project(frame: DataFrame, operation: Operation) -> DataFrame:
+    return frame.select(*(quoted(name) for name in operation.function))
+
+
+_ARROW = {
+    "string": "string",
+    "bigint": "int64",
+    "int": "int32",
+    "smallint": "int16",
+    "boolean": "bool",
+    "double": "float64",
+    "float": "float32",
+    "date": "date32",
+    "binary": "binary",
+}
+_STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
+    "filter": _filter,
+    "each": _each,
+    "map": _map,
+    "flat_map": _flat_map,
+    "transform": _transform,
+    "project": _project,
+}
+
+
+def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list[str]:
+    expressions = [function] if isinstance(function, str) else list(function)
+    if len(expressions) != len(fields):
+        raise DefinitionError(
+            f"{len(expressions)} expressions for the {len(fields)} fields {ddl(fields)}; give one each"
+        )
+    return [
+        f"cast({expression} as {field.type}) as {quoted(field.name)}"
+        for expression, field in zip(expressions, fields, strict=True)
+    ]
+
+
+def _single(function: str | Sequence[str]) -> str:
+    if isinstance(function, str):
+        return function
+    (expression,) = function
+    return expression
+
+
+def as_tuple(value: Any, width: int) -> tuple[Any, ...]:
+    """What a Python function returned, as one value per field."""
+    if width == 1 and not isinstance(value, tuple):
+        return (value,)
+    if not isinstance(value, tuple) or len(value) != width:
+        raise DefinitionError(f"a function returned {value!r}; expected a tuple of {width} values")
+    return value
+
+
+def _python(
+    frame: DataFrame, fields: Sequence[Field], rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]]
+) -> DataFrame:
+    """`rows` of every record, on the executors. Columns go by number: Spark takes a name with a dot apart on this way."""
+    before, after = list(frame.columns), [field.name for field in fields]
+    numbered = [Field(f"c{number}", field.type) for number, field in enumerate(fields)]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = pa.schema([(field.name, arrow_type(field.type)) for field in numbered])
+        for batch in batches:
+            records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            found = [row for record in records for row in rows(dict(zip(before, record, strict=True)))]
+            columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in numbered]
+            arrays = [pa.array(column, type_) for column, type_ in zip(columns, schema.types, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+    return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(numbered)).toDF(*after)
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """The Arrow type of a field's type."""
+    import pyarrow as pa
+
+    if type_ == "timestamp":
+        return pa.timestamp("us", "UTC")
+    if decimal_scale(type_) is not None:
+        return pa.decimal128(*map(int, re.findall(r"\d+", type_)))
+    return pa.type_for_alias(_ARROW[type_])

@@ -1,0 +1,1 @@
+"""Spouts that come with txbatch. Planning needs the standard library only; reading imports pyspark inside functions."""

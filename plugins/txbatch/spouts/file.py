@@ -1,0 +1,80 @@
+"""FileSpout: the lines of text files that arrive in a folder, each file once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.spouts.listing import check_size, escaped, files_below, relative_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FileSpout(PartitionedSpout):
+    """Reads each file below `root` whose name matches `pattern` once, whole, as records of one string field `line`.
+
+    The listing rule: regular files at any depth, in the order of their relative paths' bytes. Hidden files and folders
+    (a name that begins with `_` or `.`, or ends in `._COPYING_`) are left out, as Spark and Hadoop do: a file being
+    written belongs under such a name and is renamed when it is whole. A file is a partition: one that appears later is
+    read once, wherever it sorts; one that has been read is not read again. At most `files_per_batch` make a batch.
+
+    The text must be UTF-8; a line ends with \\n, \\r\\n or \\r, the last one also without; a byte order mark is no part
+    of it. Spark unpacks files named `*.gz`, `*.bz2` and the like. Raises TransientError when a file is not read whole as
+    it was planned, PartitionUnreadable when one cannot be opened.
+    """
+
+    fields = "line string"
+
+    def __init__(self, root: str | Path, pattern: str = "*", *, files_per_batch: int = 1_000) -> None:
+        if files_per_batch < 1:
+            raise DefinitionError("FileSpout: files_per_batch must be at least 1")
+        self.root, self.pattern, self.max_partitions = Path(root), pattern, files_per_batch
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "FileSpout", "root": str(self.root), "pattern": self.pattern}
+
+    def partitions(self) -> Sequence[str]:
+        """Relative paths, by the listing rule."""
+        return files_below(self.root, self.pattern)
+
+    def planned_bytes(self, metadata: Metadata) -> int:
+        """The sizes of the files."""
+        return sum(range_["end"] for range_ in metadata["partitions"].values())
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """The whole file, if it has not been read."""
+        if last_metadata is not None:
+            return None
+        return {"start": 0, "end": (self.root / partition).stat().st_size}
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """The lines of one file."""
+        return self._read(spark, [partition])
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """The lines of all files of the batch, in one scan."""
+        for partition, range_ in metadata["partitions"].items():
+            check_size(self.root / partition, range_["end"])
+        return self._read(spark, list(metadata["partitions"]))
+
+    def _read(self, spark: SparkSession, partitions: list[str]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        paths = [escaped(self.root.resolve() / partition) for partition in partitions]
+        return spark.read.text(paths).select(
+            F.col("value").alias("line"), F.col("_metadata.file_path").alias(PARTITION_COLUMN)
+        )
+
+    def partition_name(self, value: str) -> str:
+        """The relative path, from the URI that Spark gives."""
+        return relative_path(value, self.root)

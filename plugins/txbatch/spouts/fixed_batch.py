@@ -1,0 +1,82 @@
+"""FixedBatchSpout: given records in batches of a given size, for examples and tests (Trident's name)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.aggregator import quoted
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import parse_fields
+from txbatch.core.spout import BatchCoordinator, Emitter, Spout
+from txbatch.core.transaction import Metadata, TransactionAttempt, digest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FixedBatchSpout(Spout, BatchCoordinator, Emitter):
+    """Emits `records` (tuples, or bare values of a single field), at most `max_batch_size` a batch, then nothing more.
+
+    With `cycle` it begins again at the end. Transactional: a txid always has the same records.
+    """
+
+    def __init__(self, fields: str, max_batch_size: int, *records: Any, cycle: bool = False) -> None:
+        self.fields = fields
+        width = len(parse_fields(fields))
+        self.records = [record if isinstance(record, tuple) else (record,) for record in records]
+        if max_batch_size < 1 or not self.records:
+            raise DefinitionError("FixedBatchSpout needs a max_batch_size of at least 1 and at least one record")
+        for record in self.records:
+            if len(record) != width:
+                raise DefinitionError(f"FixedBatchSpout: record {record!r} has not the {width} fields of {fields!r}")
+        self.max_batch_size, self.cycle = max_batch_size, cycle
+
+    @property
+    def identity(self) -> Metadata:
+        return {
+            "spout": "FixedBatchSpout",
+            "records": digest([[str(value) for value in each] for each in self.records]),
+        }
+
+    def planned_bytes(self, metadata: Metadata) -> int:
+        """Nothing is read."""
+        return 0
+
+    def coordinator(self) -> BatchCoordinator:
+        return self
+
+    def emitter(self) -> Emitter:
+        return self
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        """The next `start` and `end` in the records; None after the last one."""
+        if curr_metadata is not None:
+            return curr_metadata
+        start = prev_metadata["end"] if prev_metadata else 0
+        if start == len(self.records) and self.cycle:
+            start = 0
+        end = min(start + self.max_batch_size, len(self.records))
+        return {"start": start, "end": end} if start < end else None
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """The records from `start` to `end`."""
+        import pyarrow as pa
+
+        fields = parse_fields(self.fields)
+        columns = [list(column) for column in zip(*self.batch(metadata), strict=True)]
+        table = pa.table(columns, names=[field.name for field in fields])
+        # As an Arrow table, for a list of tuples would go through Python workers.
+        return spark.createDataFrame(table, ", ".join(f"{quoted(field.name)} {field.type}" for field in fields))
+
+    def batch(self, metadata: Metadata) -> Sequence[tuple[Any, ...]]:
+        """The same as tuples, for the in-memory twin."""
+        return self.records[metadata["start"] : metadata["end"]]
+
+    def success(self, txid: Any) -> None:
+        """Nothing to clean up."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,155 @@
+"""PartitionedLogSpout: append-only logs with partitions and offsets, the stand-in for a broker on one machine.
+
+<root>/<partition>/00000000000000000000.log    a segment, named by the offset of its first record; a line is a record
+<root>/<partition>/OFFLINE                      the partition is away: see `PartitionedLog.take_away`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.errors import PartitionUnreadable, TerminalError
+from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
+from txbatch.core.transaction import Metadata, TransactionAttempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+OFFLINE = "OFFLINE"
+SEGMENT_RECORDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedLog:
+    """The log itself: append to it, take partitions away and give them back."""
+
+    root: Path
+
+    def append(self, partition: str, records: Iterable[str]) -> None:
+        """Append records, which hold no line breaks; possible also while the partition is away for readers."""
+        folder = self.root / partition
+        folder.mkdir(parents=True, exist_ok=True)
+        offset = _end(sorted(folder.glob("*.log")))
+        for record in records:
+            with (folder / f"{offset // SEGMENT_RECORDS * SEGMENT_RECORDS:020}.log").open(
+                "a", encoding="utf-8"
+            ) as segment:
+                segment.write(record + "\n")
+            offset += 1
+
+    def take_away(self, partition: str) -> None:
+        """An outage begins: the partition is known, and cannot be read."""
+        (self.root / partition / OFFLINE).touch()
+
+    def give_back(self, partition: str) -> None:
+        """The outage is over."""
+        (self.root / partition / OFFLINE).unlink(missing_ok=True)
+
+    def partitions(self) -> list[str]:
+        """All partitions, those that are away included."""
+        return sorted(path.name for path in self.root.iterdir() if path.is_dir())
+
+    def start(self, partition: str) -> int:
+        """The offset of the oldest record that is kept."""
+        segments = self.segments(partition)
+        return int(segments[0].stem) if segments else 0
+
+    def end(self, partition: str) -> int:
+        """The offset after the newest record. PartitionUnreadable when the partition is away."""
+        return _end(self.segments(partition))
+
+    def segments(self, partition: str) -> list[Path]:
+        """The segment files in order. PartitionUnreadable when the partition is away."""
+        folder = self.root / partition
+        if (folder / OFFLINE).exists():
+            raise PartitionUnreadable(f"partition {partition!r} of {self.root} is away")
+        return sorted(folder.glob("*.log"))
+
+
+class PartitionedLogSpout(PartitionedSpout):
+    """Reads a `PartitionedLog`: at most `max_records` of each partition a batch, as `record_offset` and `line`.
+
+    Transactional: while a partition is away, the batch that has it fails and is retried (R12).
+    """
+
+    fields = "record_offset bigint, line string"
+
+    def __init__(self, root: str | Path, *, max_records: int = 1_000_000) -> None:
+        self.log, self.max_records = PartitionedLog(Path(root)), max_records
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": type(self).__name__, "root": str(self.log.root)}
+
+    def partitions(self) -> Sequence[str]:
+        return self.log.partitions()
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """The next range of offsets. TerminalError when records that were to come next are no longer kept."""
+        kept = self.log.start(partition)
+        start = last_metadata["end"] if last_metadata else kept
+        end = self.log.end(partition)
+        if start < kept or end < start:
+            raise TerminalError(
+                f"partition {partition!r} of {self.log.root}: records from {start} are to come next, but it has {kept} to "
+                f"{end}: some are gone for good; restore them, or give them up by a new topology"
+            )
+        return {"start": start, "end": min(end, start + self.max_records)} if start < end else None
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """The records of one range."""
+        return self.emit_batch(spark, attempt, {"partitions": {partition: metadata}})
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """The records of all ranges, in one scan: a task of Spark reads a partition."""
+        ranges = [
+            (name, range_["start"], range_["end"], [str(path) for path in self.log.segments(name)])
+            for name, range_ in metadata["partitions"].items()
+        ]
+        columns = "partition string, start bigint, end bigint, segments array<string>"
+        scan = spark.createDataFrame(ranges, columns).repartition(max(len(ranges), 1), "partition")
+        return scan.mapInArrow(_read, f"{self.fields}, {PARTITION_COLUMN} string")
+
+
+class OpaquePartitionedLogSpout(PartitionedLogSpout, OpaquePartitionedSpout):
+    """The same, opaque: a partition that is away is left out, and its records come in a later batch (R13)."""
+
+
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for row in batch.to_pylist():
+            records = list(_records(row))
+            columns: list[list[Any]] = [[offset for offset, _ in records], [line for _, line in records]]
+            columns.append([row["partition"]] * len(records))
+            types = (pa.int64(), pa.string(), pa.string())
+            arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+            yield pa.record_batch(arrays, names=["record_offset", "line", PARTITION_COLUMN])
+
+
+def _records(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    for path in map(Path, row["segments"]):
+        first = int(path.stem)
+        if first < row["end"]:
+            wanted = islice(enumerate(_lines(path), first), max(row["start"] - first, 0), row["end"] - first)
+            yield from wanted
+
+
+def _end(segments: Sequence[Path]) -> int:
+    return int(segments[-1].stem) + sum(1 for _ in _lines(segments[-1])) if segments else 0
+
+
+def _lines(segment: Path) -> Iterator[str]:
+    """The records of a segment; a last line without its end is still being written."""
+    with segment.open(encoding="utf-8", newline="\n") as file:
+        yield from (line[:-1] for line in file if line.endswith("\n"))

@@ -1,0 +1,125 @@
+"""How a job is submitted: the same for Airflow's operator and for `txbatch run`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from uuid import uuid4
+
+from txbatch.core.errors import TransientError
+from txbatch.core.transaction import Assignment
+from txbatch.job_file import Job
+from txbatch.local import java
+
+SHORT_JOB_BYTES = 80_000_000
+LOCAL_MASTER = "local[*]"
+_STDERR = 2
+_SPARK = Path(__file__).parent / "spark"
+_LOG4J = _SPARK / "log4j2.properties"
+_PARENT = _SPARK / "parent.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What spark-submit is given."""
+
+    name: str
+    application: str
+    arguments: tuple[str, ...]
+    conf: Mapping[str, str]
+    py_files: str
+    environment: Mapping[str, str]
+
+
+def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
+    """The submission of one emit attempt. `local`: Spark runs inside this machine alone."""
+    java_home = java.java_home(home)
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+    environment = {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_HOME": str(_spark_home()),
+        "PYTHONUNBUFFERED": "1",
+        "LC_ALL": "C.UTF-8",  # else Java cannot open a file whose name is not ASCII
+    }
+    options = [shlex.quote(f"-Dlog4j2.configurationFile={_LOG4J}")]
+    if local:
+        conf |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
+        }
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        options.append(java.spark_submit_java_options(home, java_home, short_job=_is_short(job, assignment)))
+    conf["spark.driver.extraJavaOptions"] = " ".join(options)
+    arguments = ("--attempt-folder", attempt_folder)
+    name = f"txbatch {assignment.topology} {assignment.attempt}"
+    return Submission(name, str(job.path), arguments, conf, str(package_zip(home)), environment)
+
+
+def _is_short(job: Job, assignment: Assignment) -> bool:
+    """Whether the batch is too small to be worth an optimising compiler."""
+    streams = job.topology.streams
+    planned = [streams[name].spout.planned_bytes(plan) for name, plan in assignment.metadata["streams"].items()]
+    return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
+
+
+def _spark_home() -> Path:
+    """The folder of the installed pyspark: spark-submit does not find it by itself below a path with blanks."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise TransientError("pyspark is not installed beside txbatch; run `make setup`")
+    return Path(spec.origin).parent
+
+
+def package_zip(home: Path) -> Path:
+    """The package as a .zip for `--py-files`, made once per content."""
+    package = Path(__file__).parent
+    files = sorted(path for path in package.rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    target = home / "dist" / f"txbatch-{digest.hexdigest()[:16]}.zip"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_suffix(f".{uuid4().hex}")
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in files:
+                archive.write(file, Path("txbatch") / file.relative_to(package))
+        temporary.replace(target)
+    return target
+
+
+def submit(what: Submission, master: str = LOCAL_MASTER) -> None:
+    """Run spark-submit to its end; it ends with this process, and prints to stderr. TransientError when it fails."""
+    conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
+    command = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
+    command += ["--master", master, "--name", what.name, *conf]
+    command += ["--py-files", what.py_files, what.application, *what.arguments]
+    environment = {**spark_environment(), **what.environment}
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)
+    if done.returncode:
+        raise TransientError(f"{what.name}: spark-submit ended with {done.returncode}; its output above says why")
+
+
+def spark_environment() -> dict[str, str]:
+    """This process's environment without anything Spark must not know."""
+    return {name: value for name, value in os.environ.items() if not secret(name)}
+
+
+def secret(name: str) -> bool:
+    """Whether an environment variable may hold credentials of a database or of Airflow."""
+    return name.startswith(("AIRFLOW_CONN_", "AIRFLOW__", "_AIRFLOW", "TXBATCH_DATABASE", "PGPASS", "PGSERVICE"))

@@ -1,0 +1,101 @@
+"""One Spark session for the tests of this folder, as spark-submit would configure it, and one attempt's work in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from txbatch import settings
+from txbatch.core import coordinator
+from txbatch.core.manifest import Manifest, check_manifest
+from txbatch.core.protocol import Head
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+from txbatch.driver import write_partials
+from txbatch.job_file import Job
+from txbatch.spark.aggregate import BatchReader
+from txbatch.spark.session import configured
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import submission
+
+Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "java").symlink_to(settings.project_root() / ".txbatch" / "java")
+    nothing = Assignment("tests", TransactionAttempt(1, 1), "token", {"streams": {}}, "code")
+    what = submission(Job("tests", Path(__file__), Topology("tests")), nothing, "unused", home, local=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in what.environment.items():
+            patch.setenv(name, value)
+        patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("scratch")))
+        builder = SparkSession.builder.master("local[2]").appName("tests")
+        session = builder.config(map={**what.conf, "spark.sql.warehouse.dir": str(home / "warehouse")}).getOrCreate()
+        yield configured(session)
+        session.stop()
+
+
+@dataclass
+class Emitted:
+    """What an attempt in the test's own session read and staged."""
+
+    manifest: Manifest
+    partials: Mapping[str, Rows]
+
+    def read(self, stream: str = "in") -> dict[str, int]:
+        """Records per partition."""
+        return {name: read.records for name, read in self.manifest.streams[stream].items()}
+
+
+@pytest.fixture
+def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
+    """Plans the first batch of a topology and emits it, as `txbatch.driver` does, without a process of its own."""
+
+    def run(topology: Topology, metadata: Mapping[str, Any] | None = None, txid: int = 1) -> Emitted:
+        metadata = metadata or plan(topology)
+        assert metadata is not None
+        assignment = Assignment(topology.name, TransactionAttempt(txid, 1), "token", metadata, "code")
+        folder = AttemptFolder((tmp_path / f"attempt-{len(os.listdir(tmp_path))}").as_uri())
+        readers = {
+            name: BatchReader(spark, topology.streams[name], assignment) for name in assignment.metadata["streams"]
+        }
+        read = {name: reader.audit() for name, reader in readers.items()}
+        staged = write_partials(topology, folder, readers)
+        manifest = Manifest(topology.name, assignment.attempt, "token", "code", assignment.digest, read, staged)
+        check_manifest(manifest, assignment)
+        partials = {each.state.name: rows(folder, n, len(each.keys)) for n, each in enumerate(topology.aggregates)}
+        return Emitted(manifest, partials)
+
+    return run
+
+
+def plan(topology: Topology, offsets: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+    """The metadata of the next batch, given what was consumed."""
+    head = Head(topology.name, 1, None, (), None, offsets or {})
+    return coordinator.plan_batch(topology, head, Run("test"))
+
+
+def rows(folder: AttemptFolder, number: int, keys: int) -> Rows:
+    """Staged partials by key."""
+    found: Rows = {}
+    for name in folder.filesystem.find(folder.path(f"partials/{number}")):
+        if name.endswith(".parquet"):
+            for row in pq.read_table(name, filesystem=folder.filesystem).to_pylist():
+                values = tuple(row.values())
+                assert values[:keys] not in found
+                found[values[:keys]] = values[keys:]
+    return found
+
+
+@pytest.fixture
+def read_partials() -> Callable[[AttemptFolder, int, int], Rows]:
+    return rows

@@ -1,0 +1,217 @@
+"""FileSpout through Spark: every named file is read, once and whole, or the attempt fails."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from txbatch import Count, FileSpout, OpaqueState, Topology
+from txbatch.core.errors import BadRecord, Incomplete, PartitionUnreadable, TransientError
+from txbatch.core.spout import Metadata
+from txbatch.core.transaction import TransactionAttempt
+
+Emit = Callable[..., Any]
+NAMES = [
+    *(
+        f"{before}{character}{after}"
+        for character in "[]{}*?,\\ %+#&;='\"!~^$@()|<>"
+        for before, after in [("x", "y.txt")]
+    ),
+    "[a-c].txt",
+    "{a,b}.txt",
+    "*.txt",
+    "a.txt",
+    "b.txt",
+    "%20.txt",
+    "%2F.txt",
+    "a%",
+    "Ünïcode-文.txt",
+    "two\nlines.txt",
+    " blanks around ",
+    "date=2020-01-01/in a folder like a partition.txt",
+    "hour=1/x.txt",
+    "deep/er/[and]/{de}/ep*er/?.txt",
+    "crc.txt.crc",
+    "no_hidden_.x",
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "in [root] {a,b} %20 ü"
+    folder.mkdir()
+    return folder
+
+
+def lines(root: Path, **options: Any) -> Topology:
+    topology = Topology("lines")
+    stream = topology.new_stream("in", FileSpout(root, **options))
+    stream.group_by("line").persistent_aggregate(OpaqueState("lines"), count=Count())
+    return topology
+
+
+def write(root: Path, name: str, content: bytes) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_every_name_is_read_as_itself(emit: Emit, root: Path) -> None:
+    for number, name in enumerate(NAMES):
+        write(root, name, f"{number}\nsame\n".encode())
+    emitted = emit(lines(root))
+    assert emitted.read() == dict.fromkeys(NAMES, 2)
+    assert emitted.partials["lines"] == {(str(n),): (1,) for n in range(len(NAMES))} | {("same",): (len(NAMES),)}
+
+
+def test_hidden_names_are_left_out(emit: Emit, root: Path) -> None:
+    for name in ("_a", ".a", "a._COPYING_", "_SUCCESS", "_metadata", "_k=v", "_folder/a", ".folder/a", "seen"):
+        write(root, name, b"line\n")
+    assert emit(lines(root)).read() == {"seen": 1}
+
+
+def test_line_ends(emit: Emit, root: Path) -> None:
+    contents = {
+        "empty": b"",
+        "no end": b"last",
+        "one blank line": b"\n",
+        "windows": b"a\r\nb\r\n",
+        "old mac": b"a\rb",
+        "mark": b"\xef\xbb\xbfmarked\n",
+        "only a mark": b"\xef\xbb\xbf",
+        "tabs": b"\ta\t\n",
+        "separators": "a\u2028b\u0085c\x0bd\x0ce\n".encode(),
+    }
+    for name, content in contents.items():
+        write(root, name, content)
+    emitted = emit(lines(root))
+    expected = {"last": 1, "": 1, "a": 2, "b": 2, "marked": 1, "\ta\t": 1, "a\u2028b\u0085c\x0bd\x0ce": 1}
+    read = emitted.read()
+    assert read.pop("only a mark") <= 1
+    assert read == {
+        "empty": 0,
+        "no end": 1,
+        "one blank line": 1,
+        "windows": 2,
+        "old mac": 2,
+        "mark": 1,
+        "tabs": 1,
+        "separators": 1,
+    }
+    found = {line: count for (line,), (count,) in emitted.partials["lines"].items()}
+    assert {**found, "": 1} == expected
+
+
+def test_compressed_files_also_without_records(emit: Emit, root: Path) -> None:
+    write(root, "a.gz", gzip.compress(b"a\nb\n"))
+    write(root, "nothing.gz", gzip.compress(b""))
+    assert emit(lines(root)).read() == {"a.gz": 2, "nothing.gz": 0}
+
+
+def test_the_cut_into_splits_changes_nothing(emit: Emit, root: Path, spark: SparkSession) -> None:
+    words = [f"{number % 97} {'x' * (number % 13)}" for number in range(5_000)]
+    for n in range(25):
+        write(root, f"{n % 3}/{n}.txt", "\n".join(words[n::25]).encode())
+    once = emit(lines(root))
+    try:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", "512b")
+        spark.conf.set("spark.sql.shuffle.partitions", "7")
+        again = emit(lines(root))
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert again.manifest.streams == once.manifest.streams
+    assert again.partials == once.partials
+    assert {line: count for (line,), (count,) in once.partials["lines"].items()} == Counter(words)
+
+
+def test_a_file_that_spark_does_not_read_fails_the_attempt(emit: Emit, root: Path) -> None:
+    """Planned by another rule than Spark reads by: nothing comes, in silence."""
+    write(root, "_hidden", b"line\n")
+    write(root, "seen", b"line\n")
+    metadata = {"streams": {"in": {"partitions": {name: {"start": 0, "end": 5} for name in ("_hidden", "seen")}}}}
+    with pytest.raises(Incomplete, match="was not read: _hidden"):
+        emit(lines(root), metadata)
+
+
+class Twice(FileSpout):
+    """Reads what nobody planned."""
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        return self._read(spark, self.partitions())  # type: ignore[arg-type]
+
+
+def test_a_file_that_was_not_planned_fails_the_attempt(emit: Emit, root: Path) -> None:
+    write(root, "a", b"line\n")
+    write(root, "b", b"line\n")
+    topology = Topology("lines")
+    topology.new_stream("in", Twice(root)).group_by("line").persistent_aggregate(OpaqueState("lines"), count=Count())
+    with pytest.raises(Incomplete, match="read but not planned: b"):
+        emit(topology, {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 5}}}}})
+
+
+def test_a_file_that_grew_after_planning(emit: Emit, root: Path) -> None:
+    write(root, "a", b"line\n")
+    metadata = {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 4}}}}}
+    with pytest.raises(TransientError, match="a had 4 bytes when it was planned, now 5"):
+        emit(lines(root), metadata)
+
+
+class GrowsWhileRead(FileSpout):
+    """Its file grows after it was counted."""
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        frame = super().emit_batch(spark, attempt, metadata)
+        if not os.environ.pop("COUNTED", None):
+            os.environ["COUNTED"] = "yes"
+            return frame
+        with (self.root / "a").open("a") as file:
+            file.write("more\n")
+        return frame
+
+
+def test_a_file_that_grows_while_it_is_read(emit: Emit, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COUNTED", raising=False)
+    write(root, "a", b"line\n")
+    topology = Topology("lines")
+    stream = topology.new_stream("in", GrowsWhileRead(root))
+    stream.group_by("line").persistent_aggregate(OpaqueState("lines"), count=Count())
+    with pytest.raises(TransientError, match="a had 5 bytes when it was planned, now 10"):
+        emit(topology)
+
+
+def test_a_file_deleted_after_planning(emit: Emit, root: Path) -> None:
+    metadata = {"streams": {"in": {"partitions": {"gone": {"start": 0, "end": 4}}}}}
+    with pytest.raises(PartitionUnreadable, match="gone cannot be read: No such file"):
+        emit(lines(root), metadata)
+
+
+def test_invalid_utf8_names_batch_and_file(emit: Emit, root: Path) -> None:
+    write(root, "good", b"line\n")
+    write(root, "sub/bad one", b"caf\xe9\n")
+    with pytest.raises(BadRecord, match=r"lines 1:1, stream 'in': invalid UTF-8 in sub/bad one"):
+        emit(lines(root))
+
+
+def test_a_key_with_u0000_names_batch_and_file(emit: Emit, root: Path) -> None:
+    for number in range(6):
+        write(root, f"{number}", b"a\x00b\n" if number == 4 else b"ab\n")
+    with pytest.raises(BadRecord, match=r"lines 1:1, .*key 'line' holds U\+0000; .* \(in 4\)"):
+        emit(lines(root))
+
+
+def test_a_null_key_names_batch_and_file(emit: Emit, root: Path) -> None:
+    for number in range(6):
+        write(root, f"{number}", b"null\n" if number == 5 else b"ab\n")
+    topology = Topology("lines")
+    stream = topology.new_stream("in", FileSpout(root)).map("nullif(line, 'null')", "`it's a\\key` string")
+    stream.group_by("it's a\\key").persistent_aggregate(OpaqueState("lines"), count=Count())
+    with pytest.raises(BadRecord, match=r"lines 1:1, .*it's a.* is null; .* \(in 5\)"):
+        emit(topology)

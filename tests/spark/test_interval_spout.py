@@ -1,0 +1,117 @@
+"""IntervalSpout's reading: whose records they are, and what fails an attempt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
+from txbatch.core import coordinator
+from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
+from txbatch.core.protocol import Head
+from txbatch.core.transaction import Metadata, Run
+from txbatch.spark.failures import in_our_words
+
+FIELDS = "sale timestamp, shop string, price int"
+HEADER = "sale,shop,price\n"
+FIRST = Interval(datetime(2026, 1, 1, 5, tzinfo=UTC), datetime(2026, 1, 2, 5, tzinfo=UTC))
+SALES = {"header": True, "nullValue": "NA"}
+Emit = Callable[..., Any]
+
+
+def sales(root: Path, **arguments: Any) -> Topology:
+    topology = Topology("sales")
+    arguments = {"options": SALES, **arguments}
+    (
+        topology.new_stream("in", IntervalSpout(root, FIELDS, time="sale", **arguments))
+        .group_by("shop")
+        .persistent_aggregate(TransactionalState("sales"), sales=Count(), turnover=Sum("price"))
+    )
+    return topology
+
+
+def planned(topology: Topology, interval: Interval = FIRST) -> Metadata:
+    metadata = coordinator.plan_batch(topology, Head("sales", 1, None, (), None, {}), Run("test", interval=interval))
+    assert metadata is not None
+    return metadata
+
+
+def test_an_interval_is_half_open_and_utc_whatever_the_zone_in_the_file(emit: Emit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        HEADER
+        + "2026-01-01T04:59:59.999999Z,early,1\n2026-01-01T05:00:00Z,in,2\n2026-01-01T00:00:00-05:00,in,NA\n"
+        + "2026-01-02 04:59:59.999999,in,4\n2026-01-02T05:00:00Z,late,8\n"
+    )
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b [1] x.csv").write_text(HEADER + "2026-01-01T12:00:00Z,other,16\n")
+    (tmp_path / "_written.csv").write_text(HEADER + "2026-01-01T12:00:00Z,hidden,32\n")
+    topology = sales(tmp_path)
+    emitted = emit(topology, planned(topology))
+    assert emitted.partials["sales"] == {("in",): (3, 6), ("other",): (1, 16)}
+    assert emitted.read() == {"": 4}
+
+
+def test_an_interval_without_records_is_an_empty_batch(emit: Emit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(HEADER + "2020-01-01T00:00:00Z,old,1\n")
+    (tmp_path / "b.csv").touch()
+    topology = sales(tmp_path)
+    emitted = emit(topology, planned(topology))
+    assert (emitted.read(), emitted.partials["sales"]) == ({"": 0}, {})
+
+
+def test_one_file_and_other_formats(emit: Emit, spark: SparkSession, tmp_path: Path) -> None:
+    row = (FIRST.start, "shop", 7)
+    for format_ in ("json", "parquet"):
+        folder = tmp_path / format_
+        spark.createDataFrame([row], FIELDS).coalesce(1).write.format(format_).save(str(folder))
+        (file,) = folder.glob("part-*")
+        for root in (folder, file):
+            topology = sales(root, format=format_, options={})
+            assert emit(topology, planned(topology)).partials["sales"] == {("shop",): (1, 7)}
+
+
+def bad_record(emit: Emit, topology: Topology) -> str:
+    """The message of the BadRecord that emitting ends in."""
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        emit(topology, planned(topology))
+    problem = in_our_words(failed.value)
+    assert isinstance(problem, BadRecord)
+    return str(problem)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("2026-01-01T12:00:00Z,shop,seven", r"/a b\.csv: Malformed records .*: \[.*,shop,null\]"),
+        ("2026-01-01T12:00:00Z,shop", r"/a b\.csv: Malformed records .*: \[.*,shop,null\]"),
+        ("yesterday,shop,7", r"/a b\.csv: Malformed records .*: \[null,shop,7\]"),
+        ("NA,shop,7", "^a record has no sale, so it is in no interval"),
+    ],
+)
+def test_a_record_that_does_not_fit_fails_the_attempt(emit: Emit, tmp_path: Path, line: str, complaint: str) -> None:
+    (tmp_path / "a b.csv").write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n{line}\n")
+    assert re.search(complaint, bad_record(emit, sales(tmp_path)))
+
+
+def test_a_header_with_other_fields_fails_the_attempt(emit: Emit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("shop,sale,price\n")
+    assert "CSV header does not conform to the schema" in bad_record(emit, sales(tmp_path))
+
+
+def test_a_file_that_changed_since_it_was_planned_fails_the_attempt(emit: Emit, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(HEADER)
+    topology = sales(tmp_path)
+    plan = planned(topology)
+    file.write_text(HEADER + "2026-01-01T12:00:00Z,late,7\n")
+    with pytest.raises(TransientError, match="had 16 bytes when it was planned, now 44; restore it"):
+        emit(topology, plan)
+    file.unlink()
+    with pytest.raises(PartitionUnreadable, match=r"a\.csv cannot be read: No such file"):
+        emit(topology, plan)

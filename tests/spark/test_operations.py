@@ -1,0 +1,272 @@
+"""Operations in SQL and in Python give the same; every aggregate is a fold of `init` and `combine`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txbatch import Avg, CombinerAggregator, Count, FileSpout, FixedBatchSpout, Max, Min, OpaqueState, Sum, Topology
+from txbatch.core.aggregator import merger
+from txbatch.core.errors import BadRecord, DefinitionError, TransientError
+from txbatch.core.topology import Stream
+from txbatch.spark.failures import FunctionFailed
+
+Emit = Callable[..., Any]
+Step = Callable[[Stream], Stream]
+RECORDS = [("how are you", 1), ("", 2), (None, None), ("you Ü 文", -3)]
+
+
+def stream_of(fields: str, *records: Any) -> Stream:
+    return Topology("t").new_stream("in", FixedBatchSpout(fields, 1_000, *records))
+
+
+def counted(emit: Emit, stream: Stream) -> dict[Any, Any]:
+    """How often each record comes out; its fields are made keys, null spelled out."""
+    shown = stream.map(
+        [f"coalesce(cast(`{field.name}` as string), 'NULL')" for field in stream.fields],
+        ", ".join(f"`{field.name}` string" for field in stream.fields),
+    )
+    shown.group_by(*(field.name for field in stream.fields)).persistent_aggregate(OpaqueState("s"), records=Count())
+    found: dict[Any, Any] = emit(stream.topology).partials["s"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sql", "python"),
+    [
+        (lambda s: s.filter("n > 0"), lambda s: s.filter(lambda r: r["n"] is not None and r["n"] > 0)),
+        (
+            lambda s: s.each("n * 2", "twice bigint"),
+            lambda s: s.each(lambda r: None if r["n"] is None else r["n"] * 2, "twice bigint"),
+        ),
+        (
+            lambda s: s.each(["n + 1", "upper(text)"], "more int, loud string"),
+            lambda s: s.each(
+                lambda r: (None if r["n"] is None else r["n"] + 1, None if r["text"] is None else r["text"].upper()),
+                "more int, loud string",
+            ),
+        ),
+        (
+            lambda s: s.map("length(text)", "size int"),
+            lambda s: s.map(lambda r: None if r["text"] is None else len(r["text"]), "size int"),
+        ),
+        (
+            lambda s: s.filter("n < 2").map(["n", "text"], "b int, a string"),
+            lambda s: s.filter(lambda r: r["n"] is not None and r["n"] < 2).map(
+                lambda r: (r["n"], r["text"]), "b int, a string"
+            ),
+        ),
+        (
+            lambda s: s.filter("text is not null").flat_map("split(text, ' ')", "word string"),
+            lambda s: s.filter(lambda r: r["text"] is not None).flat_map(lambda r: r["text"].split(" "), "word string"),
+        ),
+        (
+            lambda s: s.flat_map("array(struct(n, text), struct(n + 1 as n, text))", "n int, text string"),
+            lambda s: s.flat_map(
+                lambda r: [(r["n"], r["text"]), (None if r["n"] is None else r["n"] + 1, r["text"])],
+                "n int, text string",
+            ),
+        ),
+        (lambda s: s.project("n"), lambda s: s.map(lambda r: r["n"], "n int")),
+        (lambda s: s.filter("false"), lambda s: s.filter(lambda _: False)),
+        (lambda s: s.filter("n = 1"), lambda s: s.transform(lambda frame: frame.where("n = 1"), "text string, n int")),
+    ],
+    ids=[
+        "filter",
+        "each",
+        "each of two",
+        "map",
+        "map to two",
+        "flat_map",
+        "flat_map to two",
+        "project",
+        "none left",
+        "transform",
+    ],
+)
+def test_sql_and_python_agree(emit: Emit, sql: Step, python: Step) -> None:
+    in_sql, in_python = (counted(emit, step(stream_of("text string, n int", *RECORDS))) for step in (sql, python))
+    assert in_sql == in_python
+
+
+def test_python_functions_meet_every_type_and_make_it_again(emit: Emit) -> None:
+    fields = "a string, b bigint, c int, d smallint, e boolean, f double, g float, h date, i timestamp, j binary, k decimal(10,2)"
+    record = (
+        *("Ü", 2**62, -1, 7, True, 0.5, 0.25, date(1, 1, 1), datetime(1582, 10, 15, 1, 2, 3, 4, tzinfo=UTC)),
+        *(b"ab", Decimal("-1.05")),
+    )
+    nothing = (None,) * len(record)
+    stream = stream_of(fields, record, nothing).filter(lambda r: r["i"] is None or r["i"] == record[8])
+    same = stream.map(lambda r: tuple(r.values()), fields)
+    assert counted(emit, same) == counted(emit, stream_of(fields, record, nothing))
+
+
+KEYED = [("a", 3), ("a", None), ("a", -5), ("b", None), ("c", 2**62), ("c", 2**62 - 1)]
+DECIMALS = [("a", Decimal("99999999.99")), ("a", Decimal("0.01")), ("b", None), ("c", Decimal("-0.10"))]
+DOUBLES = [("a", 0.1), ("a", 0.2), ("b", None), ("c", -1e300)]
+STRINGS = [("a", "z"), ("a", "Ü"), ("a", "\U0001f600"), ("a", "\uffff"), ("b", None), ("c", "")]
+DATES = [("a", date(1, 1, 1)), ("a", date(9999, 12, 31)), ("b", None)]
+MOMENTS = [
+    ("a", datetime(1, 1, 1, tzinfo=UTC)),
+    ("a", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("b", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "records", "aggregators"),
+    [
+        ("bigint", KEYED, [Count(), Count("v"), Sum("v"), Min("v"), Max("v"), Avg("v")]),
+        ("decimal(10,2)", DECIMALS, [Count("v"), Sum("v"), Min("v"), Max("v"), Avg("v")]),
+        ("double", DOUBLES, [Count("v"), Min("v"), Max("v"), Sum("v", approximate=True)]),
+        ("string", STRINGS, [Count("v"), Min("v"), Max("v")]),
+        ("date", DATES, [Count("v"), Min("v"), Max("v")]),
+        ("timestamp", MOMENTS, [Count("v"), Min("v"), Max("v")]),
+        ("boolean", [("a", True), ("a", False), ("b", None)], [Count("v"), Min("v"), Max("v")]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_aggregates_are_folds(
+    emit: Emit, type_: str, records: list[tuple[str, Any]], aggregators: list[CombinerAggregator]
+) -> None:
+    stream = stream_of(f"k string, v {type_}", *records)
+    named = {f"x{n}": each for n, each in enumerate(aggregators)}
+    aggregate = stream.group_by("k").persistent_aggregate(OpaqueState("s"), **named)
+    combine = merger(aggregate.merges)
+
+    def init(value: Any) -> tuple[Any, ...]:
+        return tuple(part for each in aggregators for part in each.init(value))
+
+    expected = {
+        (key,): reduce(combine, [init(value) for k, value in records if k == key]) for key in {k for k, _ in records}
+    }
+    assert emit(stream.topology).partials["s"] == expected
+
+
+def test_a_double_with_a_scale_sums_exactly(emit: Emit) -> None:
+    stream = stream_of("k string, v double", *DOUBLES[:2])
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), total=Sum("v", scale=2))
+    assert emit(stream.topology).partials["s"] == {("a",): (Decimal("0.30"),)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "records", "aggregator"),
+    [
+        ("k string, v bigint", [("a", 2**63 - 1), ("a", 1)], Sum("v")),
+        ("k string, v bigint", [("a", -(2**63)), ("a", -1)], Sum("v")),
+        ("k string, v decimal(38,0)", [("a", Decimal(10**38 - 1)), ("a", Decimal(1))], Sum("v")),
+        ("k string, v double", [("a", 1e300)], Sum("v", scale=2)),
+    ],
+)
+def test_overflow_is_an_error(emit: Emit, fields: str, records: list[Any], aggregator: CombinerAggregator) -> None:
+    stream = stream_of(fields, *records)
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), total=aggregator)
+    with pytest.raises(BadRecord, match=r"^t 1:1, stream 'in', state 's': "):
+        emit(stream.topology)
+
+
+@pytest.mark.parametrize(
+    "name", ["select", "Ünïcode", 'a"b', "with blank", "tick`tick", "it's", "a.b", "back\\slash", "per%cent"]
+)
+def test_names_that_need_quotes(emit: Emit, name: str) -> None:
+    quoted = "`" + name.replace("`", "``") + "`"
+    stream = stream_of(f"{quoted} string, n bigint", ("x", 1), ("x", 2))
+    kept = stream.filter(lambda r: r["n"] > 0).each(f"{quoted}", "other string").filter(f"{quoted} = other")
+    kept.project(name, "n").group_by(name).persistent_aggregate(OpaqueState("s"), **{name + "2": Sum("n")})
+    assert emit(stream.topology).partials["s"] == {("x",): (3,)}
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys"),
+    [
+        ("string", ["", " ", "a", "A", "Ü", "\U0001f600"]),
+        ("int", [0, -(2**31), 2**31 - 1]),
+        ("bigint", [0, -(2**63), 2**63 - 1]),
+        ("date", [date(1, 1, 1), date(1582, 10, 4), date(9999, 12, 31)]),
+        ("timestamp", [datetime(1, 1, 1, tzinfo=UTC), datetime(2263, 1, 1, 0, 0, 0, 1, tzinfo=UTC)]),
+        ("decimal(38,2)", [Decimal("0.10"), Decimal("9" * 36 + ".99")]),
+        ("boolean", [True, False]),
+        ("binary", [b"", b"\x00\xff"]),
+    ],
+)
+def test_keys_of_every_type(emit: Emit, type_: str, keys: list[Any]) -> None:
+    stream = stream_of(f"k {type_}", *keys)
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), records=Count())
+    assert emit(stream.topology).partials["s"] == {(key,): (1,) for key in keys}
+
+
+def test_a_string_value_that_postgres_cannot_store(emit: Emit) -> None:
+    stream = stream_of("k string, v string", ("a", "b\0c"))
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), top=Max("v"))
+    with pytest.raises(BadRecord, match=r"value 'top' holds U\+0000; filter such records out in the job"):
+        emit(stream.topology)
+
+
+def test_an_operation_that_makes_invalid_utf8(emit: Emit) -> None:
+    stream = stream_of("v int", 1).map("decode(x'ff', 'utf-8')", "k string")
+    broken = stream_of("v int", 1).map("cast(x'ff' as string)", "k string")
+    for each in (stream, broken):
+        each.group_by("k").persistent_aggregate(OpaqueState("s"), records=Count())
+    with pytest.raises(BadRecord, match="key 'k' is invalid UTF-8"):
+        emit(broken.topology)
+
+
+def poison(record: Any) -> bool:
+    if record["line"] == "poison":
+        raise ValueError("what is\nthis?")
+    return True
+
+
+def files(root: Path, step: Step) -> Topology:
+    for n in range(9):
+        (root / f"{n}.txt").write_text("poison\n" if n == 6 else f"{n}\n")
+    topology = Topology("t")
+    step(topology.new_stream("in", FileSpout(root, "*.txt"))).group_by("line").persistent_aggregate(
+        OpaqueState("s"), records=Count()
+    )
+    return topology
+
+
+def test_a_function_that_raises_names_its_exception_and_the_file(emit: Emit, tmp_path: Path) -> None:
+    with pytest.raises(FunctionFailed) as raised:
+        emit(files(tmp_path, lambda s: s.filter(poison)))
+    line = poison.__code__.co_firstlineno + 2
+    assert str(raised.value) == (
+        "t 1:1, stream 'in', state 's': a function raised ValueError: what is "
+        f"(test_operations.py, line {line}, in poison) (in 6.txt)"
+    )
+    assert isinstance(raised.value, TransientError)
+
+
+def test_a_value_that_cannot_be_cast_names_the_file(emit: Emit, tmp_path: Path) -> None:
+    with pytest.raises(
+        BadRecord, match=r"The value 'poison' of the type \"STRING\" cannot be cast to \"INT\".*\(in 6.txt\)$"
+    ):
+        emit(files(tmp_path, lambda s: s.map("cast(cast(line as int) as string)", "line string")))
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (lambda s: s.filter("nosuch = 1"), r"name `nosuch` cannot be resolved.*; mend the expression in the job"),
+        (lambda s: s.filter("line ="), r"Syntax error at or near end of input.*; mend the expression in the job"),
+        (
+            lambda s: s.map(["line", "line"], "line string"),
+            r"2 expressions for the 1 fields `line` string; give one each",
+        ),
+        (
+            lambda s: s.map(lambda r: (1, 2), "line string"),
+            r"a function returned \(1, 2\); expected a tuple of 1 values",
+        ),
+        (lambda s: s.each(lambda r: "x", "a string, b string"), r"returned 'x'; expected a tuple of 2 values"),
+    ],
+)
+def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        emit(files(tmp_path, step))

@@ -1,0 +1,130 @@
+"""A real spark-submit: functions travel by value, txbatch as .zip; what is printed, and what is told when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from txbatch import settings
+from txbatch.core import coordinator
+from txbatch.core.errors import TransientError
+from txbatch.core.protocol import Head
+from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+from txbatch.job_file import Job, load_job
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import LOCAL_MASTER, submission, submit
+
+pytestmark = pytest.mark.timeout(300)
+Rows = dict[tuple[object, ...], tuple[object, ...]]
+HELPER = """
+import txbatch
+
+class Loud:
+    def __init__(self, mark):
+        self.mark = mark
+    def shout(self, record):
+        return record["word"].upper() + self.mark
+
+def words(record):
+    return [word for word in record["line"].split() if word]
+
+def where(record):
+    return txbatch.__file__
+"""
+JOB = """
+import os
+from pathlib import Path
+from a_helper import helper
+from helper_beside_this_job import Loud, where, words
+from txbatch import Count, FileSpout, OpaqueState, Topology, emit
+
+loud = Loud("!")
+def kept(record):
+    return helper.LENGTH_MIN <= len(record["word"])
+
+topology = Topology("helped")
+stream = topology.new_stream("in", FileSpout(Path(__file__).parent / "in")).flat_map(words, "word string")
+shouted = stream.filter(kept).each(loud.shout, "loud string").map(lambda r: r["loud"].strip(), "word string")
+shouted.group_by("word").persistent_aggregate(OpaqueState("helped"), count=Count())
+stream.map(where, "file string").group_by("file").persistent_aggregate(OpaqueState("places"), count=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """In a folder whose name has a blank, with helpers beside it and in a package."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("LC_ALL", "POSIX")
+    folder = tmp_path / "my jobs"
+    (folder / "a_helper").mkdir(parents=True)
+    (folder / "a_helper" / "__init__.py").touch()
+    (folder / "a_helper" / "helper.py").write_text("LENGTH_MIN = 3\n")
+    (folder / "helper_beside_this_job.py").write_text(HELPER)
+    (folder / "in").mkdir()
+    (folder / "in" / "Ü 1.txt").write_text("how are you\n")
+    (folder / "in" / "2.txt").write_text("you do as you are\n")
+    (folder / "job.py").write_text(JOB)
+    return load_job(str(folder / "job.py"))
+
+
+@pytest.fixture
+def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "java").symlink_to(settings.project_root() / ".txbatch" / "java")
+
+    def run(master: str) -> AttemptFolder:
+        head = Head(job.topology.name, 1, None, (), None, {})
+        metadata = coordinator.plan_batch(job.topology, head, Run("test"))
+        assert metadata is not None
+        assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, job.code)
+        folder = AttemptFolder((tmp_path / "attempt 1").as_uri())
+        folder.write_assignment(assignment)
+        submit(submission(job, assignment, folder.uri, home, local=True), master)
+        return folder
+
+    return run
+
+
+@pytest.mark.parametrize("master", [LOCAL_MASTER, "local-cluster[2,1,1024]"])
+def test_helpers_beside_the_job_travel(
+    submitted: Callable[[str], AttemptFolder],
+    read_partials: Callable[[AttemptFolder, int, int], Rows],
+    capfd: pytest.CaptureFixture[str],
+    master: str,
+) -> None:
+    folder = submitted(master)
+    assert read_partials(folder, 0, 1) == {("HOW!",): (1,), ("ARE!",): (2,), ("YOU!",): (3,)}
+    ((place, (count,)),) = read_partials(folder, 1, 1).items()
+    assert ".zip" in str(place)
+    assert count == 8
+    out, err = capfd.readouterr()
+    assert out == ""
+    said = [line for line in err.splitlines() if "incubator" not in line]
+    last = "txbatch helped 1:1: read 2 records, staged 3 keys for helped, 1 keys for places"
+    assert said == [last] if master == LOCAL_MASTER else last in said
+
+
+def test_a_failure_is_told_once_reason_first(
+    job: Job, submitted: Callable[[str], AttemptFolder], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    failing = 'record["word"] == "do" and 1 / 0\n    return helper.LENGTH_MIN'
+    job.path.write_text(job.path.read_text().replace("return helper.LENGTH_MIN", failing))
+    with pytest.raises(
+        TransientError, match="txbatch helped 1:1: spark-submit ended with 1; its output above says why"
+    ):
+        submitted(LOCAL_MASTER)
+    said = AttemptFolder((tmp_path / "attempt 1").as_uri()).read_error()
+    assert said is not None
+    assert said["kind"] == "transient"
+    raised = "a function raised ZeroDivisionError: division by zero (job.py, line "
+    assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
+    assert said["message"].endswith(", in kept) (in 2.txt)")
+    lines = [line for line in capfd.readouterr().err.splitlines() if "incubator" not in line and " ERROR " not in line]
+    assert lines[0] == f"txbatch: {said['message']}"
+    assert lines[1] == "Traceback (most recent call last):"
+    assert len(lines) < 60
