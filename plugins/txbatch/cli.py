@@ -1,0 +1,242 @@
+"""The command `txbatch`: the same steps without Airflow, and what people ask of the ledger."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from sqlalchemy import Engine
+
+from txbatch import __version__, settings
+from txbatch.core.errors import DefinitionError, UnknownName
+from txbatch.core.transaction import Interval
+from txbatch.job_file import check_dag_files, load_job
+from txbatch.local.java import java_home
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.migrate import check_migrated, migrations
+from txbatch.postgres.migrate import migrate as migrate_database
+from txbatch.postgres.reader import Reader
+from txbatch.printing import Rows, prints_rows
+from txbatch.runner import Runner
+from txbatch.storage.staging import Staging
+from txbatch.submission import LOCAL_MASTER
+
+# Of a batch or of an attempt, whichever is printed.
+BATCH_COLUMNS = (
+    *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "keys"),
+    *("run", "started_at", "committed_at", "duration", "reason", "error"),
+)
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment on the command line, in ISO 8601 and with its zone."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
+        return moment.astimezone(UTC)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+@click.option("-v", "--verbose", is_flag=True, help="Say more, and where an error came from.")
+def main(verbose: bool) -> None:
+    """Exactly-once batch aggregation on Airflow, Spark and PostgreSQL.
+
+    The database is TXBATCH_DATABASE_URL, else the embedded PostgreSQL under .txbatch/, which is started when needed.
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+@main.command()
+@prints_rows("number", "migration", nothing="up to date")
+def migrate() -> Rows:
+    """Bring the database's ledger to this version. Does nothing when it is there."""
+    applied = migrate_database(_connect(settings.load()))
+    return [{"number": each.number, "migration": each.name} for each in applied]
+
+
+@main.command()
+@click.argument("job")
+@click.option("--run-id", help="The run's name: the same name meets the same batch again.")
+@click.option(
+    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
+)
+@click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
+@click.option("--master", default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*BATCH_COLUMNS, nothing="nothing new")
+def run(
+    job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, until_idle: bool, master: str
+) -> Rows:
+    """Run a batch of the job file JOB: initialize, emit, commit, success. First finishes what a killed call left."""
+    loaded, where = load_job(job), settings.load()
+    reader = Reader(_engine(where))
+    runner = Runner(loaded, where, master)
+    done = [each.txid for each in runner.run(run_id, interval and _interval(*interval), until_idle=until_idle)]
+    return reader.batches_by_txid(loaded.topology.name, done)
+
+
+@main.command()
+@click.argument("topology", required=False)
+@prints_rows(
+    *(
+        "topology",
+        "committed_txid",
+        "committed_at",
+        "records",
+        "in_flight",
+        "oldest_in_flight",
+        "gaps",
+        "aborted",
+        "states",
+    ),
+    nothing="no topology has run yet; `txbatch run jobs/sentences.py` runs one",
+)
+def status(topology: str | None) -> Rows:
+    """One line per topology: committed, in flight, and for how long."""
+    rows = Reader(_engine()).status(topology)
+    if topology and not rows:
+        raise _unknown(topology)
+    return rows
+
+
+@main.command()
+@click.argument("topology")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
+@prints_rows(*BATCH_COLUMNS, nothing="nothing yet")
+def batches(topology: str, limit: int, attempts: bool) -> Rows:
+    """The batches of TOPOLOGY, newest first."""
+    reader = Reader(_engine())
+    return reader.attempts(topology, limit) if attempts else reader.batches(topology, limit)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
+@click.argument("state")
+@click.argument("keys", nargs=-1, required=True)
+@prints_rows(nothing="")
+def query(state: str, keys: tuple[str, ...]) -> Rows:
+    """The values of KEYS in STATE, absent keys included. A key of several columns is written as CSV: AA,JFK."""
+    return Reader(_engine()).query(state, keys)
+
+
+@main.command()
+@click.argument("topology")
+@click.argument("txid", type=int)
+@click.option("--why", required=True, help="Kept with the batch.")
+@click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
+@prints_rows(nothing="")
+def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
+    """Abort the uncommitted batch TXID of TOPOLOGY: its records are free for the next one."""
+    ledger = PostgresLedger(_engine())
+    batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
+    return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
+
+
+@main.command()
+@click.argument("topology")
+@click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
+@prints_rows("dropped", "states", nothing="")
+def drop(topology: str, yes: bool) -> Rows:
+    """Drop TOPOLOGY with all its states: its next run counts everything from the start."""
+    engine = _engine()
+    known = Reader(engine).status(topology)
+    if not known:
+        raise _unknown(topology)
+    if not yes:
+        states = ", ".join(known[0]["states"])
+        raise click.UsageError(f"this drops {topology!r} and its states, {states}; say --yes if that is meant")
+    with transaction(engine) as connection:
+        return [{"dropped": topology, "states": state_tables.drop(connection, topology)}]
+
+
+@main.command()
+@prints_rows(nothing="")
+def doctor() -> Rows:
+    """Check the set-up: database, migrations, Java, staging area, DAG files. Exit code 1 when something is wrong."""
+    checks: dict[str, Callable[[], str]] = {
+        "database": lambda: _server(_connect(settings.load())),
+        "migrations": lambda: _migrated(_connect(settings.load())),
+        "java": lambda: str(java_home(settings.home())),
+        "staging": lambda: _writable(settings.load().staging),
+        "dags": lambda: check_dag_files(settings.project_root() / "dags"),
+    }
+    return [_checked(what, check) for what, check in checks.items()]
+
+
+def _connect(where: settings.Settings) -> Engine:
+    return connect(where.database_url)
+
+
+@main.group()
+def demo() -> None:
+    """Watch the protocol at work."""
+
+
+@demo.command()
+@prints_rows(nothing="")
+def outage() -> Rows:
+    """One of sixteen partitions is away while a batch is retried, and back three batches later."""
+    from txbatch.local.outage import play
+
+    for line in play(settings.load()):
+        click.echo(line, err=True)
+    return []
+
+
+def _engine(where: settings.Settings | None = None) -> Engine:
+    """A migrated database; the embedded one is migrated by whoever comes first."""
+    where = where or settings.load()
+    engine = _connect(where)
+    if where.embedded:
+        migrate_database(engine)
+    check_migrated(engine)
+    return engine
+
+
+def _interval(start: datetime, end: datetime) -> Interval:
+    try:
+        return Interval(start, end)
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), param_hint="--interval") from error
+
+
+def _unknown(topology: str) -> UnknownName:
+    return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+
+
+def _server(engine: Engine) -> str:
+    server = Reader(engine).server()
+    right = "may" if server["may_create"] else "may NOT"
+    who = f"user {server['user']} {right} create schemas"
+    return f"PostgreSQL {server['version']}, database {server['database']}, {who}"
+
+
+def _migrated(engine: Engine) -> str:
+    check_migrated(engine)
+    return f"all {len(migrations())} applied"
+
+
+def _writable(staging: str) -> str:
+    Staging(staging).check()
+    return staging
+
+
+def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"check": what, "ok": True, "detail": check()}
+    except Exception as error:
+        return {"check": what, "ok": False, "detail": str(error).strip().partition("\n")[0]}

@@ -1,0 +1,105 @@
+"""How the command line prints: a table of the columns that matter, or all of it as JSON; errors in one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from functools import wraps
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from txbatch.core.errors import TxbatchError
+from txbatch.local.java import JavaNotFoundError
+from txbatch.local.postgres import EmbeddedPostgresError
+
+Rows = Iterable[Mapping[str, Any]]
+EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
+
+
+def prints_rows(*columns: str, nothing: str) -> Callable[[Callable[..., Rows]], Callable[..., None]]:
+    """Adds --json, which prints every column; the table has these `columns` (none: all), without those that are empty.
+
+    An error ends in exit code 1 and one line that says what to do, and so does a row whose `ok` is False.
+    """
+
+    def decorate(function: Callable[..., Rows]) -> Callable[..., None]:
+        @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every column there is.")
+        @wraps(function)
+        def run(*args: Any, as_json: bool, **kwargs: Any) -> None:
+            try:
+                rows = [dict(row) for row in function(*args, **kwargs)]
+            except (click.ClickException, click.Abort):
+                raise
+            except Exception as error:
+                _print_error(error, as_json)
+                sys.exit(1)
+            _print(rows, columns, nothing, as_json)
+            if not all(row.get("ok", True) for row in rows):
+                sys.exit(1)
+
+        return run
+
+    return decorate
+
+
+def _print_error(error: Exception, as_json: bool) -> None:
+    message = str(error)
+    if not isinstance(error, EXPECTED):
+        message = f"{type(error).__name__}: {message.rstrip('.')}; `txbatch -v` shows where"
+    if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
+        traceback.print_exception(error)
+    if as_json:
+        click.echo(json.dumps({"error": type(error).__name__, "message": message}, ensure_ascii=False))
+    else:
+        click.echo(f"txbatch: {message}", err=True)
+
+
+def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows, default=_json, ensure_ascii=False, indent=1))
+    elif rows:
+        _print_table(rows, columns or list(rows[0]))
+    else:
+        click.echo(nothing, err=True)
+
+
+def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
+    told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in told:
+        numbers = all(row[name] is None or type(row[name]) is int for row in rows)
+        table.add_column(_plain(name), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_plain(row[name]) for name in told))
+    width = None if sys.stdout.isatty() else 10_000
+    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+
+
+def _plain(value: Any) -> str:
+    """A value in one line, in which no character of a key can do anything to a terminal."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, timedelta):
+        return str(timedelta(seconds=round(value.total_seconds())))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    text = str(value)
+    return text if text.isprintable() else json.dumps(text)
+
+
+def _json(value: Any) -> Any:
+    """What JSON has no type for: times in ISO 8601, spans of time in seconds, decimals exactly, as text."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, timedelta) else str(value)

@@ -1,0 +1,93 @@
+"""`txbatch run`: the four steps one after the other, in this process, without Airflow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+from txbatch.core.coordinator import NothingNew
+from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn
+from txbatch.core.protocol import Wait
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
+from txbatch.job_file import Job
+from txbatch.postgres import run_lock
+from txbatch.settings import Settings
+from txbatch.steps import Steps
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import LOCAL_MASTER, submission, submit
+
+log = logging.getLogger(__name__)
+RUN_PREFIX = "cli:"
+
+
+class Runner:
+    """Runs batches of one job."""
+
+    def __init__(self, job: Job, settings: Settings, master: str = LOCAL_MASTER) -> None:
+        self.job, self.settings, self.master = job, settings, master
+        self.steps = Steps.open(job, settings)
+
+    def run(
+        self, run_id: str | None = None, interval: Interval | None = None, *, until_idle: bool = False
+    ) -> Iterator[Batch]:
+        """Yield each batch as it is committed: first what an earlier call left unfinished, unless a run_id is given.
+
+        Nothing is yielded when there is nothing new. NotItsTurn while another live run is in the way.
+        """
+        if run_id is None:
+            yield from self._unfinished()
+        while True:
+            with self._held(Run(f"{RUN_PREFIX}{run_id or uuid4().hex[:12]}", interval=interval)) as run:
+                batch = self._finish(run)
+            if batch is None:
+                return
+            yield batch
+            if not until_idle or run_id is not None or interval is not None:
+                return
+
+    def _unfinished(self) -> Iterator[Batch]:
+        self.steps.ledger.register(self.job.topology, self.job.name)
+        while found := run_lock.oldest_unfinished(self.steps.ledger.engine, self.job.topology.name):
+            with self._held(found) as run:
+                log.info("%s: finishing what %s began", self.job.topology.name, run.name)
+                batch = self._finish(run)
+            if batch is not None:
+                yield batch
+
+    @contextmanager
+    def _held(self, run: Run) -> Iterator[Run]:
+        with run_lock.hold(self.steps.ledger.engine, run.name) as held:
+            if not held:
+                raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
+            yield run
+
+    def _finish(self, run: Run) -> Batch | None:
+        """The run's batch, through all steps; None for nothing new."""
+        while True:
+            found = self.steps.initialize_transaction(run)
+            if isinstance(found, NothingNew):
+                return None
+            if isinstance(found, Wait):
+                raise NotItsTurn(
+                    f"{self.job.topology.name}: txid {found.batch.txid} of {found.batch.lease_run} is in flight; "
+                    f"try again when it is committed, see `txbatch batches {self.job.topology.name}`"
+                )
+            try:
+                return self._emit_and_commit(found, run)
+            except BrokenChain as error:
+                log.info("%s", error)
+
+    def _emit_and_commit(self, batch: Batch, run: Run) -> Batch:
+        if batch.status is BatchStatus.PLANNED:
+            batch = self.steps.emit_batch(batch, run, self.submit)
+        batch = self.steps.commit(batch).batch
+        self.steps.success(batch)
+        return replace(batch, succeeded=True)
+
+    def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Run the job on an attempt's folder."""
+        local = self.master.startswith("local")
+        submit(submission(self.job, assignment, folder.uri, self.settings.home, local=local), self.master)

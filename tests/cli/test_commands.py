@@ -1,0 +1,173 @@
+"""Every command, with and without --json, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from txbatch.cli import main
+from txbatch.local import postgres
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+WORDS = """
+topology = Topology("words")
+stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
+stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), total=Sum("n"))
+"""
+CHECKS = ["database", "migrations", "java", "staging", "dags"]
+COMMANDS = [
+    ("migrate",),
+    ("status",),
+    ("status", "words"),
+    ("batches", "words"),
+    ("batches", "words", "--attempts"),
+    ("query", "words", "a", "z"),
+    ("doctor",),
+]
+
+
+@pytest.fixture
+def ran(txbatch: Txbatch, write_job: WriteJob) -> str:
+    """The job of two batches that were run."""
+    job = write_job("words.py", WORDS)
+    result = txbatch("run", job, "--until-idle")
+    assert result.exit_code == 0, result.output
+    return job
+
+
+def printed(result: Result) -> list[list[str]]:
+    """The cells of a table."""
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def json_rows(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, object]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_json(txbatch: Txbatch, ran: str, command: tuple[str, ...]) -> None:
+    assert txbatch(*command).exit_code == 0
+    assert isinstance(json_rows(txbatch(*command, "--json")), list)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_tables_fit_a_terminal(txbatch: Txbatch, ran: str, command: tuple[str, ...]) -> None:
+    assert max(len(line.rstrip()) for line in ["", *txbatch(*command).stdout.splitlines()]) <= 100
+
+
+def test_run_prints_what_it_committed(txbatch: Txbatch, write_job: WriteJob) -> None:
+    job = write_job("words.py", WORDS)
+    first = json_rows(txbatch("run", job, "--json"))
+    assert [(row["txid"], row["status"], row["keys"]) for row in first] == [(1, "committed", {"words": 2})]
+    header, row = printed(txbatch("run", job))
+    assert dict(zip(header, row, strict=False))["txid"] == "2"
+
+
+def test_run_says_nothing_new(txbatch: Txbatch, ran: str) -> None:
+    result = txbatch("run", ran)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing new\n")
+    assert json_rows(txbatch("run", ran, "--json")) == []
+
+
+def test_until_idle_prints_all_in_their_order(txbatch: Txbatch, write_job: WriteJob) -> None:
+    found = json_rows(txbatch("run", write_job("words.py", WORDS), "--until-idle", "--json"))
+    assert [row["txid"] for row in found] == [1, 2]
+
+
+def test_the_same_run_id_meets_the_same_batch(txbatch: Txbatch, write_job: WriteJob) -> None:
+    job = write_job("words.py", WORDS)
+    for _ in range(2):
+        assert [row["txid"] for row in json_rows(txbatch("run", job, "--run-id", "mine", "--json"))] == [1]
+    assert json_rows(txbatch("query", "words", "a", "--json"))[0]["count"] == 1
+
+
+def test_status(txbatch: Txbatch, ran: str) -> None:
+    (row,) = json_rows(txbatch("status", "--json"))
+    assert (row["topology"], row["committed"], row["in_flight"], row["states"]) == ("words", 2, 0, ["words"])
+    assert printed(txbatch("status"))[1][:2] == ["words", "2"]
+
+
+def test_status_of_nothing(txbatch: Txbatch) -> None:
+    result = txbatch("status")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no topology has run yet; `txbatch run jobs/sentences.py` runs one" in result.stderr
+
+
+def test_batches_newest_first(txbatch: Txbatch, ran: str) -> None:
+    assert [row["txid"] for row in json_rows(txbatch("batches", "words", "--json"))] == [2, 1]
+    assert [row["txid"] for row in json_rows(txbatch("batches", "words", "--limit", "1", "--json"))] == [2]
+    assert [row["attempt"] for row in json_rows(txbatch("batches", "words", "--attempts", "--json"))] == ["2:1", "1:1"]
+
+
+def test_drop_wants_a_yes(txbatch: Txbatch, ran: str) -> None:
+    refused = txbatch("drop", "words")
+    assert refused.exit_code == 2
+    assert "this drops 'words' and its states, words; say --yes if that is meant" in refused.stderr
+    assert json_rows(txbatch("drop", "words", "--yes", "--json")) == [{"dropped": "words", "states": ["words"]}]
+    assert json_rows(txbatch("status", "--json")) == []
+    assert [row["txid"] for row in json_rows(txbatch("run", ran, "--json"))] == [1]
+    assert json_rows(txbatch("query", "words", "a", "--json"))[0]["count"] == 1
+
+
+def test_doctor_is_content(txbatch: Txbatch) -> None:
+    assert [row["check"] for row in json_rows(txbatch("doctor", "--json"))] == CHECKS
+
+
+def test_doctor_fails_when_something_is_wrong(
+    txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TXBATCH_STAGING", str(tmp_path / "file"))
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    result = txbatch("doctor", "--json")
+    assert result.exit_code == 1
+    assert {row["check"]: row["ok"] for row in json.loads(result.stdout)} == {
+        "database": False,
+        "migrations": False,
+        "java": True,
+        "staging": False,
+        "dags": True,
+    }
+    assert txbatch("doctor").exit_code == 1
+
+
+def test_an_embedded_server_that_is_stopped_is_started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TXBATCH_DATABASE_URL", raising=False)
+    try:
+        for _ in range(2):
+            result = CliRunner().invoke(main, ["status"])
+            assert result.exit_code == 0
+            assert result.output == "no topology has run yet; `txbatch run jobs/sentences.py` runs one\n"
+            assert postgres.is_running(home)
+            postgres.stop(home)
+    finally:
+        postgres.stop(home)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nosuch",),
+        ("run",),
+        ("batches",),
+        ("batches", "words", "--limit", "0"),
+        ("query", "words"),
+        ("run", "job.py", "--interval", "2013-01-01T00:00:00Z"),
+        ("run", "job.py", "--interval", "2013-01-01", "2013-01-02"),
+        ("run", "job.py", "--interval", "yesterday", "today"),
+        ("status", "--nosuch"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(txbatch: Txbatch, arguments: tuple[str, ...]) -> None:
+    result = txbatch(*arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr

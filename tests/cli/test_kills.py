@@ -1,0 +1,208 @@
+"""`txbatch run` killed anywhere and called again finishes the same batch: real processes, a real spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from subprocess import Popen
+
+import psutil
+import pytest
+from sqlalchemy import Engine, make_url, text
+
+from txbatch import failpoints
+from txbatch.postgres.reader import Reader
+
+WriteJob = Callable[[str, str], str]
+Start = Callable[..., Popen[str]]
+SENTENCES = """
+topology = Topology("sentences")
+sentences = FixedBatchSpout("sentence string", 2, "how are you", "nice to meet you", "what a good day")
+stream = topology.new_stream("in", sentences).flat_map("split(sentence, ' ')", "word string")
+stream.group_by("word").persistent_aggregate(OpaqueState("sentences"), count=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+# Stays in the middle of a Spark task until the file HELD is gone.
+HELD = """
+import os, time
+def wait(record):
+    held = os.environ.get("HELD")
+    if held and not os.path.exists(held + ".before"):
+        open(held + ".before", "w").close()
+        open(held, "w").close()
+        while os.path.exists(held):
+            time.sleep(0.02)
+    return True
+""" + SENTENCES.replace('.flat_map("split', '.filter(wait).flat_map("split')
+FIRST_BATCH = {"how": 1, "are": 1, "you": 2, "nice": 1, "to": 1, "meet": 1}
+ALL = {**FIRST_BATCH, "what": 1, "a": 1, "good": 1, "day": 1}
+KILLED = -signal.SIGKILL
+# In the order in which a batch meets them; the demo's own, inside Airflow's operator, is not met here.
+POINTS = [
+    "initialize.planned",
+    "emit.attempt_started",
+    "emit.manifest_written",
+    "emit.recorded",
+    "commit.loaded",
+    "commit.before_commit",
+    "commit.committed",
+    "success.cleaned",
+]
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def start(home: Path, postgres_url: str, process: Start) -> Iterator[Start]:
+    """Starts `txbatch` on a fresh database; what is left of its process groups at the end is killed."""
+    all_started: list[Popen[str]] = []
+
+    def begin(*arguments: str, **environment: str) -> Popen[str]:
+        started = process(*arguments, **{"TXBATCH_DATABASE_URL": postgres_url, **environment})
+        all_started.append(started)
+        return started
+
+    yield begin
+    for started in all_started:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        with started:  # closes its pipes and waits
+            pass
+
+
+def finish(started: Popen[str]) -> list[dict[str, object]]:
+    out, err = started.communicate()
+    assert started.returncode == 0, err
+    found: list[dict[str, object]] = json.loads(out)
+    return found
+
+
+def metadata(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.execute(text("SELECT metadata::text FROM txbatch.batch ORDER BY txid")).scalars())
+
+
+def counts(engine: Engine) -> dict[str, int]:
+    with engine.connect() as connection:
+        return {row.word: row.count for row in connection.execute(text('SELECT word, "count" FROM report.sentences'))}  # type: ignore[misc]
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:
+    """Java and the Python driver below a running `txbatch run`."""
+    java, driver = None, None
+    for child in psutil.Process(started.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if child.name() == "java":
+                java = child
+            elif "--attempt-folder" in child.cmdline():
+                driver = child
+    assert java is not None
+    assert driver is not None
+    return {"java": java, "driver": driver}
+
+
+def gone(processes: dict[str, psutil.Process]) -> bool:
+    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes.values())
+
+
+def test_no_failpoint_is_forgotten() -> None:
+    assert set(POINTS) == failpoints.NAMES
+
+
+def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:
+    """One batch meets every failpoint: eight calls are killed; the ninth finishes it and goes on with the next."""
+    job = write_job("sentences.py", SENTENCES)
+    armed = ",".join(f"{point}=kill:{tmp_path / point}" for point in POINTS)
+    for point in POINTS:
+        killed = start("run", job, TXBATCH_FAILPOINTS=armed)
+        _, err = killed.communicate()
+        assert killed.returncode == KILLED, err
+        assert (tmp_path / point).exists()
+        (planned,) = metadata(engine)
+        assert json.loads(planned) == {"format": 1, "streams": {"in": {"start": 0, "end": 2}}}
+        committed = POINTS.index(point) >= POINTS.index("commit.committed")
+        assert counts(engine) == (FIRST_BATCH if committed else {})
+    first, second = finish(start("run", job, "--json", TXBATCH_FAILPOINTS=armed))
+    assert (first["txid"], first["status"], first["attempts"]) == (1, "committed", 3)
+    assert (second["txid"], second["status"], second["attempts"]) == (2, "committed", 1)
+    assert counts(engine) == ALL
+    statuses = [row["status"] for row in Reader(engine).attempts("sentences")]
+    assert statuses == ["committed", "committed", "superseded", "superseded"]
+
+
+def test_killed_with_all_its_processes_in_the_middle_of_spark(
+    start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path
+) -> None:
+    job, held = write_job("held.py", HELD), tmp_path / "held"
+    killed = start("run", job, HELD=str(held))
+    wait_for(held.exists)
+    os.killpg(killed.pid, signal.SIGKILL)
+    assert killed.wait() == KILLED
+    before = metadata(engine)
+    first, _ = finish(start("run", job, "--json", HELD=str(held)))
+    assert (first["txid"], first["attempts"]) == (1, 2)
+    assert metadata(engine)[:1] == before
+    assert counts(engine) == ALL
+
+
+def test_spark_ends_with_whom_it_works_for(start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:
+    """Killed: first spark-submit's Java alone, then `txbatch run` alone; in the end it counts once."""
+    job, held = write_job("held.py", HELD), tmp_path / "held"
+    begun = start("run", job, HELD=str(held))
+    wait_for(held.exists)
+    spark = spark_processes(begun)
+    spark["java"].kill()
+    wait_for(lambda: gone(spark), 10)
+    _, err = begun.communicate()
+    assert begun.returncode == 1
+    assert "txbatch: txbatch sentences 1:1: spark-submit ended with -9" in err
+    for file in (held, Path(f"{held}.before")):
+        file.unlink()
+    again = start("run", job, HELD=str(held))
+    wait_for(held.exists)
+    spark = spark_processes(again)
+    again.kill()
+    wait_for(lambda: gone(spark), 10)
+    first, _ = finish(start("run", job, "--json", HELD=str(held)))
+    assert (first["txid"], first["attempts"]) == (1, 3)
+    assert counts(engine) == ALL
+
+
+def test_two_at_once_and_no_password_for_spark(
+    start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path, postgres_url: str
+) -> None:
+    """The second says who is running; Spark is told neither the URL nor a password, nor is the password printed."""
+    url = make_url(postgres_url).set(password="geheim").render_as_string(hide_password=False)
+    secrets = {"TXBATCH_DATABASE_URL": url, "PGPASSWORD": "geheim", "AIRFLOW_CONN_TXBATCH": url}
+    job, held = write_job("held.py", HELD), tmp_path / "held"
+    first = start("-v", "run", job, "--json", HELD=str(held), **secrets)
+    wait_for(held.exists)
+    told = [first_bytes(each, name) for each in spark_processes(first).values() for name in ("environ", "cmdline")]
+    assert all(told)
+    assert not any(b"geheim" in each or b"postgresql" in each for each in told)
+    out, err = (second := start("-v", "run", job, **secrets)).communicate()
+    assert (second.returncode, out) == (1, "")
+    assert "is running; wait until it ends" in err
+    assert "geheim" not in err
+    held.unlink()
+    out, err = first.communicate()
+    assert first.returncode == 0, err
+    assert [row["txid"] for row in json.loads(out)] == [1]
+    assert "geheim" not in out + err
+    assert counts(engine) == FIRST_BATCH
+
+
+def first_bytes(of: psutil.Process, name: str) -> bytes:
+    return Path(f"/proc/{of.pid}/{name}").read_bytes()
