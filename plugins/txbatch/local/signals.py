@@ -1,0 +1,45 @@
+"""Signals that end a program, made to end it in order."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Handler = Callable[[int, FrameType | None], None] | signal.Handlers
+
+
+@contextlib.contextmanager
+def unwinding() -> Iterator[None]:
+    """Lets a signal that would end the program at once raise SystemExit instead, so that `with` blocks are left.
+
+    Leaves alone what the program handles itself or was told to ignore. Only the main thread can do it; in others
+    nothing changes.
+    """
+    with _handling(_exit, [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]):
+        yield
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignores the signals that end a program, for a moment that must come to its end."""
+    with _handling(signal.SIG_IGN, ENDING):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(handler: Handler, numbers: Iterable[int]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)

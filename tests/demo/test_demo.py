@@ -1,0 +1,36 @@
+"""`make demo`, for real: two topologies, a real Airflow, two kills, and counts that equal independent ones."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from txbatch.local import postgres
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(900)
+def test_the_demo_shows_right_numbers_after_two_kills(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "java").symlink_to(ROOT / ".txbatch" / "java")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TXBATCH", "AIRFLOW"))}
+    environment |= {"TXBATCH_HOME": str(home), "PYTHONPATH": str(ROOT / "plugins")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "txbatch.local.demo"], env=environment, capture_output=True, text=True, cwd=ROOT
+        )
+    finally:
+        postgres.stop(home)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.stdout.count("SIGKILL to") == 2
+    assert re.search(r"equal: all 10 counts of sentences, 11 words", done.stdout)
+    words = re.search(r"equal: all ([\d,]+) counts of word_count, ([\d,]+) words", done.stdout)
+    assert words
+    assert int(words[2].replace(",", "")) > 1_000_000
+    assert re.search(r"1:1 +superseded", done.stdout), "the killed emit's attempt is over"
+    assert re.search(r"1:2 +committed", done.stdout), "its retry is the next attempt of the same txid"

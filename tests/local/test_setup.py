@@ -1,0 +1,126 @@
+"""The set-up of a fresh machine: what it says where something is missing, and once for real."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ("bash", "basename", "cat", "dirname", "df", "head", "mkdir", "readlink", "sha256sum", "tail", "uname")
+COPIED = ("Makefile", "bin", "plugins", "requirements.txt")
+
+
+def checkout(folder: Path, *parts: str) -> Path:
+    folder.mkdir()
+    for part in parts:
+        source, target = ROOT / part, folder / part
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target)
+    return folder
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with little more than coreutils: no Python, no Java."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for tool in TOOLS:
+        (folder / tool).symlink_to(str(shutil.which(tool)))
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("PYTHON", raising=False)
+    return folder
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    return checkout(tmp_path / "checkout", "bin", "requirements.txt")
+
+
+def refusal(folder: Path, **environment: str) -> str:
+    """What a failing set-up says; it must be one line, and leave no half .venv behind."""
+    command = [str(folder / "bin" / "setup")]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert not (folder / ".venv").exists()
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def told(*command: Path | str) -> str:
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+
+
+def fake_python(folder: Path, name: str, *, version: tuple[int, int], venv: bool = True) -> None:
+    """Answers the questions that bin/setup asks a Python before it makes an environment."""
+    fits = (3, 11) <= version <= (3, 14)
+    answers = f"*version_info*) exit {int(not fits)} ;; *ensurepip*) exit {int(not venv)} ;; *) exit 9 ;;"
+    program(folder, name, f'case "$*" in {answers} esac')
+
+
+@pytest.mark.usefixtures("programs")
+def test_no_python(bare: Path) -> None:
+    assert refusal(bare).startswith("setup: no Python 3.11 to 3.14 among python3.14 ")
+
+
+def test_a_python_that_does_not_fit(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3", version=(3, 10))
+    assert "install one, or name one: make PYTHON=" in refusal(bare)
+    fake_python(programs, "python9", version=(3, 15))
+    assert "no Python 3.11 to 3.14 among python9:" in refusal(bare, PYTHON="python9")
+
+
+def test_no_venv_module(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3.12", version=(3, 12), venv=False)
+    assert "python3.12 has no venv module: install it (Debian, Ubuntu: apt install python3.12-venv)" in refusal(bare)
+
+
+def test_the_newest_python_that_can_make_an_environment_is_taken(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3.13", version=(3, 13), venv=False)
+    fake_python(programs, "python3.12", version=(3, 12))
+    fake_python(programs, "python3.11", version=(3, 11))
+    assert told(bare / "bin" / "setup", "--python") == str(programs / "python3.12")
+
+
+def test_another_machine(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3", version=(3, 12))
+    program(programs, "uname", "echo Darwin arm64")
+    assert "this is Darwin arm64" in refusal(bare)
+
+
+def test_a_full_disk(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3", version=(3, 12))
+    program(programs, "df", "echo Avail; echo $((700 * 1024))")
+    assert f"700 MB are free in {bare}, about 3000 are needed" in refusal(bare)
+
+
+@pytest.mark.timeout(900)
+def test_a_fresh_checkout_is_set_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a path with a space, below a private folder; the second time needs no network and says nothing."""
+    for name in ("PYTHON", "PYTHONPATH", "TXBATCH_HOME", "MAKEFLAGS", "MAKELEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "private").mkdir(mode=0o700)
+    folder = checkout(tmp_path / "private" / "my checkout", *COPIED)
+    subprocess.run(["make", "setup"], cwd=folder, check=True)
+
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    again = subprocess.run(["make", "setup"], cwd=folder, capture_output=True, text=True)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+
+    python = folder / ".venv" / "bin" / "python"
+    assert told(python, "-c", "import txbatch; print(txbatch.__file__)") == str(folder / "plugins/txbatch/__init__.py")
+    assert "0.1.0" in told(folder / ".venv" / "bin" / "txbatch", "--version")
+    pyspark = next(folder.glob(".venv/lib/python3.*/site-packages/pyspark"))
+    assert list(pyspark.glob("__pycache__/conf.*.pyc"))
+    assert not list(pyspark.parent.glob("pyspark_client*"))
+    assert list((folder / ".txbatch" / "java").glob("spark-*.jsa"))

@@ -1,0 +1,39 @@
+"""A real Airflow for the tests of this folder, started once."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow_api import AirflowApi
+
+DAGS = Path(__file__).parent / "dags"
+
+
+@pytest.fixture(scope="session")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose path is as awkward as a user's may be."""
+    return tmp_path_factory.mktemp("home %d ü")
+
+
+@pytest.fixture(scope="session")
+def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(DAGS, tmp_path_factory.mktemp("project") / "dags")
+
+
+@pytest.fixture(scope="session")
+def airflow(airflow_home: Path, dags_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    plugins = tmp_path_factory.mktemp("plugins")
+    with LocalAirflow(
+        airflow_home, dags_folder, plugins, environment={"TXBATCH_EXAMPLE": "given"}, unpaused=True
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def api(airflow: LocalAirflow) -> Iterator[AirflowApi]:
+    with airflow.api() as client:
+        client.wait_for_dag("flaky", parsed_after=airflow.started_at)
+        yield client

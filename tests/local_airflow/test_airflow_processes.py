@@ -1,0 +1,214 @@
+"""The processes of the local Airflow: what they show, and that none outlives its stop."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from txbatch.local import airflow as local
+from txbatch.local.airflow import LocalAirflow, LocalAirflowError
+from txbatch.local.airflow_api import AirflowApi
+from txbatch.local.airflow_config import migrate
+from txbatch.local.ports import is_free
+from txbatch.local.processes import marked
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from typing import Any
+from txbatch.local.airflow import LocalAirflow
+
+with LocalAirflow(*map(Path, sys.argv[1:]), unpaused=True) as airflow:
+    print(airflow.url, flush=True)
+    airflow.wait()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "home"
+    local.stop(tmp_path / "home")
+
+
+@contextlib.contextmanager
+def program(home: Path, dags_folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program that holds an Airflow as `make up` does, and prints its URL when it is usable."""
+    command = [sys.executable, "-c", PROGRAM, str(home), str(dags_folder), str(home / "plugins")]
+    plugins = str(Path(local.__file__).parents[2])
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": plugins}, stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def url_of(running: subprocess.Popen[str]) -> str:
+    assert running.stdout
+    return running.stdout.readline().strip()
+
+
+def until(seen: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 60
+    while not (found := seen()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def run_of(home: Path) -> dict[str, Any]:
+    file = home / "airflow" / "run.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def mark_of(home: Path) -> str:
+    return str(run_of(home)["mark"])
+
+
+def client(home: Path, url: str) -> AirflowApi:
+    return AirflowApi(url, "admin", home / "airflow" / "passwords.json")
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def start_stubborn_task(api: AirflowApi, pid_file: Path) -> psutil.Process:
+    api.wait_for_dag("stubborn")
+    api.trigger("stubborn", "left", conf={"pid_file": str(pid_file)})
+    return psutil.Process(int(until(lambda: pid_file.exists() and pid_file.read_text())))
+
+
+def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_start(
+    home: Path, dags_folder: Path, airflow: LocalAirflow, api: AirflowApi, tmp_path: Path
+) -> None:
+    with program(home, dags_folder) as running:
+        url = url_of(running)
+        assert port_of(url) != port_of(airflow.url)
+        mark = mark_of(home)
+        with client(home, url) as own:
+            child = start_stubborn_task(own, tmp_path / "pid")
+        assert child in marked(mark)
+    second = rf"runs already in .* \(pid \d+, {url}\): stop it with `make down`"
+    with pytest.raises(LocalAirflowError, match=second):
+        LocalAirflow(home, dags_folder, dags_folder).start()
+
+    assert local.stop(home) > len(local.COMPONENTS)
+    assert marked(mark) == []
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert is_free(port_of(url))
+    assert local.stop(home) == 0
+    assert api.health()["scheduler"]["status"] == "healthy"
+
+    password = (home / "airflow" / "passwords.json").read_text()
+    with program(home, dags_folder) as running:
+        with client(home, url_of(running)) as own:
+            assert [run["dag_run_id"] for run in own.dag_runs("stubborn")] == ["left"]
+        assert (home / "airflow" / "passwords.json").read_text() == password
+        local.stop(home)
+        assert running.wait(timeout=30) == 0
+
+
+def test_component_that_ends_later_ends_the_program_and_all_the_rest(
+    home: Path, dags_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with program(home, dags_folder) as running:
+        url_of(running)
+        mark = mark_of(home)
+        os.kill(run_of(home)["pids"]["triggerer"], signal.SIGKILL)
+        assert running.wait(timeout=60) == 1
+        assert "LocalAirflowError: Airflow's triggerer has ended with exit code -9" in capfd.readouterr().err
+    assert marked(mark) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_the_start_stops_what_was_started(number: signal.Signals, home: Path, dags_folder: Path) -> None:
+    with program(home, dags_folder) as running:
+        until(lambda: run_of(home).get("pids"))
+        mark = mark_of(home)
+        assert len(marked(mark)) >= len(local.COMPONENTS)
+        running.send_signal(number)
+        assert running.wait(timeout=60) in (-signal.SIGINT, 128 + number)
+    assert marked(mark) == []
+    assert run_of(home) == {}
+
+
+def test_component_that_ends_fails_the_start_with_the_end_of_its_log(home: Path, dags_folder: Path) -> None:
+    wrong = LocalAirflow(home, dags_folder, dags_folder, environment={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"})
+    with pytest.raises(
+        LocalAirflowError, match=r"(?s)Airflow's scheduler has ended with exit code 1; the end of .*NoSuchExecutor"
+    ):
+        wrong.start()
+    assert run_of(home) == {}
+    assert is_free(port_of(wrong.url))
+
+
+def test_failing_migration_shows_the_end_of_its_log(home: Path, dags_folder: Path) -> None:
+    wrong = LocalAirflow(
+        home, dags_folder, dags_folder, environment={"AIRFLOW__DATABASE__EXTERNAL_DB_MANAGERS": "no.such.Manager"}
+    )
+    with pytest.raises(
+        LocalAirflowError, match=r"(?s)Airflow's migrate cannot make its database; the end of .*No module named 'no'"
+    ):
+        wrong.start()
+    assert not (home / "airflow" / "airflow.db").exists()
+
+
+def test_start_that_takes_too_long_names_what_is_missing(home: Path, dags_folder: Path) -> None:
+    with pytest.raises(LocalAirflowError, match=r"Airflow's migrate has made no database after 0.1 s"):
+        LocalAirflow(home, dags_folder, dags_folder, timeout=0.1).start()
+    migrate(home / "airflow", os.environ | {"AIRFLOW_HOME": str(home / "airflow")}, home / "log", timeout=60)
+    with pytest.raises(LocalAirflowError, match=r"Airflow's api-server is not ready after 0.1 s"):
+        LocalAirflow(home, dags_folder, dags_folder, timeout=0.1).start()
+    assert run_of(home) == {}
+
+
+def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path) -> None:
+    with program(home, dags_folder) as running:
+        until(lambda: run_of(home))
+        with pytest.raises(LocalAirflowError, match="just being started"):
+            LocalAirflow(home, dags_folder, dags_folder).start()
+        running.terminate()
+        running.wait(timeout=60)
+
+
+def test_processes_listen_on_loopback_alone_and_show_no_password(airflow: LocalAirflow, airflow_home: Path) -> None:
+    processes = marked(mark_of(airflow_home))
+    listening = [
+        found.laddr
+        for process in processes
+        for found in process.net_connections("inet")
+        if found.status == psutil.CONN_LISTEN
+    ]
+    assert listening == [("127.0.0.1", port_of(airflow.url))]
+    password = json.loads(airflow.password_file.read_text())["admin"]
+    shown = [" ".join(process.cmdline()) + str(process.environ()) for process in processes]
+    shown += [log.read_text() for log in (airflow_home / "logs").glob("*.log")]
+    assert not any(password in text for text in shown)
+
+
+def test_files_with_secrets_are_the_owners_alone(airflow: LocalAirflow, airflow_home: Path) -> None:
+    folder = airflow_home / "airflow"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (airflow.password_file, folder / "airflow.cfg")} == {0o600}
+
+
+def test_variables_of_another_airflow_are_left_out_and_given_ones_are_there(
+    airflow: LocalAirflow, airflow_home: Path
+) -> None:
+    environments = [process.environ() for process in marked(mark_of(airflow_home))]
+    assert {environment["TXBATCH_EXAMPLE"] for environment in environments} == {"given"}
+    assert {environment["AIRFLOW_HOME"] for environment in environments} == {str(airflow_home / "airflow")}
+    assert not any(name.startswith("AIRFLOW__") for environment in environments for name in environment)
