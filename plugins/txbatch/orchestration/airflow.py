@@ -1,0 +1,115 @@
+"""What Airflow knows, in our words: the run of a task, settings from connections, and our errors in Airflow's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Interval, Run
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection, Context
+
+    from txbatch.job_file import Job
+    from txbatch.postgres.ledger import PostgresLedger
+    from txbatch.settings import Settings
+    from txbatch.steps import Steps
+
+DATABASE_CONN_ID = "txbatch"
+SPARK_CONN_ID = "txbatch_spark"
+# A batch is held this long between two tasks of its run; emit_batch renews it. Others adopt it afterwards.
+LEASE_SECONDS = 900
+LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
+
+
+def run_of(topology: Topology, context: Context) -> Run:
+    """The run a task belongs to: the same in every retry and clear (R2)."""
+    dag_run = context["dag_run"]
+    name = f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
+    return Run(name, dag_run.dag_id, dag_run.run_id, _interval(dag_run) if topology.by_interval else None)
+
+
+def _interval(dag_run: object) -> Interval | None:
+    start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
+    if start is None or end is None:
+        return None
+    if start == end:
+        raise DefinitionError(
+            "the run's data interval is empty, as with a cron string; give the DAG "
+            'schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC")'
+        )
+    return Interval(start, end)
+
+
+def open_steps(job: Job) -> Steps:
+    """The steps of a job on the database of this Airflow."""
+    from txbatch.steps import Steps
+
+    return Steps.open(job, load_settings(), lease_seconds=LEASE_SECONDS)
+
+
+def load_settings() -> Settings:
+    """TXBATCH_DATABASE_URL, else the connection `txbatch`, else the embedded PostgreSQL."""
+    from txbatch import settings
+
+    if os.environ.get("TXBATCH_DATABASE_URL"):
+        return settings.load()
+    try:
+        return settings.load(_url_of(BaseHook.get_connection(DATABASE_CONN_ID)))
+    except AirflowNotFoundException:
+        return settings.load()
+
+
+async def open_ledger() -> PostgresLedger:
+    """The ledger of this Airflow, for a trigger: in its process connections can only be asked for asynchronously."""
+    from txbatch import settings
+    from txbatch.postgres.engine import connect
+    from txbatch.postgres.ledger import PostgresLedger
+
+    url = None
+    if not os.environ.get("TXBATCH_DATABASE_URL"):
+        with suppress(AirflowNotFoundException):
+            url = _url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
+    loaded = await asyncio.to_thread(settings.load, url)
+    return PostgresLedger(connect(loaded.database_url, application_name="txbatch trigger"))
+
+
+def _url_of(connection: Connection) -> str:
+    from sqlalchemy import URL
+
+    return URL.create(
+        "postgresql+psycopg2",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query={name: str(value) for name, value in connection.extra_dejson.items()},
+    ).render_as_string(hide_password=False)
+
+
+def spark_master(conn_id: str) -> str:
+    """The Spark master of a connection. Without one Spark runs on this machine (Airflow would assume YARN)."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        os.environ[f"AIRFLOW_CONN_{conn_id.upper()}"] = LOCAL_SPARK
+        return "local[*]"
+    return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
+
+
+@contextmanager
+def failing_as_airflow() -> Iterator[None]:
+    """An error that no retry helps fails the task at once; every other one is retried."""
+    try:
+        yield
+    except TerminalError as error:
+        raise AirflowFailException(str(error)) from error

@@ -1,0 +1,95 @@
+"""`topology_dag`: the DAG of a topology. Each run is one transaction."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, Param, chain
+
+from txbatch.core.errors import DefinitionError
+from txbatch.job_file import Job, load_job
+from txbatch.orchestration.operators import (
+    TURN_TIMEOUT_PARAM,
+    CommitOperator,
+    EmitBatchOperator,
+    InitializeTransactionOperator,
+    SuccessOperator,
+)
+
+RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
+TURN_TIMEOUT = timedelta(hours=6)
+
+
+def topology_dag(
+    job: str,
+    *,
+    schedule: Any = None,
+    turn_timeout: timedelta = TURN_TIMEOUT,
+    emit_batch: dict[str, Any] | None = None,
+    default_args: dict[str, Any] | None = None,
+    **dag_arguments: Any,
+) -> DAG:
+    """The DAG `initialize_transaction` → `emit_batch` → `commit` → `success` of a job file.
+
+    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is how long
+    a run may wait for the batches before its own; the form that triggers a run can say otherwise. `emit_batch` holds
+    further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), `dag_arguments` those of DAG
+    (start_date, end_date, catchup, params, tags, ...).
+
+    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    """
+    loaded = load_job(job, _root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
+    name = loaded.topology.name
+    arguments = {"doc_md": _doc(loaded), "catchup": False, **dag_arguments}
+    arguments["params"] = {TURN_TIMEOUT_PARAM: _turn_timeout_param(turn_timeout), **dag_arguments.get("params", {})}
+    with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
+        chain(
+            InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
+            EmitBatchOperator(task_id="emit_batch", job=loaded, **(emit_batch or {})),
+            CommitOperator(task_id="commit", job=loaded),
+            SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
+        )
+    return dag
+
+
+def topology_asset(topology: str) -> Asset:
+    """The asset whose events say that a batch is committed: `extra` has `topology` and `txid`.
+
+    An event is a hint and may come twice or together with others: work once per txid.
+    """
+    return Asset(name=topology, uri=f"txbatch://{topology}")
+
+
+def _turn_timeout_param(timeout: timedelta) -> Param:
+    return Param(
+        timeout.total_seconds() / 60,
+        type="number",
+        exclusiveMinimum=0,
+        title="Minutes to wait for its turn",
+        description="How long this run may wait for the batches before its own, before it fails. It chooses no data.",
+    )
+
+
+def _root_of(job: str, dag_file: Path) -> Path:
+    """The nearest folder above the DAG file from which the job's path leads to a file."""
+    for folder in dag_file.resolve().parents:
+        if (folder / job).is_file():
+            return folder
+    raise DefinitionError(
+        f"no job file {job!r} beside or above {dag_file.name}; write it relative to the DAGs folder's parent"
+    )
+
+
+def _doc(job: Job) -> str:
+    lines = [f"**{job.topology.name}**, defined in `{job.name}`. Each run is one transaction.", ""]
+    lines += ["| stream | spout | state | kind | guarantee |", "|---|---|---|---|---|"]
+    for each in job.topology.aggregates:
+        spout = each.stream.spout
+        lines.append(
+            f"| {each.stream.name} | {type(spout).__name__}, {spout.kind} "
+            f"| {each.state.name} | {each.state.kind} | {each.guarantee} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,37 @@
+"""The example DAG downstream of word_count: one piece of work per txid, however its events come."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from airflow_support import Stack
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def consumed(stack: Stack, runs: int) -> str:
+    """Wait until the consumer has had so many runs; the log of the newest."""
+    deadline = time.monotonic() + 120
+    while len(found := stack.api.dag_runs("word_count_consumer")) < runs:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    assert stack.end("word_count_consumer", found[-1]["dag_run_id"])[0] == "success"
+    return stack.log("word_count_consumer", found[-1]["dag_run_id"], "summarize")
+
+
+def test_the_consumer_works_once_per_txid(stack: Stack, corpus: Path) -> None:
+    (corpus / "a.py").write_text("the the cat\n")
+    run_id = stack.api.trigger("word_count", "one")
+    assert stack.end("word_count", run_id)[0] == "success"
+    assert stack.announced("word_count") == [1]
+    assert "txid 1: 1 lines" in consumed(stack, runs=1)
+    summary = stack.home / "demo" / "word_count_consumer" / "1.json"
+    written = summary.stat().st_mtime_ns
+    assert json.loads(summary.read_text())["keys"] == {"word_count": 2}
+
+    stack.api.create_asset_event("word_count", {"topology": "word_count", "txid": 1})
+    assert "txid 1 was summarized before" in consumed(stack, runs=2)
+    assert summary.stat().st_mtime_ns == written

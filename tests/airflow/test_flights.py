@@ -1,0 +1,204 @@
+"""Backfill, triggers by date, gaps and bad intervals, on days of New York; every number is compared with pandas."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pytest
+from airflow_support import TASKS, Stack
+
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import transaction
+
+pytestmark = pytest.mark.timeout(900)
+NEW_YORK = ZoneInfo("America/New_York")
+FINISHED = {"success", "failed"}
+PER_DAY = {1: 842, 2: 943, 3: 914, 4: 915}
+
+
+def day(number: int, hour: int = 0) -> datetime:
+    """A moment of January 2013 in New York."""
+    return datetime(2013, 1, number, hour, tzinfo=NEW_YORK)
+
+
+@pytest.fixture(scope="module")
+def flights(flights_folder: Path) -> pd.DataFrame:
+    frame = pd.read_csv(
+        flights_folder / "flights.csv", usecols=["time_hour", "carrier", "origin", "dep_time", "dep_delay"]
+    )
+    frame["day"] = pd.to_datetime(frame["time_hour"]).dt.tz_convert("America/New_York").dt.date
+    return frame
+
+
+def by_pandas(flights: pd.DataFrame, days: set[int]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """What the report must show for these days of January."""
+    chosen = flights[flights["day"].isin({day(number).date() for number in days})]
+    expected = {}
+    for key, group in chosen.groupby(["carrier", "origin"]):
+        delays = [int(delay) for delay in group["dep_delay"].dropna()]
+        departures = int(group["dep_time"].notna().sum())
+        mean = round(Decimal(sum(delays)) / len(delays), 9) if delays else None
+        values = (sum(delays), mean, max(delays)) if delays else (None, None, None)
+        expected[key] = (len(group), departures, len(group) - departures, *values)
+    return expected
+
+
+def assert_days(stack: Stack, flights: pd.DataFrame, *days: int) -> None:
+    """The report is what pandas counts for these days, and the contributions sum up to the state."""
+    rows = stack.sql(
+        "SELECT carrier, origin, flights, departures, cancellations, dep_delay_total, round(dep_delay_mean, 9), dep_delay_max "
+        "FROM report.flights"
+    )
+    assert {row[:2]: row[2:] for row in rows} == by_pandas(flights, set(days))
+    values = (
+        "carrier, origin, flights, departures, cancellations, dep_delay_total, dep_delay_mean_sum, dep_delay_mean_count"
+    )
+    folded = (
+        "carrier, origin, sum(flights), sum(departures), sum(cancellations), sum(dep_delay_total), "
+        "sum(dep_delay_mean_sum), sum(dep_delay_mean_count), max(dep_delay_max)"
+    )
+    state = stack.sql(f"SELECT {values}, dep_delay_max FROM state.flights")
+    assert sorted(stack.sql(f"SELECT {folded} FROM contribution.flights GROUP BY 1, 2")) == sorted(state)
+
+
+def batches(stack: Stack) -> list[tuple[Any, ...]]:
+    """Txid, day of January and number of flights of each batch."""
+    return [
+        (txid, start.astimezone(NEW_YORK).day, records)
+        for txid, start, records in stack.sql(
+            "SELECT txid, interval_start, records FROM report.batches "
+            "WHERE topology = 'flights' AND status = 'committed' ORDER BY txid"
+        )
+    ]
+
+
+def backfill(stack: Stack, first: int, last: int, *, complete: bool = False, **options: Any) -> dict[int, str]:
+    """Backfill these days; each day's run, all of which succeeded.
+
+    Airflow calls it `complete` up to 30 s after the last run. Cancelling saves that, but its runs never start again.
+    """
+    began = datetime.now(UTC)
+    made = stack.api.create_backfill("flights", day(first), day(last), **options)
+    deadline = time.monotonic() + 800
+    while True:
+        runs = [run for run in stack.api.dag_runs("flights") if run["run_type"] == "backfill"]
+        if runs and all(run["state"] in FINISHED for run in runs):
+            break
+        assert time.monotonic() < deadline, runs
+        time.sleep(0.3)
+    stack.api.wait_for_backfill(made["id"]) if complete else stack.api.cancel_backfill(made["id"])
+    assert {run["state"] for run in runs} == {"success"}
+    touched = [run for run in runs if datetime.fromisoformat(run["start_date"]) >= began]
+    return {
+        datetime.fromisoformat(run["data_interval_start"]).astimezone(NEW_YORK).day: run["dag_run_id"]
+        for run in touched
+    }
+
+
+def trigger(stack: Stack, run_id: str, **when: Any) -> tuple[str, dict[str, str]]:
+    return stack.end("flights", stack.api.trigger("flights", run_id, **when))
+
+
+@pytest.fixture(scope="module")
+def with_a_gap(stack: Stack) -> Stack:
+    """Days 1 and 3, each by a run triggered at noon of the day after."""
+    for number in (1, 3):
+        assert trigger(stack, f"day-{number}", logical_date=day(number + 1, 12))[0] == "success"
+    return stack
+
+
+@pytest.fixture(scope="module")
+def three_days(with_a_gap: Stack, flights: pd.DataFrame) -> Stack:
+    """The same, and a backfill that fills the gap."""
+    gaps = with_a_gap.sql("SELECT gap_start, gap_end FROM report.gaps WHERE topology = 'flights'")
+    assert gaps == [(day(2), day(3))]
+    assert_days(with_a_gap, flights, 1, 3)
+    assert sorted(backfill(with_a_gap, 1, 3)) == [1, 2, 3]
+    return with_a_gap
+
+
+def test_a_missing_day_is_a_gap_that_a_backfill_fills(three_days: Stack, flights: pd.DataFrame) -> None:
+    assert three_days.sql("SELECT * FROM report.gaps") == []
+    assert batches(three_days) == [(1, 1, 842), (2, 3, 914), (3, 2, 943)]
+    assert three_days.announced("flights") == [1, 2, 3]
+    assert_days(three_days, flights, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("reprocess", "backwards"), [("none", False), ("failed", True), ("completed", False), ("completed", True)]
+)
+def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess: str, backwards: bool) -> None:
+    before = three_days.snapshot("flights")
+    touched = backfill(three_days, 1, 3, reprocess=reprocess, run_backwards=backwards)
+    assert sorted(touched) == ([1, 2, 3] if reprocess == "completed" else [])
+    for run_id in touched.values():
+        assert "already committed as txid" in three_days.log("flights", run_id, TASKS[0])
+    assert three_days.snapshot("flights") == before
+
+
+def test_two_runs_of_one_day_at_once_are_one_batch(three_days: Stack, flights: pd.DataFrame) -> None:
+    runs = [three_days.api.trigger("flights", f"noon-{hour}", logical_date=day(5, hour)) for hour in (11, 12)]
+    assert [three_days.end("flights", run)[0] for run in runs] == ["success", "success"]
+    assert [three_days.tries("flights", run) for run in runs] == [dict.fromkeys(TASKS, 1)] * 2
+    assert batches(three_days)[3:] == [(4, 4, 915)]
+    assert three_days.sql("SELECT attempts FROM report.batches WHERE topology = 'flights' AND txid = 4") == [(1,)]
+    assert three_days.announced("flights") == [1, 2, 3, 4]
+    assert_days(three_days, flights, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "when", "complaint", "tries"),
+    [
+        ("no-date", {}, "reads by time, and run .* has no data interval; trigger it with a logical date", 1),
+        (
+            "overlap",
+            {"logical_date": day(20), "data_interval": (day(3, 12), day(4))},
+            r"overlaps 2013-01-03T05:00:00\+00:00/2013-01-04T05:00:00\+00:00; all of it is covered",
+            1,
+        ),
+        (
+            "not-over",
+            {"logical_date": day(21), "data_interval": (day(21), datetime.now(UTC) + timedelta(days=1))},
+            "is not over, it is .*; run it after its end",
+            4,
+        ),
+    ],
+)
+def test_a_bad_interval_fails_with_its_reason(
+    three_days: Stack, run_id: str, when: dict[str, Any], complaint: str, tries: int
+) -> None:
+    before = three_days.snapshot("flights")
+    state, states = trigger(three_days, run_id, **when)
+    assert (state, states[TASKS[0]]) == ("failed", "failed")
+    assert three_days.tries("flights", run_id)[TASKS[0]] == tries
+    assert re.search(complaint, three_days.log("flights", run_id, TASKS[0]))
+    assert three_days.snapshot("flights") == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_backfill_of_ten_days_is_ten_runs_and_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:
+    known = stack.sql("SELECT topology FROM txbatch.topology WHERE topology = 'flights'")
+    if known:
+        with transaction(stack.engine) as connection:
+            state_tables.drop(connection, "flights")
+    began = time.monotonic()
+    touched = backfill(stack, 1, 10, reprocess="completed", max_active_runs=2, complete=True)
+    print(f"ten days took {time.monotonic() - began:.0f} s")
+    assert sorted(touched) == list(range(1, 11))
+    assert sum(records for _, _, records in batches(stack)) == 8_832
+    assert_days(stack, flights, *range(1, 11))
+
+    before = stack.snapshot("flights")
+    stack.api.clear_run("flights", touched[5])
+    assert stack.end("flights", touched[5]) == ("success", dict.fromkeys(TASKS, "skipped"))
+    assert trigger(stack, "on-top", logical_date=day(6, 12))[0] == "success"
+    backfill(stack, 1, 10, reprocess="completed", run_backwards=True)
+    assert stack.snapshot("flights") == before

@@ -1,0 +1,75 @@
+"""The Airflow that tests/airflow/ runs, as its tests see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, text
+
+from txbatch.local.airflow_api import AirflowApi
+
+PASSWORD = "pw-7c1f0e-never-to-be-seen"
+TASKS = ("initialize_transaction", "emit_batch", "commit", "success")
+KILLS = {
+    "initialize_transaction": "initialize.planned",
+    "emit_batch": "emit.manifest_written",
+    "commit": "commit.before_commit",
+    "success": "success.cleaned",
+}
+States = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The running Airflow, its ledger, and where its tasks are killed."""
+
+    api: AirflowApi
+    engine: Engine
+    home: Path
+    markers: Path
+
+    def kill_once(self, *tasks: str) -> None:
+        """Let each of these tasks be killed once, in the middle of its work."""
+        for task in tasks:
+            (self.markers / KILLS[task]).unlink()
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a query of the ledger."""
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+
+    def end(self, dag_id: str, run_id: str) -> tuple[str, States]:
+        """Wait for the run; its state and those of its tasks."""
+        state = self.api.wait_for_run(dag_id, run_id, timeout=400)["state"]
+        return state, {task["task_id"]: task["state"] for task in self.api.task_instances(dag_id, run_id)}
+
+    def log(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """The log of a task's newest try."""
+        tries = self.api.task_tries(dag_id, run_id, task_id)
+        return self.api.task_log(dag_id, run_id, task_id, tries[-1]["try_number"])
+
+    def tries(self, dag_id: str, run_id: str) -> dict[str, int]:
+        """How often each task was tried."""
+        return {task["task_id"]: task["try_number"] for task in self.api.task_instances(dag_id, run_id)}
+
+    def announced(self, dag_id: str) -> list[int]:
+        """The txids of the topology's asset events, in order."""
+        return [event["extra"]["txid"] for event in self.api.asset_events(source_dag_id=dag_id)]
+
+    def snapshot(self, topology: str) -> tuple[Any, ...]:
+        """All that must not change when nothing is to be done: the ledger, the state, the events sent."""
+        tables = ("txbatch.batch", "txbatch.attempt", f"state.{topology}", f"contribution.{topology}")
+        where = ("WHERE topology = :t", "WHERE topology = :t", "", "")
+        with self.engine.connect() as connection:
+            found = [
+                sorted(
+                    map(
+                        repr,
+                        connection.execute(text(f"SELECT * FROM {table} {clause}"), {"t": topology} if clause else {}),
+                    )
+                )
+                for table, clause in zip(tables, where, strict=True)
+            ]
+        return (*found, self.announced(topology))

@@ -1,0 +1,96 @@
+"""The days of the flights DAG, and what the example DAG files cost to parse. Without Spark and without a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from txbatch import settings
+from txbatch.core.errors import DefinitionError
+from txbatch.job_file import check_dag_files
+
+ROOT = settings.project_root()
+NEW_YORK = ZoneInfo("America/New_York")
+# What Airflow's processes have imported before they read a DAG file comes first.
+PROGRAM = """
+import json, runpy, sys, time
+from pathlib import Path
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.triggers.base
+from airflow.serialization.serialized_objects import DagSerialization
+import pendulum
+
+before, parsed, dags = set(sys.modules), {}, {}
+for file in sorted(Path(sys.argv[1]).glob("*.py")):
+    began = time.process_time()
+    dags[file.stem] = runpy.run_path(str(file)).get("dag")
+    parsed[file.stem] = time.process_time() - began
+brought = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+flights = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dags["flights"]))
+
+def days(zone):
+    first, last = (pendulum.datetime(2013, *each, tz=zone) for each in ((1, 1), (12, 31)))
+    found = flights.iter_dagrun_infos_between(first, last)
+    return [(run.data_interval.start.isoformat(), run.data_interval.end.isoformat()) for run in found]
+
+unasked = flights.next_dagrun_info(last_automated_run_info=None, restricted=True)
+print(json.dumps({
+    "parsed": parsed, "brought": brought, "unasked": str(unasked),
+    "days": days("America/New_York"), "utc_days": days("UTC"),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The example DAGs, parsed in a process of its own."""
+    home = tmp_path_factory.mktemp("airflow")
+    environment = os.environ | {"AIRFLOW_HOME": str(home), "PYTHONPATH": str(ROOT / "plugins")}
+    command = [sys.executable, "-c", PROGRAM, str(ROOT / "dags")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def moments(pairs: list[list[str]]) -> list[tuple[datetime, datetime]]:
+    return [(datetime.fromisoformat(a).astimezone(UTC), datetime.fromisoformat(b).astimezone(UTC)) for a, b in pairs]
+
+
+def test_the_intervals_are_the_365_days_of_new_york(parsed: dict[str, Any]) -> None:
+    days = moments(parsed["days"])
+    midnights = [
+        (datetime(2013, 1, 1, tzinfo=NEW_YORK) + timedelta(days=n)).replace(tzinfo=NEW_YORK).astimezone(UTC)
+        for n in range(366)
+    ]
+    assert days == list(pairwise(midnights))
+    lengths = {start.astimezone(NEW_YORK).date().isoformat(): (end - start) / timedelta(hours=1) for start, end in days}
+    assert {day: hours for day, hours in lengths.items() if hours != 24} == {"2013-03-10": 23, "2013-11-03": 25}
+
+
+def test_dates_without_a_zone_are_utc_and_a_day_less(parsed: dict[str, Any]) -> None:
+    assert moments(parsed["utc_days"]) == moments(parsed["days"])[:-1]
+
+
+def test_a_dag_file_is_parsed_in_150_ms_and_brings_nothing_heavy(parsed: dict[str, Any]) -> None:
+    assert set(parsed["parsed"]) >= {"flights", "sentences", "word_count", "word_count_consumer"}
+    assert max(parsed["parsed"].values()) < 0.150
+    assert not {"pandas", "psycopg2", "pyarrow", "pyspark", "sqlalchemy"} & set(parsed["brought"])
+
+
+def test_a_dag_file_that_airflow_passes_over_is_named(tmp_path: Path) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "helper.py").write_text("import json\n")
+    (tmp_path / "good.py").write_text('"""An Airflow DAG."""\nfrom txbatch.orchestration import topology_dag\n')
+    assert check_dag_files(tmp_path).startswith("2 files in ")
+    (tmp_path / "team" / "bad.py").write_text("from txbatch.orchestration import topology_dag\n")
+    with pytest.raises(DefinitionError, match=r"team/bad\.py: Airflow passes over .* begin it with a docstring"):
+        check_dag_files(tmp_path)
