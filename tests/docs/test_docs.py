@@ -1,0 +1,68 @@
+"""The documents: their links lead somewhere, their commands exist, their examples run."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from txbatch.cli import main
+from txbatch.job_file import load_job
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.ledger import PostgresLedger
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
+    missing = [link for link in links if not link.startswith("http") and not (document.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_exist(document: Path) -> None:
+    text = document.read_text()
+    named = set(re.findall(r"(?:^ {4}|`)(?:bin/)?txbatch ([a-z][a-z-]*)", text, re.MULTILINE))
+    assert named <= set(main.commands), "commands of txbatch"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, "targets of make"
+
+
+def test_readme_fits_one_screen() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("number", range(len(blocks("docs/jobs.md", "python"))))
+def test_example_jobs_define_a_topology(number: int, tmp_path: Path) -> None:
+    job = tmp_path / f"documented_{number}.py"
+    job.write_text(blocks("docs/jobs.md", "python")[number])
+    assert load_job(str(job)).topology.aggregates
+
+
+def test_sql_of_the_documents_runs(engine: Engine) -> None:
+    """The roles and grants of docs/database.md, then, as the reader they make, the reports of docs/reports.md."""
+    topology = load_job(str(ROOT / "jobs" / "word_count.py")).topology
+    PostgresLedger(engine).register(topology, "jobs/word_count.py")
+    with transaction(engine) as connection:
+        roles, readers = blocks("docs/database.md", "sql")
+        connection.exec_driver_sql(roles.replace("mydatabase", str(engine.url.database)))
+        connection.exec_driver_sql(readers)
+        connection.exec_driver_sql("SET LOCAL ROLE txbatch_report")
+        for report in blocks("docs/reports.md", "sql"):
+            connection.exec_driver_sql(report)
+        connection.exec_driver_sql("RESET ROLE")
+        for role in ("txbatch_report", "txbatch_owner"):
+            connection.exec_driver_sql(f"DROP OWNED BY {role}")
+            connection.exec_driver_sql(f"DROP ROLE {role}")
+
+
+def test_the_readme_says_what_is_in_the_tree() -> None:
+    for folder in ("dags", "jobs", "plugins", "sql", "tests", "docker-compose.yml"):
+        assert (ROOT / folder).exists()

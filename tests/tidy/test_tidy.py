@@ -1,0 +1,90 @@
+"""What must stay true of the source itself."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = ROOT / "plugins"
+PACKAGE = PLUGINS / "txbatch"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+( ; [^:/]+)?")
+
+
+def dotted(module: Path) -> str:
+    return ".".join(module.relative_to(PLUGINS).with_suffix("").parts).removesuffix(".__init__")
+
+
+def python(*arguments: str) -> None:
+    done = subprocess.run([sys.executable, *arguments], cwd="/", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_airflow_does_not_scan_the_package() -> None:
+    """Without this line Airflow executes each of our modules as a top-level one, under its bare name."""
+    assert "txbatch/" in (PLUGINS / ".airflowignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=dotted)
+def test_no_module_has_the_name_of_one_of_pythons_own(module: Path) -> None:
+    """The second line of defence: a scanned `types.py` would take the place of Python's."""
+    assert module.stem == "__init__" or module.stem not in sys.stdlib_module_names
+
+
+def test_what_a_job_file_imports_needs_python_alone() -> None:
+    """`import txbatch` and the core, on an interpreter that sees no installed package."""
+    core = [dotted(module) for module in MODULES if "core" in module.relative_to(PACKAGE).parts]
+    assert "txbatch.core.topology" in core
+    python("-I", "-S", "-c", f"import sys; sys.path.append({str(PLUGINS)!r}); import txbatch, {', '.join(core)}")
+
+
+def without_airflow() -> list[str]:
+    return [dotted(module) for module in MODULES if not {"orchestration", "spark"} & set(module.parts)]
+
+
+def test_only_orchestration_imports_airflow_and_only_spark_imports_pyspark() -> None:
+    """Both take seconds to import; elsewhere they are imported where they are used."""
+    imports = f"import sys; sys.path.insert(0, {str(PLUGINS)!r}); import {', '.join(without_airflow())}"
+    python("-I", "-c", f"{imports}; sys.exit({{'airflow', 'pyspark'}} & set(sys.modules) or 0)")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "dags").glob("**/*.py")), ids=lambda file: file.stem)
+def test_airflow_takes_the_file_for_one_with_a_dag(file: Path) -> None:
+    """Airflow passes over files without both words, in silence. In a docstring they survive edits."""
+    docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+    assert "airflow" in docstring.lower()
+    assert "dag" in docstring.lower()
+
+
+def test_no_module_takes_the_place_of_what_a_job_imports() -> None:
+    """Once `txbatch.x` is imported, `from txbatch import x` gives the module."""
+    import txbatch
+
+    modules = {path.stem for path in (ROOT / "plugins" / "txbatch").iterdir()}
+    assert modules & set(txbatch.__all__) == set()
+
+
+def requirements() -> list[str]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_requirements_are_exact_and_name_no_host() -> None:
+    assert [line for line in requirements() if not PIN.fullmatch(line)] == []
+    assert "://" not in (ROOT / "requirements.txt").read_text()
+
+
+def test_requirements_leave_out_what_overwrites_pyspark() -> None:
+    names = {line.split("==")[0] for line in requirements()}
+    assert "pyspark" in names
+    assert "pyspark-client" not in names
+
+
+def test_requirements_are_resolved_from_what_is_asked_for() -> None:
+    asked = [line for line in (ROOT / "requirements.in").read_text().splitlines() if line and not line.startswith("#")]
+    names = {re.split("[<>=]", line)[0] for line in asked}
+    assert names <= {line.split("==")[0] for line in requirements()}
