@@ -1,4 +1,4 @@
-"""What all tiers share: one embedded PostgreSQL per session, a fresh migrated database per test, a marker per tier."""
+"""What all tiers share: one embedded PostgreSQL per session, a fresh migrated database per test, markers for tiers and rules."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _numbers = count(1)
 def pytest_configure(config: pytest.Config) -> None:
     for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and not each.name.startswith(("_", "."))):
         config.addinivalue_line("markers", f"{tier}: tests in tests/{tier}/")
+    config.addinivalue_line(
+        "markers", "rule(*names): proves rules of the protocol with real processes; see test_rules.py"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

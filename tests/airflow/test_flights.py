@@ -143,6 +143,7 @@ def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess
     assert three_days.snapshot("flights") == before
 
 
+@pytest.mark.rule("R2")
 def test_two_runs_of_one_day_at_once_are_one_batch(three_days: Stack, flights: pd.DataFrame) -> None:
     runs = [three_days.api.trigger("flights", f"noon-{hour}", logical_date=day(5, hour)) for hour in (11, 12)]
     assert [three_days.end("flights", run)[0] for run in runs] == ["success", "success"]
@@ -153,6 +154,7 @@ def test_two_runs_of_one_day_at_once_are_one_batch(three_days: Stack, flights: p
     assert_days(three_days, flights, 1, 2, 3, 4)
 
 
+@pytest.mark.rule("R2")
 @pytest.mark.parametrize(
     ("run_id", "when", "complaint", "tries"),
     [

@@ -29,6 +29,7 @@ def killed(stack: Stack) -> str:
     return run_id
 
 
+@pytest.mark.rule("R2", "R10")
 def test_each_task_killed_once_is_retried_and_finishes_the_same_txid(stack: Stack, killed: str) -> None:
     assert stack.tries("sentences", killed) == dict.fromkeys(TASKS, 2)
     assert stack.sql("SELECT txid, status, attempts FROM report.batches WHERE topology = 'sentences'") == [
@@ -42,6 +43,7 @@ def test_each_task_killed_once_is_retried_and_finishes_the_same_txid(stack: Stac
     assert (run["note"], run["conf"]) == ("why", {"turn_timeout_minutes": 5})
 
 
+@pytest.mark.rule("R8")
 @pytest.mark.parametrize("task", TASKS[1:])
 def test_clearing_one_task_of_a_committed_run_changes_nothing(stack: Stack, killed: str, task: str) -> None:
     before = stack.snapshot("sentences")
@@ -67,6 +69,7 @@ def test_wrong_params_are_refused(stack: Stack, value: object) -> None:
     assert refused.value.status == 400
 
 
+@pytest.mark.rule("R4", "R6")
 def test_two_runs_at_once_take_turns_and_then_nothing_is_new(stack: Stack, killed: str) -> None:
     runs = [stack.api.trigger("sentences", name) for name in ("left", "right")]
     assert [stack.end("sentences", run)[0] for run in runs] == ["success", "success"]

@@ -71,6 +71,7 @@ def test_run_prints_what_it_committed(txbatch: Txbatch, write_job: WriteJob) -> 
     assert dict(zip(header, row, strict=False))["txid"] == "2"
 
 
+@pytest.mark.rule("R4")
 def test_run_says_nothing_new(txbatch: Txbatch, ran: str) -> None:
     result = txbatch("run", ran)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing new\n")
@@ -82,6 +83,7 @@ def test_until_idle_prints_all_in_their_order(txbatch: Txbatch, write_job: Write
     assert [row["txid"] for row in found] == [1, 2]
 
 
+@pytest.mark.rule("R2")
 def test_the_same_run_id_meets_the_same_batch(txbatch: Txbatch, write_job: WriteJob) -> None:
     job = write_job("words.py", WORDS)
     for _ in range(2):

@@ -121,6 +121,7 @@ def test_no_failpoint_is_forgotten() -> None:
     assert set(POINTS) == failpoints.NAMES
 
 
+@pytest.mark.rule("R3", "R5", "R10")
 def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:
     """One batch meets every failpoint: eight calls are killed; the ninth finishes it and goes on with the next."""
     job = write_job("sentences.py", SENTENCES)

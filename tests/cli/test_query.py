@@ -38,6 +38,7 @@ def typed(txbatch: Txbatch, write_job: WriteJob) -> Txbatch:
     return txbatch
 
 
+@pytest.mark.rule("R20")
 @pytest.mark.parametrize(
     ("state", "present", "absent"),
     [
@@ -58,6 +59,7 @@ def test_typed_keys(typed: Txbatch, state: str, present: list[str], absent: list
     assert [row[state.removeprefix("by_")] for row in found] == present + absent
 
 
+@pytest.mark.rule("R20")
 def test_keys_of_several_columns_are_csv(typed: Txbatch) -> None:
     found = ask(typed, "pairs", '"a,b",2013-01-01', ",0001-01-01", "x,2013-01-01")
     assert [(row["text"], row["day"], row["found"]) for row in found] == [

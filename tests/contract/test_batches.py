@@ -50,6 +50,7 @@ def test_txids_are_consecutive_from_1_and_each_run_has_its_own(backing: Any) -> 
     assert backing.contributions("word_count") == {(("dog",), txid, txid): (1,) for txid in (1, 2, 3)}
 
 
+@pytest.mark.rule("R2", "R3")
 def test_the_same_run_finds_its_batch_and_metadata_even_when_the_spout_would_plan_otherwise(backing: Any) -> None:
     spout = LogSpout({"a": 10})
     topology = word_count(spout)
@@ -72,6 +73,7 @@ def test_metadata_comes_back_as_json(backing: Any) -> None:
     assert planned.metadata == {"streams": {"ü": [1, {"2": None}]}}
 
 
+@pytest.mark.rule("R4")
 def test_nothing_new_uses_no_txid(backing: Any) -> None:
     spout = LogSpout({"a": 0})
     topology = word_count(spout)
@@ -105,6 +107,7 @@ def test_a_plan_is_refused_when_what_it_builds_on_was_aborted(backing: Any) -> N
     assert backing.ledger.plan(head, run("3"), {"streams": {}}) is None
 
 
+@pytest.mark.rule("R4")
 def test_an_empty_batch_commits(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     batch = backing.whole(topology, NONE, "run")
@@ -115,6 +118,7 @@ def test_an_empty_batch_commits(backing: Any) -> None:
 # ---- attempts and the fence (R5)
 
 
+@pytest.mark.rule("R5")
 def test_attempts_rise_and_are_never_used_again(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}))
     batch = backing.initialize(topology, "run")
@@ -166,6 +170,7 @@ def test_partials_read_before_a_newer_attempt_began_are_refused(backing: Any) ->
     assert backing.commit(topology, batch, words(dog=1)).applied
 
 
+@pytest.mark.rule("R5")
 def test_an_attempt_of_a_former_database_is_refused(backing: Any) -> None:
     """The numbers are right, the token is not."""
 
@@ -229,6 +234,7 @@ def test_no_attempt_of_a_batch_that_is_over(backing: Any, end: str) -> None:
 # ---- order, chain, adoption (R6)
 
 
+@pytest.mark.rule("R6")
 def test_commits_happen_in_txid_order(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}), max_pending=2)
     first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
@@ -253,6 +259,7 @@ def test_as_many_batches_in_flight_as_allowed(backing: Any) -> None:
     assert waits.batch.txid == 1
 
 
+@pytest.mark.rule("R6")
 def test_a_partition_whose_range_was_planned_behind_an_aborted_one_is_refused(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 40}), max_pending=3)
     backing.whole(topology, words(dog=1), "1")
@@ -292,6 +299,7 @@ def test_an_unpartitioned_batch_behind_an_aborted_one_is_refused(backing: Any) -
         backing.commit(topology, second, words(dog=1))
 
 
+@pytest.mark.rule("R16")
 def test_abort_frees_the_records_and_the_run_plans_them_anew(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     first = backing.initialize(topology, "run")
@@ -305,6 +313,7 @@ def test_abort_frees_the_records_and_the_run_plans_them_anew(backing: Any) -> No
     assert backing.state("word_count") == {("dog",): (1, 2)}
 
 
+@pytest.mark.rule("R6")
 def test_a_dead_runs_batch_is_adopted_with_its_metadata(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 30}))
     dead = backing.initialize(topology, "dead")
@@ -335,6 +344,7 @@ def test_a_batch_that_is_looked_after_or_over_is_not_adopted(backing: Any) -> No
 # ---- completeness (R7)
 
 
+@pytest.mark.rule("R7")
 def test_a_transactional_partition_read_differently_is_refused(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10, "b": 10}))
     batch = backing.initialize(topology, "run")
@@ -359,6 +369,7 @@ def test_an_opaque_partition_may_be_read_differently(backing: Any) -> None:
     assert backing.state("word_count") == {("dog",): (3, 1)}
 
 
+@pytest.mark.rule("R7")
 @pytest.mark.parametrize(
     ("streams", "says"),
     [
@@ -402,6 +413,7 @@ def test_partials_of_other_states_are_refused(backing: Any) -> None:
         backing.commit(changed, batch, {**words(dog=1), "more": []})
 
 
+@pytest.mark.rule("R10")
 def test_two_states_commit_together_or_not_at_all(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 20}))
     topology.streams["words"].group_by("word").persistent_aggregate(TransactionalState("second"), count=Count())
@@ -435,6 +447,7 @@ def test_a_batch_is_committed_once_however_often_it_is_asked(backing: Any) -> No
     assert backing.state("word_count") == {("dog",): (1, 1)}
 
 
+@pytest.mark.rule("R8")
 def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     batch = backing.initialize(topology, "run")
@@ -448,6 +461,7 @@ def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
     assert backing.ledger.batch("word_count", 1).succeeded
 
 
+@pytest.mark.rule("R16")
 def test_a_committed_batch_is_not_aborted(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     backing.whole(topology, words(dog=1), "run")
@@ -455,6 +469,7 @@ def test_a_committed_batch_is_not_aborted(backing: Any) -> None:
         backing.ledger.abort("word_count", 1, "wrong")
 
 
+@pytest.mark.rule("R9")
 def test_a_state_changed_outside_the_ledger_stops_the_commit(backing: Any) -> None:
     """A restored ledger beside a newer state: the txids begin again, the rows are ahead."""
     topology = word_count(LogSpout({"a": 30}), state=TransactionalState("word_count"))
@@ -521,6 +536,7 @@ def test_the_newest_attempt_comes_with_its_manifest(backing: Any) -> None:
 # ---- outages and offsets (R12, R13, R14)
 
 
+@pytest.mark.rule("R13")
 def test_an_unreadable_opaque_partition_is_left_out_and_comes_with_a_later_txid(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 20, "b": 20}, kind=SpoutKind.OPAQUE))
     first = backing.initialize(topology, "1")
@@ -544,6 +560,7 @@ def test_a_retry_may_take_a_returned_partition_back(backing: Any) -> None:
     assert backing.initialize(topology, "2").metadata["streams"]["words"]["partitions"]["b"]["start"] == 10
 
 
+@pytest.mark.rule("R12")
 def test_a_transactional_partition_may_not_be_left_out(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10, "b": 10}))
     assignment = backing.attempt(backing.initialize(topology, "run"))
@@ -552,6 +569,7 @@ def test_a_transactional_partition_may_not_be_left_out(backing: Any) -> None:
         backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
 
 
+@pytest.mark.rule("R13")
 def test_an_attempt_that_could_read_nothing_fails(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}, kind=SpoutKind.OPAQUE))
     assignment = backing.attempt(backing.initialize(topology, "run"))
@@ -560,6 +578,7 @@ def test_an_attempt_that_could_read_nothing_fails(backing: Any) -> None:
         backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, NONE, **hole))
 
 
+@pytest.mark.rule("R14")
 def test_offsets_survive_batches_without_the_partition(backing: Any) -> None:
     spout = LogSpout({"a": 10, "b": 10}, size=5)
     topology = word_count(spout)
@@ -576,6 +595,7 @@ def test_offsets_survive_batches_without_the_partition(backing: Any) -> None:
     assert starts == {"a": [0, 5, 10, 15, 20, 25, 30, 35], "b": [0, 5, 10, 15]}
 
 
+@pytest.mark.rule("R13", "R14")
 def test_a_flapping_partition_with_batches_in_flight_keeps_its_place(backing: Any) -> None:
     spout = LogSpout({"a": 30, "b": 30})
     topology = word_count(spout, max_pending=3)
@@ -605,6 +625,7 @@ def test_a_stream_that_has_nothing_in_a_batch_keeps_its_place(backing: Any) -> N
 # ---- definitions (R2)
 
 
+@pytest.mark.rule("R2")
 @pytest.mark.parametrize("change", ["kind of spout", "identity", "stream"])
 def test_one_source_per_topology_once_it_has_a_txid(backing: Any, change: str) -> None:
     backing.initialize(word_count(LogSpout({"a": 0})), "run")
@@ -686,6 +707,7 @@ class IntervalCoordinator:
         pass
 
 
+@pytest.mark.rule("R2")
 def test_a_batch_is_found_by_its_interval_and_older_ones_may_come_later(backing: Any) -> None:
     topology = daily()
     backing.ledger.register(topology, "jobs/job.py")
@@ -701,6 +723,7 @@ def test_a_batch_is_found_by_its_interval_and_older_ones_may_come_later(backing:
     assert txids == [1, 2, 1, 3]
 
 
+@pytest.mark.rule("R2")
 def test_intervals_may_not_overlap_nor_reach_into_the_future(backing: Any) -> None:
     topology = daily()
     backing.ledger.register(topology, "jobs/job.py")

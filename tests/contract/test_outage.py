@@ -56,6 +56,7 @@ class Story:
         return {key[0]: value for key, (value, _) in self.backing.state("word_count").items()}
 
 
+@pytest.mark.rule("R13")
 def test_sixteen_partitions_one_away_at_the_retry_of_txid_2_and_back_at_txid_5(backing: Any) -> None:
     story = Story(backing, SpoutKind.OPAQUE)
     first = story.batch(1)
@@ -76,6 +77,7 @@ def test_sixteen_partitions_one_away_at_the_retry_of_txid_2_and_back_at_txid_5(b
     assert story.counted() == dict.fromkeys(PARTITIONS, 11111)
 
 
+@pytest.mark.rule("R13")
 def test_whatever_is_away_in_each_batch_every_record_counts_once(backing: Any) -> None:
     story = Story(backing, SpoutKind.OPAQUE)
     for txid in range(1, 8):
@@ -98,6 +100,7 @@ def skip(backing: Any, txid: int, why: str = "poison") -> Batch:
     return given_up
 
 
+@pytest.mark.rule("R16")
 @pytest.mark.parametrize("spout", [lambda: LogSpout({"a": 20}), lambda: ListSpout(10, 10)], ids=["partitioned", "list"])
 def test_skipped_records_are_given_up_by_a_txid_of_their_own(backing: Any, spout: Callable[[], Any]) -> None:
     topology = word_count(spout())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Barrier
 from typing import Any
 
+import pytest
 from postgres_bench import Calls
 from support import LogSpout, manifest_of, run, word_count
 
@@ -15,6 +16,7 @@ from txbatch.core.protocol import Wait, ranges
 RECORDS, RUNS = 240, 4
 
 
+@pytest.mark.rule("R1", "R6")
 def test_runs_that_race_for_everything_count_every_record_once(backing: Any) -> None:
     """Each run takes batch after batch, adopts what it finds, and commits as soon as it may."""
     topology = word_count(LogSpout({"a": RECORDS, "b": RECORDS}, size=30), max_pending=3)

@@ -35,6 +35,7 @@ def everything(bench: Bench) -> list[Any]:
     ]
 
 
+@pytest.mark.rule("R9", "R10")
 def test_all_that_a_commit_writes(bench: Bench) -> None:
     bench.whole(words(dog=1, man=2), "1")
     bench.whole(words(dog=1), "2")
@@ -56,6 +57,7 @@ def test_all_that_a_commit_writes(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.rule("R7")
 @pytest.mark.parametrize("totals", [{"count": "4"}, {"count": None}])
 def test_a_partial_changed_on_the_way_is_noticed(bench: Bench, totals: Any) -> None:
     """The rows are as many as the manifest says, one value is not."""
@@ -68,6 +70,7 @@ def test_a_partial_changed_on_the_way_is_noticed(bench: Bench, totals: Any) -> N
     assert everything(bench) == before
 
 
+@pytest.mark.rule("R7")
 def test_a_row_that_a_trigger_swallows_is_noticed(bench: Bench) -> None:
     """The upsert may not lose a row in silence, whoever takes it away."""
     bench.whole(words(dog=1, man=1), "1")
@@ -143,6 +146,7 @@ def test_columns_are_found_by_name_not_by_place(bench: Bench) -> None:
     assert bench.rows("SELECT word, count FROM state.word_count") == [("dog", 5)]
 
 
+@pytest.mark.rule("R10")
 def test_one_of_two_states_fails(engine: Engine) -> None:
     topology = word_count(LogSpout({"a": 100}))
     topology.streams["words"].group_by("word").persistent_aggregate(TransactionalState("second"), top=Max("word"))
@@ -235,6 +239,7 @@ def test_totals_of_the_files_and_of_the_database_are_the_same(
     assert bench.rows("SELECT total FROM state.word_count ORDER BY word") == [(value,) for value in values]
 
 
+@pytest.mark.rule("R7")
 @pytest.mark.parametrize("what", ["changed", "gone", "swapped"])
 def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any, what: str) -> None:
     rows = words(dog=1, man=2)
@@ -254,6 +259,7 @@ def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any
     assert everything(bench) == before
 
 
+@pytest.mark.rule("R5")
 def test_two_attempts_of_one_batch_and_only_the_newest_files_count(bench: Bench) -> None:
     batch = bench.emitted(words(dog=99))
     assignment = bench.ledger.start_attempt(batch, run("run"), "code")

@@ -60,6 +60,7 @@ def wait_for_lock(bench: Bench, waiting: int = 1) -> None:
 # ---- R1: two plan at once
 
 
+@pytest.mark.rule("R1")
 @pytest.mark.parametrize("runs", [2, 5])
 def test_runs_that_plan_at_once_get_consecutive_txids_and_ranges(engine: Engine, runs: int) -> None:
     together, first = Barrier(runs), threading.local()
@@ -85,6 +86,7 @@ def test_runs_that_plan_at_once_get_consecutive_txids_and_ranges(engine: Engine,
         assert [(each["start"], each["end"]) for each in ranges] == [(10 * n, 10 * n + 10) for n in range(runs)]
 
 
+@pytest.mark.rule("R2")
 def test_the_same_run_twice_at_once_has_one_batch(engine: Engine) -> None:
     together = Barrier(2)
     topology = word_count(LogSpout({"a": 1000}), max_pending=5)
@@ -98,6 +100,7 @@ def test_the_same_run_twice_at_once_has_one_batch(engine: Engine) -> None:
     assert coordinator.initialize_transaction(ledger, topology, run("run")).txid == 1
 
 
+@pytest.mark.rule("R1")
 def test_a_plan_waits_for_a_plan_under_way(bench: Bench, postgres_url: str) -> None:
     bench.topology.max_pending = 2
     other, calls = raw_connection(postgres_url), Calls()
@@ -132,6 +135,7 @@ def test_the_head_is_one_snapshot(bench: Bench) -> None:
 # ---- R10: two commit at once, R5: a newer attempt meanwhile
 
 
+@pytest.mark.rule("R10")
 def test_two_commits_of_one_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, calls = bench.emitted(words(dog=1)), Calls()
     with held(monkeypatch, "commit.before_commit") as (reached, go_on):
@@ -144,6 +148,7 @@ def test_two_commits_of_one_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     assert bench.rows("SELECT count FROM state.word_count") == [(1,)]
 
 
+@pytest.mark.rule("R5", "R16")
 @pytest.mark.parametrize("point", ["commit.loaded", "commit.before_commit"])
 @pytest.mark.parametrize("other", ["attempt", "abort", "manifest", "adopt"])
 def test_whoever_comes_during_a_commit_finds_it_committed(
@@ -171,6 +176,7 @@ def test_whoever_comes_during_a_commit_finds_it_committed(
     assert bench.rows("SELECT count FROM state.word_count") == [(1,)]
 
 
+@pytest.mark.rule("R5")
 def test_a_zombie_commits_nothing_once_a_newer_attempt_has_begun(bench: Bench, postgres_url: str) -> None:
     """The commit waits for the batch's row; the newer attempt gets it first."""
     batch, calls = bench.emitted(words(dog=99)), Calls()
@@ -201,6 +207,7 @@ def test_two_start_an_attempt_at_once(bench: Bench) -> None:
         bench.ledger.record_manifest(zombie, manifest_of(bench.topology, zombie, words(dog=1)))
 
 
+@pytest.mark.rule("R6")
 def test_two_adopt_at_once(bench: Bench) -> None:
     batch, calls, together = bench.planned("dead"), Calls(), Barrier(2)
     bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
@@ -228,6 +235,7 @@ def test_the_next_txid_does_not_pass_a_commit_under_way(bench: Bench, monkeypatc
     assert bench.commit(second, words(dog=1))
 
 
+@pytest.mark.rule("R16")
 def test_an_abort_waits_for_a_plan_that_builds_on_the_batch(bench: Bench, postgres_url: str) -> None:
     bench.topology.max_pending = 2
     bench.planned("1")
@@ -286,6 +294,7 @@ def test_a_connection_cut_at_commit_is_unknown_until_the_ledger_is_asked(bench: 
     assert bench.commit(batch, words(dog=1)) is True
 
 
+@pytest.mark.rule("R10")
 def test_a_lost_answer_to_commit_is_unknown_and_the_ledger_knows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """COMMIT reaches the server, the answer does not reach us."""
     batch = bench.emitted(words(dog=1))
@@ -320,6 +329,7 @@ def test_an_error_in_the_block_is_not_taken_for_an_unknown_outcome(engine: Engin
 # ---- settings of the role or the database do not reach us
 
 
+@pytest.mark.rule("R10")
 @pytest.mark.parametrize(
     "setting",
     [
@@ -347,6 +357,7 @@ def test_a_whole_batch_whatever_the_role_is_set_to(bench: Bench, postgres_url: s
     assert settings["synchronous_commit"] == "on"
 
 
+@pytest.mark.rule("R9", "R10")
 def test_the_loser_of_a_race_sees_what_the_winner_wrote(bench: Bench, postgres_url: str) -> None:
     """Under repeatable read the second commit would not see the first: this is what the setting guards."""
     database = postgres_url.split("/")[3].split("?")[0]
@@ -376,6 +387,7 @@ def open_report(url: str) -> Any:
     return report
 
 
+@pytest.mark.rule("R19")
 def test_a_report_neither_blocks_ten_commits_nor_sees_them(bench: Bench, postgres_url: str) -> None:
     bench.whole(words(dog=1), "first")
     report = open_report(postgres_url)
@@ -474,6 +486,7 @@ def test_what_an_empty_batch_costs(bench: Bench, capsys: pytest.CaptureFixture[s
         )
 
 
+@pytest.mark.rule("R6")
 def test_a_broken_chain_is_found_by_the_commit(bench: Bench) -> None:
     bench.topology.max_pending = 3
     first, second = bench.planned("1"), bench.emitted(words(dog=1), "2")

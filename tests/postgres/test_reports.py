@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
 from support import LogSpout, run, word_count
@@ -28,12 +29,14 @@ def test_the_report_of_a_state_shows_finished_values(engine: Engine) -> None:
     ]
 
 
+@pytest.mark.rule("R19")
 def test_a_row_says_which_txid_changed_it_last(bench: Bench) -> None:
     bench.whole(words(dog=1, cat=1), "1")
     bench.whole(words(dog=1), "2")
     assert bench.rows("SELECT * FROM report.word_count ORDER BY word") == [("cat", 1, 1), ("dog", 2, 2)]
 
 
+@pytest.mark.rule("R2")
 def test_a_day_between_days_is_a_gap(bench: Bench) -> None:
     def counted(day: int) -> None:
         interval = Interval(datetime(2013, 1, day, tzinfo=UTC), datetime(2013, 1, day + 1, tzinfo=UTC))
@@ -90,6 +93,7 @@ def test_a_committed_batch_is_final_only_when_all_before_it_are(engine: Engine) 
     assert bench.rows("SELECT txid, final FROM report.batches ORDER BY 1") == [(1, True), (2, False), (3, False)]
 
 
+@pytest.mark.rule("R13")
 def test_partitions_and_completeness_show_the_hole_until_it_is_filled(engine: Engine) -> None:
     bench = Bench(engine, word_count(LogSpout({"a": 100, "b": 100}, kind=SpoutKind.OPAQUE)))
     bench.whole(words(dog=1), "1")

@@ -71,6 +71,7 @@ def test_every_name_is_read_as_itself(emit: Emit, root: Path) -> None:
     assert emitted.partials["lines"] == {(str(n),): (1,) for n in range(len(NAMES))} | {("same",): (len(NAMES),)}
 
 
+@pytest.mark.rule("R7")
 def test_hidden_names_are_left_out(emit: Emit, root: Path) -> None:
     for name in ("_a", ".a", "a._COPYING_", "_SUCCESS", "_metadata", "_k=v", "_folder/a", ".folder/a", "seen"):
         write(root, name, b"line\n")
@@ -132,6 +133,7 @@ def test_the_cut_into_splits_changes_nothing(emit: Emit, root: Path, spark: Spar
     assert {line: count for (line,), (count,) in once.partials["lines"].items()} == Counter(words)
 
 
+@pytest.mark.rule("R7")
 def test_a_file_that_spark_does_not_read_fails_the_attempt(emit: Emit, root: Path) -> None:
     """Planned by another rule than Spark reads by: nothing comes, in silence."""
     write(root, "_hidden", b"line\n")
@@ -157,6 +159,7 @@ def test_a_file_that_was_not_planned_fails_the_attempt(emit: Emit, root: Path) -
         emit(topology, {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 5}}}}})
 
 
+@pytest.mark.rule("R7")
 def test_a_file_that_grew_after_planning(emit: Emit, root: Path) -> None:
     write(root, "a", b"line\n")
     metadata = {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 4}}}}}

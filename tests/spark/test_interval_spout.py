@@ -42,6 +42,7 @@ def planned(topology: Topology, interval: Interval = FIRST) -> Metadata:
     return metadata
 
 
+@pytest.mark.rule("R2")
 def test_an_interval_is_half_open_and_utc_whatever_the_zone_in_the_file(emit: Emit, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(
         HEADER
@@ -57,6 +58,7 @@ def test_an_interval_is_half_open_and_utc_whatever_the_zone_in_the_file(emit: Em
     assert emitted.read() == {"": 4}
 
 
+@pytest.mark.rule("R4")
 def test_an_interval_without_records_is_an_empty_batch(emit: Emit, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(HEADER + "2020-01-01T00:00:00Z,old,1\n")
     (tmp_path / "b.csv").touch()
