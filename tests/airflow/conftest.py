@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from airflow_support import KILLS, PASSWORD, Stack
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url
 
 from txbatch import settings
 from txbatch.local.airflow import LocalAirflow
@@ -53,21 +53,15 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ledger_url(postgres_server: str) -> str:
+def ledger_url(new_database: Callable[[str], str]) -> str:
     """A migrated database of this Airflow alone."""
-    return database(postgres_server, "of_airflow", "TEMPLATE migrated")
-
-
-def database(server: str, name: str, how: str = "") -> str:
-    """The URL of a new database."""
-    with connect(server).execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} {how}"))
-    return make_url(server).set(database=name).render_as_string(hide_password=False)
+    return new_database("migrated")
 
 
 @pytest.fixture(scope="session")
 def stack(
-    postgres_server: str,
+    new_database: Callable[[str], str],
+    airflow_template: str,
     ledger_url: str,
     project: Path,
     flights_folder: Path,
@@ -88,9 +82,8 @@ def stack(
         "WORD_COUNT_FOLDER": str(corpus),
         "PROBE_FOLDER": str(probe_folder),
     }
-    metadata = database(postgres_server, "airflow")
-    folders = (home, project / "dags", ROOT / "plugins")
-    airflow = LocalAirflow(*folders, environment=environment, unpaused=True, database_url=metadata)
+    folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
+    airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
     with airflow, airflow.api() as api:
         for dag_id in ("sentences", "flights", "word_count", "word_count_consumer", "probe"):
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)

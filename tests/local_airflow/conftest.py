@@ -1,7 +1,7 @@
 """A real Airflow for the tests of this folder, started once."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,21 @@ def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(airflow_home: Path, dags_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    plugins = tmp_path_factory.mktemp("plugins")
-    with LocalAirflow(
-        airflow_home, dags_folder, plugins, environment={"TXBATCH_EXAMPLE": "given"}, unpaused=True
-    ) as running:
+def airflow_database(new_database: Callable[[str], str], airflow_template: str) -> str:
+    """Of this Airflow alone."""
+    return new_database(airflow_template)
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    airflow_home: Path,
+    dags_folder: Path,
+    airflow_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[LocalAirflow]:
+    folders = (airflow_home, dags_folder, tmp_path_factory.mktemp("plugins"))
+    given = {"TXBATCH_EXAMPLE": "given"}
+    with LocalAirflow(*folders, database_url=airflow_database, environment=given, unpaused=True) as running:
         yield running
 
 

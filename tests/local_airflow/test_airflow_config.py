@@ -1,17 +1,11 @@
-"""The home of the local Airflow: its configuration and its metadata database."""
+"""The home of the local Airflow: its configuration."""
 
-import os
-import sqlite3
-import subprocess
 from configparser import RawConfigParser
-from contextlib import closing
 from pathlib import Path
 
-import pytest
+from txbatch.local.airflow_config import write_config
 
-from txbatch.local.airflow_config import migrate, write_config
-
-pytestmark = pytest.mark.timeout(300)
+URL = "postgresql+psycopg2://u@/d?host=%2Ftmp%2Fs"
 
 
 def config_of(home: Path) -> RawConfigParser:
@@ -21,7 +15,9 @@ def config_of(home: Path) -> RawConfigParser:
 
 
 def write(home: Path, port: int) -> str:
-    return write_config(home, f"http://127.0.0.1:{port}", home / "50%", home / "plugins", unpaused=True).read_text()
+    return write_config(
+        home, f"http://127.0.0.1:{port}", home / "50%", home / "plugins", unpaused=True, database_url=URL
+    ).read_text()
 
 
 def test_keys_and_password_outlive_a_change_of_the_port(tmp_path: Path) -> None:
@@ -37,26 +33,4 @@ def test_keys_and_password_outlive_a_change_of_the_port(tmp_path: Path) -> None:
 def test_percent_sign_in_a_path_is_none_of_the_configurations_own(tmp_path: Path) -> None:
     write(tmp_path, 8080)
     assert config_of(tmp_path).get("core", "dags_folder").endswith("/50%%")
-
-
-def test_database_is_made_once_and_migrated_on_a_copy(tmp_path: Path) -> None:
-    environment = os.environ | {"AIRFLOW_HOME": str(tmp_path)}
-    database, stamp, log = tmp_path / "airflow.db", tmp_path / "airflow.db.version", tmp_path / "log"
-    migrate(tmp_path, environment, log, timeout=120)
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("INSERT INTO slot_pool (pool, slots, include_deferred) VALUES ('kept', 1, 0)")
-
-    log.unlink()
-    migrate(tmp_path, environment, log, timeout=120)
-    assert not log.exists()
-
-    stamp.write_text("3.0.0")
-    before = database.read_bytes()
-    with pytest.raises(subprocess.TimeoutExpired):
-        migrate(tmp_path, environment, log, timeout=0.1)
-    assert database.read_bytes() == before
-
-    migrate(tmp_path, environment, log, timeout=120)
-    assert stamp.read_text() != "3.0.0"
-    with closing(sqlite3.connect(database)) as connection:
-        assert ("kept",) in connection.execute("SELECT pool FROM slot_pool").fetchall()
+    assert config_of(tmp_path).get("database", "sql_alchemy_conn") == URL.replace("%", "%%")

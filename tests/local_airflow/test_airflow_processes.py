@@ -17,7 +17,7 @@ import pytest
 from txbatch.local import airflow as local
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError
 from txbatch.local.airflow_api import AirflowApi
-from txbatch.local.airflow_config import migrate
+from txbatch.local.metadata import migrated_version
 from txbatch.local.ports import is_free
 from txbatch.local.processes import marked
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from txbatch.local.airflow import LocalAirflow
 
-with LocalAirflow(*map(Path, sys.argv[1:]), unpaused=True) as airflow:
+with LocalAirflow(*map(Path, sys.argv[1:4]), database_url=sys.argv[4], unpaused=True) as airflow:
     print(airflow.url, flush=True)
     airflow.wait()
 """
@@ -41,10 +41,16 @@ def home(tmp_path: Path) -> Iterator[Path]:
     local.stop(tmp_path / "home")
 
 
+@pytest.fixture
+def database(new_database: Callable[[str], str], airflow_template: str) -> str:
+    """A migrated database of this home's Airflow."""
+    return new_database(airflow_template)
+
+
 @contextlib.contextmanager
-def program(home: Path, dags_folder: Path) -> Iterator[subprocess.Popen[str]]:
+def program(home: Path, dags_folder: Path, database: str) -> Iterator[subprocess.Popen[str]]:
     """A program that holds an Airflow as `make up` does, and prints its URL when it is usable."""
-    command = [sys.executable, "-c", PROGRAM, str(home), str(dags_folder), str(home / "plugins")]
+    command = [sys.executable, "-c", PROGRAM, str(home), str(dags_folder), str(home / "plugins"), database]
     plugins = str(Path(local.__file__).parents[2])
     with subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": plugins}, stdout=subprocess.PIPE, text=True
@@ -92,9 +98,9 @@ def start_stubborn_task(api: AirflowApi, pid_file: Path) -> psutil.Process:
 
 
 def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_start(
-    home: Path, dags_folder: Path, airflow: LocalAirflow, api: AirflowApi, tmp_path: Path
+    home: Path, dags_folder: Path, database: str, airflow: LocalAirflow, api: AirflowApi, tmp_path: Path
 ) -> None:
-    with program(home, dags_folder) as running:
+    with program(home, dags_folder, database) as running:
         url = url_of(running)
         assert port_of(url) != port_of(airflow.url)
         mark = mark_of(home)
@@ -103,7 +109,7 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
         assert child in marked(mark)
     second = rf"runs already in .* \(pid \d+, {url}\): stop it with `make down`"
     with pytest.raises(LocalAirflowError, match=second):
-        LocalAirflow(home, dags_folder, dags_folder).start()
+        LocalAirflow(home, dags_folder, dags_folder, database_url=database).start()
 
     assert local.stop(home) > len(local.COMPONENTS)
     assert marked(mark) == []
@@ -113,7 +119,7 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
     assert api.health()["scheduler"]["status"] == "healthy"
 
     password = (home / "airflow" / "passwords.json").read_text()
-    with program(home, dags_folder) as running:
+    with program(home, dags_folder, database) as running:
         with client(home, url_of(running)) as own:
             assert [run["dag_run_id"] for run in own.dag_runs("stubborn")] == ["left"]
         assert (home / "airflow" / "passwords.json").read_text() == password
@@ -122,9 +128,9 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
 
 
 def test_component_that_ends_later_ends_the_program_and_all_the_rest(
-    home: Path, dags_folder: Path, capfd: pytest.CaptureFixture[str]
+    home: Path, dags_folder: Path, database: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with program(home, dags_folder) as running:
+    with program(home, dags_folder, database) as running:
         url_of(running)
         mark = mark_of(home)
         os.kill(run_of(home)["pids"]["triggerer"], signal.SIGKILL)
@@ -134,8 +140,10 @@ def test_component_that_ends_later_ends_the_program_and_all_the_rest(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_during_the_start_stops_what_was_started(number: signal.Signals, home: Path, dags_folder: Path) -> None:
-    with program(home, dags_folder) as running:
+def test_signal_during_the_start_stops_what_was_started(
+    number: signal.Signals, home: Path, dags_folder: Path, database: str
+) -> None:
+    with program(home, dags_folder, database) as running:
         until(lambda: run_of(home).get("pids"))
         mark = mark_of(home)
         assert len(marked(mark)) >= len(local.COMPONENTS)
@@ -145,8 +153,16 @@ def test_signal_during_the_start_stops_what_was_started(number: signal.Signals, 
     assert run_of(home) == {}
 
 
-def test_component_that_ends_fails_the_start_with_the_end_of_its_log(home: Path, dags_folder: Path) -> None:
-    wrong = LocalAirflow(home, dags_folder, dags_folder, environment={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"})
+def test_component_that_ends_fails_the_start_with_the_end_of_its_log(
+    home: Path, dags_folder: Path, database: str
+) -> None:
+    wrong = LocalAirflow(
+        home,
+        dags_folder,
+        dags_folder,
+        database_url=database,
+        environment={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"},
+    )
     with pytest.raises(
         LocalAirflowError, match=r"(?s)Airflow's scheduler has ended with exit code 1; the end of .*NoSuchExecutor"
     ):
@@ -155,31 +171,36 @@ def test_component_that_ends_fails_the_start_with_the_end_of_its_log(home: Path,
     assert is_free(port_of(wrong.url))
 
 
-def test_failing_migration_shows_the_end_of_its_log(home: Path, dags_folder: Path) -> None:
-    wrong = LocalAirflow(
-        home, dags_folder, dags_folder, environment={"AIRFLOW__DATABASE__EXTERNAL_DB_MANAGERS": "no.such.Manager"}
-    )
+def test_failing_migration_shows_the_end_of_its_log(
+    home: Path, dags_folder: Path, new_database: Callable[[str], str]
+) -> None:
+    broken = {"AIRFLOW__DATABASE__EXTERNAL_DB_MANAGERS": "no.such.Manager"}
+    empty = new_database("template1")
+    wrong = LocalAirflow(home, dags_folder, dags_folder, database_url=empty, environment=broken)
     with pytest.raises(
         LocalAirflowError, match=r"(?s)Airflow's migrate cannot make its database; the end of .*No module named 'no'"
     ):
         wrong.start()
-    assert not (home / "airflow" / "airflow.db").exists()
-
-
-def test_start_that_takes_too_long_names_what_is_missing(home: Path, dags_folder: Path) -> None:
-    with pytest.raises(LocalAirflowError, match=r"Airflow's migrate has made no database after 0.1 s"):
-        LocalAirflow(home, dags_folder, dags_folder, timeout=0.1).start()
-    migrate(home / "airflow", os.environ | {"AIRFLOW_HOME": str(home / "airflow")}, home / "log", timeout=60)
-    with pytest.raises(LocalAirflowError, match=r"Airflow's api-server is not ready after 0.1 s"):
-        LocalAirflow(home, dags_folder, dags_folder, timeout=0.1).start()
+    assert migrated_version(empty) is None
     assert run_of(home) == {}
 
 
-def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path) -> None:
-    with program(home, dags_folder) as running:
+def test_start_that_takes_too_long_names_what_is_missing(
+    home: Path, dags_folder: Path, database: str, new_database: Callable[[str], str]
+) -> None:
+    empty = new_database("template1")
+    with pytest.raises(LocalAirflowError, match=r"Airflow's migrate has made no database after 0.1 s"):
+        LocalAirflow(home, dags_folder, dags_folder, database_url=empty, timeout=0.1).start()
+    with pytest.raises(LocalAirflowError, match=r"Airflow's api-server is not ready after 0.1 s"):
+        LocalAirflow(home, dags_folder, dags_folder, database_url=database, timeout=0.1).start()
+    assert run_of(home) == {}
+
+
+def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path, database: str) -> None:
+    with program(home, dags_folder, database) as running:
         until(lambda: run_of(home))
         with pytest.raises(LocalAirflowError, match="just being started"):
-            LocalAirflow(home, dags_folder, dags_folder).start()
+            LocalAirflow(home, dags_folder, dags_folder, database_url=database).start()
         running.terminate()
         running.wait(timeout=60)
 

@@ -18,7 +18,8 @@ import httpx
 import psutil
 
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
-from txbatch.local.airflow_config import USERNAME, migrate, migrate_postgres, write_config
+from txbatch.local.airflow_config import USERNAME, write_config
+from txbatch.local.metadata import migrate
 from txbatch.local.ports import LOOPBACK, reserved_port
 from txbatch.local.processes import MARK, marked, new_mark, stop_marked
 from txbatch.local.signals import uninterrupted, unwinding
@@ -45,12 +46,11 @@ class LocalAirflow:
 
     Inside the block SIGTERM and SIGHUP end the program as Ctrl-C does, and leaving the block stops every process. If
     the program is killed with SIGKILL, the function `stop` of this module ends the rest. What an earlier run made
-    (database, password, keys) is used again.
+    (tables, password, keys) is used again.
 
     `environment` is added to that of every process; of the caller's own, variables named AIRFLOW* are left out.
     `unpaused`: whether DAGs seen for the first time are active at once. `timeout`: seconds that `start` may take.
-    `database_url`: a database of PostgreSQL for Airflow's metadata, else it is SQLite, where Airflow cannot clear runs by
-    a backfill.
+    `database_url`: a database of PostgreSQL for Airflow's metadata, of this home alone (see `local.metadata`).
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class LocalAirflow:
         dags_folder: Path,
         plugins_folder: Path,
         *,
+        database_url: str,
         environment: Mapping[str, str] | None = None,
         unpaused: bool = False,
         timeout: float = 180,
-        database_url: str | None = None,
     ) -> None:
         self.username = USERNAME
         self.password_file = home.resolve() / "airflow" / "passwords.json"
@@ -131,7 +131,7 @@ class LocalAirflow:
         write_config(self._folder, url, *folders, unpaused=self._unpaused, database_url=self._database_url)
         environment = self._process_environment()
         try:
-            self._migrate(environment)
+            migrate(self._database_url, environment, self._log("migrate"), timeout=self._timeout)
         except subprocess.TimeoutExpired:
             raise self._failure("migrate", f"has made no database after {self._timeout:g} s") from None
         except subprocess.CalledProcessError:
@@ -142,13 +142,6 @@ class LocalAirflow:
         pids = {component: process.pid for component, process in self._processes.items()}
         _write_run(self._home, mark=self._mark, url=url, pids=pids)
         self._wait_until_healthy(deadline)
-
-    def _migrate(self, environment: Mapping[str, str]) -> None:
-        arguments = (self._folder, environment, self._log("migrate"))
-        if self._database_url:
-            migrate_postgres(*arguments, timeout=self._timeout, database_url=self._database_url)
-        else:
-            migrate(*arguments, timeout=self._timeout)
 
     def _spawn(self, component: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._log(component).open("wb") as log:

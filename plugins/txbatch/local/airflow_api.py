@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -86,8 +86,6 @@ class AirflowApi:
         body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": _iso(logical_date), "note": note}
         if data_interval:
             body |= {"data_interval_start": _iso(data_interval[0]), "data_interval_end": _iso(data_interval[1])}
-        # On SQLite the scheduler compares with whole seconds: a run to be run after now would wait for the next one.
-        body["run_after"] = _iso(datetime.now(UTC) - timedelta(seconds=1))
         return str(self._send("POST", f"dags/{_part(dag_id)}/dagRuns", body)["dag_run_id"])
 
     def dag_run(self, dag_id: str, run_id: str) -> Json:

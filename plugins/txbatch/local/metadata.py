@@ -1,21 +1,66 @@
-"""Airflow's own database, in the embedded PostgreSQL: on SQLite, requests at the same moment fail with "database is locked"."""
+"""Airflow's own database, always in PostgreSQL: on SQLite, requests at the same moment fail with "database is locked"."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
-from sqlalchemy import make_url, text
+from sqlalchemy import Connection, make_url, text
 
 from txbatch.local import postgres
-from txbatch.postgres.engine import connect
+from txbatch.postgres.engine import connect, transaction
 
 METADATA = "airflow"
+AIRFLOW_VERSION = version("apache-airflow-core")
+_STAMP = "public.txbatch_airflow_version"
+_INSTALLED = {"version": AIRFLOW_VERSION}
 
 
 def metadata_database(home: Path) -> str:
     """The URL of Airflow's own database in the embedded PostgreSQL, made if need be."""
     url = postgres.start(home)
-    with connect(url).execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+    engine = connect(url)
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         if not connection.scalar(text("SELECT count(*) FROM pg_database WHERE datname = :name"), {"name": METADATA}):
             connection.execute(text(f"CREATE DATABASE {METADATA}"))
+    engine.dispose()
     return make_url(url).set(database=METADATA).render_as_string(hide_password=False)
+
+
+def migrate(database_url: str, environment: Mapping[str, str], log: Path, *, timeout: float) -> None:
+    """Make the tables of Airflow's database, or bring them to the installed version; nothing where that is done.
+
+    The database itself says so: a copy of it is as migrated as it is, and one that was made anew is not. `environment`
+    names the home whose `airflow.cfg` has this database. Raises `subprocess.CalledProcessError`, `log` says why, or
+    after `timeout` seconds `subprocess.TimeoutExpired`; what was done until then is gone on with the next time.
+    """
+    if migrated_version(database_url) == AIRFLOW_VERSION:
+        return
+    with log.open("w") as output:
+        command = [sys.executable, "-m", "airflow", "db", "migrate"]
+        subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT, check=True, timeout=timeout)
+    with _connection(database_url) as connection:
+        connection.execute(text(f"DROP TABLE IF EXISTS {_STAMP}"))
+        connection.execute(text(f"CREATE TABLE {_STAMP} (version) AS VALUES (CAST(:version AS text))"), _INSTALLED)
+
+
+def migrated_version(database_url: str) -> str | None:
+    """The version of Airflow that the database was last migrated to; None before the first time."""
+    with _connection(database_url) as connection:
+        known = connection.scalar(text("SELECT to_regclass(:table)"), {"table": _STAMP})
+        return str(connection.scalar(text(f"TABLE {_STAMP}"))) if known else None
+
+
+@contextmanager
+def _connection(database_url: str) -> Iterator[Connection]:
+    """One transaction, after which no connection is left: a database can only be copied while nobody is in it."""
+    engine = connect(database_url)
+    try:
+        with transaction(engine) as connection:
+            yield connection
+    finally:
+        engine.dispose()
