@@ -83,13 +83,15 @@ def apply(
     """
     if apart:
         _raise_if_ahead(connection, statements, txid, apart=True)
+        for statement in statements.take_back(txid) if statements.kind is StateKind.OPAQUE else ():
+            execute(connection, statement)
     execute(connection, "SAVEPOINT before_state")
     try:
-        changed = execute(connection, statements.upsert(txid, apart=apart)).rowcount
+        changed = execute(connection, statements.upsert(txid)).rowcount
     except psycopg2.errors.CardinalityViolation:
         execute(connection, "ROLLBACK TO before_state")
         staged_rows = _collapse(connection, statements)
-        changed = execute(connection, statements.upsert(txid, apart=apart)).rowcount
+        changed = execute(connection, statements.upsert(txid)).rowcount
     if changed != staged_rows and not apart:
         execute(connection, "ROLLBACK TO before_state")
         _raise_if_ahead(connection, statements, txid, apart=False)
@@ -97,9 +99,6 @@ def apply(
             f"state {statements.aggregate.state.name!r}: {changed} of {staged_rows} rows were written, a trigger or a policy "
             "kept the others: state changed outside the ledger; nothing was committed"
         )
-    if apart and statements.kind is StateKind.OPAQUE:
-        for statement in statements.take_back(txid):
-            execute(connection, statement)
     if statements.aggregate.state.contributions and not apart:
         execute(connection, statements.contribute(txid, txid))
     return staged_rows

@@ -113,13 +113,13 @@ class StateStatements:
         selected = _list([*self.keys, f"{position:d}", f"{txid:d}", *self.values])
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {_list(self.keys)}"
 
-    def upsert(self, txid: int, *, apart: bool = False) -> str:
+    def upsert(self, txid: int) -> str:
         """R9 for every staged row, in key order. A row that may not change is left alone and not counted."""
         columns, selected = [*self.keys, *self.values, "txid"], [*self.keys, *self.values, f"{txid:d}"]
         return (
             f"INSERT INTO {self.state} AS s ({_list(columns)}) "
             f"SELECT {_list(selected)} FROM {self.staged} ORDER BY {_list(self.keys)} "
-            f"ON CONFLICT ({_list(self.keys)}) DO UPDATE SET {_list(self._assignments(apart))}{self._condition(apart)}"
+            f"ON CONFLICT ({_list(self.keys)}) DO UPDATE SET {_list(self._assignments())}{self._condition()}"
         )
 
     def ahead(self, txid: int, *, apart: bool = False) -> str:
@@ -131,31 +131,34 @@ class StateStatements:
         )
 
     def take_back(self, txid: int) -> Sequence[str]:
-        """Apart (R21): keys that an earlier attempt of this txid wrote and this one lacks become what they were."""
-        same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
-        gone = f"s.txid = {txid:d} AND NOT EXISTS (SELECT FROM {self.staged} e WHERE {same})"
-        restored = [f"{value} = s.{previous}" for value, previous in zip(self.values, self.previous, strict=True)]
-        return (
-            f"DELETE FROM {self.state} s WHERE s.prev_txid IS NULL AND {gone}",
-            f"UPDATE {self.state} s SET {_list([*restored, 'txid = s.prev_txid'])} WHERE {gone}",
-        )
+        """Apart (R21), opaque: the keys that an earlier attempt of this txid wrote become what they were."""
+        return take_back(self.aggregate.state.name, [column.name for column in self.columns], txid)
 
-    def _assignments(self, apart: bool) -> list[str]:
-        replay = apart and self.kind is StateKind.OPAQUE
-        bases = [_unless_replay(v, p) if replay else f"s.{v}" for v, p in zip(self.values, self.previous, strict=True)]
+    def digest(self) -> str:
+        """Apart (R21), transactional: what tells the staged rows of an attempt from others, in whatever order they came.
+
+        Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out.
+        """
+        merged = [
+            f"count({name})" if _is_approximate(column) else f"{_AGGREGATES[column.partial.merge].format(name)}"
+            for column, name in zip(self.columns, self.values, strict=True)
+        ]
+        by_key = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
+        hashed = "left(encode(sha256(convert_to(to_jsonb(e)::text, 'UTF8')), 'hex'), 15)"
+        return f"SELECT count(*) || ':' || sum(('x' || {hashed})::bit(60)::bigint) FROM ({by_key}) e"
+
+    def _assignments(self) -> list[str]:
         assigned = [
-            f"{value} = {_MERGES[column.partial.merge].format(base, f'EXCLUDED.{value}')}"
-            for column, value, base in zip(self.columns, self.values, bases, strict=True)
+            f"{value} = {_MERGES[column.partial.merge].format(f's.{value}', f'EXCLUDED.{value}')}"
+            for column, value in zip(self.columns, self.values, strict=True)
         ]
         if self.kind is StateKind.OPAQUE:
-            assigned += [f"{previous} = {base}" for previous, base in zip(self.previous, bases, strict=True)]
-            assigned.append(f"prev_txid = {_unless_replay('txid', 'prev_txid') if replay else 's.txid'}")
+            kept = zip([*self.previous, "prev_txid"], [*self.values, "txid"], strict=True)
+            assigned += [f"{previous} = s.{value}" for previous, value in kept]
         return [*assigned, "txid = EXCLUDED.txid"]
 
-    def _condition(self, apart: bool) -> str:
-        if self.kind is StateKind.NON_TRANSACTIONAL:
-            return ""
-        return f" WHERE s.txid {'<=' if apart and self.kind is StateKind.OPAQUE else '<'} EXCLUDED.txid"
+    def _condition(self) -> str:
+        return "" if self.kind is StateKind.NON_TRANSACTIONAL else " WHERE s.txid < EXCLUDED.txid"
 
     def _finished(self, value: str) -> str:
         names = [quoted(column.name) for column in self.columns if column.value == value]
@@ -183,12 +186,22 @@ _AGGREGATES = {
 
 def total_sql(column: ValueColumn) -> str:
     """The total of a value column as text: the sum where it is exact, else how many are not null."""
-    exact = column.partial.merge is Merge.ADD and column.partial.type not in FLOATING_TYPES
+    exact = column.partial.merge is Merge.ADD and not _is_approximate(column)
     return f"{'sum' if exact else 'count'}({quoted(column.name)})::text"
 
 
-def _unless_replay(current: str, previous: str) -> str:
-    return f"CASE WHEN s.txid = EXCLUDED.txid THEN s.{previous} ELSE s.{current} END"
+def _is_approximate(column: ValueColumn) -> bool:
+    return column.partial.merge is Merge.ADD and column.partial.type in FLOATING_TYPES
+
+
+def take_back(state: str, values: Sequence[str], txid: int) -> Sequence[str]:
+    """Whatever a txid wrote to an opaque state becomes what it was before; `values` are the names of its value columns."""
+    table = f"state.{quoted(state)}"
+    restored = [f"{quoted(value)} = {quoted(PREVIOUS_PREFIX + value)}" for value in values]
+    return (
+        f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",
+        f"UPDATE {table} SET {_list([*restored, 'txid = prev_txid'])} WHERE txid = {txid:d}",
+    )
 
 
 def _list(parts: Iterable[str]) -> str:
