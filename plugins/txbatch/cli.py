@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy import Engine
 from txbatch import __version__, settings
 from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.transaction import Interval
-from txbatch.job_file import check_dag_files, load_job
+from txbatch.job_file import Job, check_dag_files, load_job
 from txbatch.local.java import java_home
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
@@ -27,6 +28,9 @@ from txbatch.runner import Runner
 from txbatch.storage.staging import Staging
 from txbatch.submission import LOCAL_MASTER
 
+PARAM_HELP = (
+    "A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times."
+)
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
     *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "keys"),
@@ -47,6 +51,21 @@ class Moment(click.ParamType[datetime]):
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
         return moment.astimezone(UTC)
+
+
+class Parameter(click.ParamType[tuple[str, Any]]):
+    """NAME=VALUE, the value in JSON, or else as it stands."""
+
+    name = "parameter"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        name, given, text = value.partition("=")
+        if not (name and given):
+            self.fail(f"{value!r} is no parameter; write NAME=VALUE", param, ctx)
+        try:
+            return name, json.loads(text)
+        except ValueError:
+            return name, text
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,17 +94,24 @@ def migrate() -> Rows:
 @click.option(
     "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
 )
+@click.option("--param", "params", multiple=True, type=Parameter(), metavar="NAME=VALUE", help=PARAM_HELP)
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
 @click.option("--master", default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new")
 def run(
-    job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, until_idle: bool, master: str
+    job: str,
+    run_id: str | None,
+    interval: tuple[datetime, datetime] | None,
+    params: tuple[tuple[str, Any], ...],
+    until_idle: bool,
+    master: str,
 ) -> Rows:
     """Run a batch of the job file JOB: initialize, emit, commit, success. First finishes what a killed call left."""
     loaded, where = load_job(job), settings.load()
+    parameters, between = _parameters(loaded, params), interval and _interval(*interval)
     reader = Reader(_engine(where))
     runner = Runner(loaded, where, master)
-    done = [each.txid for each in runner.run(run_id, interval and _interval(*interval), until_idle=until_idle)]
+    done = [each.txid for each in runner.run(run_id, between, parameters, until_idle=until_idle)]
     return reader.batches_by_txid(loaded.topology.name, done)
 
 
@@ -212,6 +238,14 @@ def _interval(start: datetime, end: datetime) -> Interval:
         return Interval(start, end)
     except DefinitionError as error:
         raise click.BadParameter(str(error), param_hint="--interval") from error
+
+
+def _parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    for name, _ in given:
+        if name not in job.topology.parameters:
+            known = ", ".join(job.topology.parameters) or "none"
+            raise click.BadParameter(f"{job.name} has no parameter {name!r}; its spouts declare {known}")
+    return dict(given)
 
 
 def _unknown(topology: str) -> UnknownName:

@@ -11,7 +11,7 @@ from uuid import uuid4
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.job_file import Job
 from txbatch.postgres import run_lock
 from txbatch.settings import Settings
@@ -31,7 +31,12 @@ class Runner:
         self.steps = Steps.open(job, settings)
 
     def run(
-        self, run_id: str | None = None, interval: Interval | None = None, *, until_idle: bool = False
+        self,
+        run_id: str | None = None,
+        interval: Interval | None = None,
+        parameters: Metadata | None = None,
+        *,
+        until_idle: bool = False,
     ) -> Iterator[Batch]:
         """Yield each batch as it is committed: first what an earlier call left unfinished, unless a run_id is given.
 
@@ -40,7 +45,8 @@ class Runner:
         if run_id is None:
             yield from self._unfinished()
         while True:
-            with self._held(Run(f"{RUN_PREFIX}{run_id or uuid4().hex[:12]}", interval=interval)) as run:
+            name = f"{RUN_PREFIX}{run_id or uuid4().hex[:12]}"
+            with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
                 batch = self._finish(run)
             if batch is None:
                 return

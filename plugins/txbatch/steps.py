@@ -70,6 +70,7 @@ class Steps:
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         failpoints.hit("emit.attempt_started")
         try:
+            protocol.check_gone(assignment)
             folder.write_assignment(assignment)
             with self._lease(assignment):
                 submit(folder, assignment)

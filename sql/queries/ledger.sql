@@ -221,7 +221,8 @@ SELECT DISTINCT ON (key) topology, key, newest.ordinal + 1, CAST(:skip_txid AS b
 
 -- resumable_run --
 -- The run of the oldest unfinished batch that `txbatch run` began, whether or not it is still alive.
-SELECT b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end
+SELECT b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
+       b.metadata -> 'parameters' AS parameters
   FROM txbatch.batch b
  WHERE b.topology = :topology AND b.lease_run LIKE 'cli:%' AND b.succeeded_at IS NULL AND b.status <> 'aborted'
  ORDER BY b.txid LIMIT 1;

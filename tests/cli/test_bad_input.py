@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_support import COUNT, job_of, refused
 from click.testing import Result
 from sqlalchemy import Engine
 
@@ -16,22 +17,6 @@ from txbatch.postgres.reader import Reader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
-COUNT = 'stream.group_by("word").persistent_aggregate(OpaqueState({state!r}), count=Count())\n'
-TOPOLOGY = (
-    'topology = Topology({name!r})\nstream = topology.new_stream("in", FixedBatchSpout("{fields}", 1, ("a"), ("b")))\n'
-)
-
-
-def job_of(name: str, state: str, fields: str = "word string") -> str:
-    return TOPOLOGY.format(name=name, fields=fields) + COUNT.format(state=state)
-
-
-def refused(result: Result, told: str) -> None:
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert told in result.stderr
-    assert "Traceback" not in result.stderr
-    errors = [line for line in result.stderr.splitlines() if line.startswith("txbatch: ")]
-    assert len(errors) == 1
 
 
 @pytest.mark.parametrize(

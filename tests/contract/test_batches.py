@@ -754,3 +754,42 @@ def daily_pending(pending: int) -> Topology:
     topology = daily()
     topology.max_pending = pending
     return topology
+
+
+# ---- parameters that choose data (R2)
+
+
+def asking(top: int, name: str) -> Run:
+    return Run(name, run_id=name, parameters={"top": top})
+
+
+@pytest.mark.rule("R2")
+def test_the_same_key_with_other_parameters_is_refused(backing: Any) -> None:
+    spout = ListSpout(10, 10)
+    spout.parameters = ("top",)
+    topology = word_count(spout)
+    backing.ledger.register(topology, "jobs/job.py")
+    batch = initialize_transaction(backing.ledger, topology, asking(5, "mine"))
+    assert isinstance(batch, Batch)
+    assert batch.metadata["parameters"] == {"top": 5}
+    for other in (asking(6, "mine"), run("mine")):
+        with pytest.raises(TerminalError, match=r'it was planned with \{"top":5\}; run it with those'):
+            initialize_transaction(backing.ledger, topology, other)
+    assert initialize_transaction(backing.ledger, topology, asking(5, "mine")) == batch
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("top", [5, 6])
+def test_a_dead_runs_batch_is_adopted_only_where_the_same_was_asked_for(backing: Any, top: int) -> None:
+    """Else the heir would finish what the dead run asked for, and never what it was asked for itself."""
+    spout = ListSpout(10, 10)
+    spout.parameters = ("top",)
+    topology = word_count(spout)
+    backing.ledger.register(topology, "jobs/job.py")
+    initialize_transaction(backing.ledger, topology, asking(5, "dead"))
+    backing.end_leases()
+    heirs = initialize_transaction(backing.ledger, topology, asking(top, "heir"))
+    assert isinstance(heirs, Batch)
+    assert (heirs.txid, heirs.metadata["parameters"]["top"]) == ((1, 5) if top == 5 else (2, 6))
+    aborted = backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+    assert aborted == (top == 6)

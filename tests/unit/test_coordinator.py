@@ -11,7 +11,7 @@ from support import ListSpout, LogSpout, manifest_of, run, word_count
 
 from txbatch import Topology
 from txbatch.core.coordinator import NothingNew, initialize_transaction, plan_batch
-from txbatch.core.errors import DefinitionError, PartitionUnreadable
+from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.protocol import Wait
 from txbatch.core.spout import PartitionedCoordinator, SpoutKind
 from txbatch.core.transaction import Batch, Interval, Run
@@ -231,3 +231,66 @@ def test_an_abandoned_batch_that_someone_took_meanwhile_is_left_alone() -> None:
     batch = initialize_transaction(ledger, topology, run("1"))
     assert isinstance(batch, Batch)
     assert ledger.adopt(replace(batch, lease_live=False), run("2")) is None
+
+
+# ---- what a spout may not plan
+
+
+class Ranges(LogSpout):
+    """Plans what it is told."""
+
+    def __init__(self, **ranges: Any) -> None:
+        super().__init__(dict.fromkeys(ranges, 0))
+        self.ranges = ranges
+
+    def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+        return self.ranges[partition]
+
+
+def test_offsets_that_went_backwards() -> None:
+    with pytest.raises(
+        TerminalError, match=r"partition 'a' went backwards: its records end at 4, those from 10 are next"
+    ):
+        planned(Ranges(a={"start": 10, "end": 4}), {"a": {"start": 0, "end": 10}})
+
+
+def test_a_range_without_an_end() -> None:
+    with pytest.raises(DefinitionError, match=r"'a' was planned as {'start': 10}; a range has 'start' and 'end'"):
+        planned(Ranges(a={"start": 10}))
+
+
+def test_what_is_gone_comes_alone() -> None:
+    """So that no record that is still there is given up with it."""
+    gone = {"start": 10, "end": 20, "gone": "retention"}
+    offsets = {name: {"start": 0, "end": 10} for name in "abc"}
+    plan = planned(Ranges(a={"start": 10, "end": 11}, b=gone, c=None), offsets)
+    assert plan == {"partitions": {"b": gone}, "continues": ["b"]}
+
+
+def test_metadata_whose_keys_would_come_back_as_strings() -> None:
+    class Bad(ListSpout):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return {"files": [{"a": {1: "x"}}]}
+
+    topology = word_count(Bad())
+    with pytest.raises(DefinitionError, match="stream 'words': metadata is not JSON: the key 1 is no string"):
+        initialize_transaction(ledger_of(topology), topology, run("1"))
+
+
+def test_a_spout_gets_the_parameters_it_declares_beside_the_interval() -> None:
+    spout, other = Asked(5), Asked(5)
+    spout.parameters, spout.by_interval, other.parameters = ("top",), True, ("bottom",)
+    topology = word_count(spout)
+    topology.new_stream("others", other)
+    head = ledger_of(topology).head("word_count", run("1"))
+    day = Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    metadata = plan_batch(topology, head, Run("1", interval=day, parameters={"top": 3}))
+    assert metadata is not None
+    assert metadata["parameters"] == {"top": 3}
+    assert spout.asked[-2][2] == {
+        "interval": [str(day.start.isoformat()), day.end.isoformat()],
+        "parameters": {"top": 3},
+    }
+    assert other.asked[-2][2] == {"parameters": {}}
+    with pytest.raises(DefinitionError, match="'word_count' has no parameter 'left'; its spouts declare bottom, top"):
+        plan_batch(topology, head, Run("1", interval=day, parameters={"left": 3}))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol import Adopt, Head, Ledger, Use, Wait, decide_initialize
+from txbatch.core.protocol import Adopt, Head, Ledger, Use, Wait, check_parameters, decide_initialize
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.topology import Stream, Topology
 from txbatch.core.transaction import Batch, Metadata, Run, canonical_json
@@ -21,6 +22,7 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
         head = ledger.head(topology.name, run)
         decision = decide_initialize(head, topology.max_pending)
         if isinstance(decision, Use):
+            check_parameters(decision.batch, run)
             return decision.batch
         if isinstance(decision, Wait):
             return decision
@@ -39,8 +41,10 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
     """The metadata of the next txid; None when no stream has anything new.
 
     `streams` holds the plan of each stream that is in the batch, `idle` the last plan of each that is not, which its
-    next one continues.
+    next one continues, `parameters` those of the run's that choose data. DefinitionError for what is not JSON, is over
+    1 MB, or is a parameter that no spout declares.
     """
+    _check_declared(topology, run)
     streams: dict[str, Any] = {}
     idle: dict[str, Any] = {}
     for stream in topology.streams.values():
@@ -52,9 +56,17 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
             idle[stream.name] = last
     if not streams:
         return None
-    metadata = {"format": 1, "streams": streams, **({"idle": idle} if idle else {})}
+    more = {"idle": idle, "parameters": dict(run.parameters)}
+    metadata = {"format": 1, "streams": streams, **{name: value for name, value in more.items() if value}}
     canonical_json(metadata)
     return metadata
+
+
+def _check_declared(topology: Topology, run: Run) -> None:
+    for name in run.parameters:
+        if name not in topology.parameters:
+            known = ", ".join(topology.parameters) or "none"
+            raise DefinitionError(f"topology {topology.name!r} has no parameter {name!r}; its spouts declare {known}")
 
 
 def _last_plan(stream: Stream, head: Head) -> Metadata | None:
@@ -72,14 +84,41 @@ def _plan_stream(stream: Stream, head: Head, last: Metadata | None, run: Run) ->
             coordinator.offsets = head.offsets.get(stream.name, {})
         if not coordinator.is_ready(head.next_txid):
             return None
-        return coordinator.initialize_transaction(head.next_txid, last, _interval_metadata(stream, run))
+        return _as_json(stream, coordinator.initialize_transaction(head.next_txid, last, _asked(stream, run)))
     finally:
         coordinator.close()
 
 
-def _interval_metadata(stream: Stream, run: Run) -> Metadata | None:
+def _as_json(stream: Stream, plan: Metadata | None) -> Metadata | None:
+    """The plan, as it will come back from the ledger; DefinitionError, which names the stream, when it would not."""
+    try:
+        canonical_json(plan)
+        if key := _odd_key(plan):
+            raise DefinitionError(f"metadata is not JSON: the key {key!r} is no string")
+    except DefinitionError as error:
+        raise DefinitionError(f"stream {stream.name!r}: {error}") from error
+    return plan
+
+
+def _odd_key(value: Any) -> Any:
+    """A key that would come back from JSON as a string."""
+    if isinstance(value, Mapping):
+        return next((key for key in value if not isinstance(key, str)), None) or _odd_key(list(value.values()))
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_odd_key, value)), None)
+    return None
+
+
+def _asked(stream: Stream, run: Run) -> Metadata | None:
+    """What the run asks of the spout: its interval, and those of its parameters that the spout declares."""
+    parameters = {name: value for name, value in run.parameters.items() if name in stream.spout.parameters}
+    asked = {**_interval(stream, run), **({"parameters": parameters} if stream.spout.parameters else {})}
+    return asked or None
+
+
+def _interval(stream: Stream, run: Run) -> Metadata:
     if not stream.spout.by_interval:
-        return None
+        return {}
     if run.interval is None:
         raise DefinitionError(
             f"stream {stream.name!r} reads by time, and run {run.name!r} has no data interval; "

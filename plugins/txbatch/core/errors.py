@@ -45,6 +45,10 @@ class Incomplete(TerminalError):
     """What was staged is not what was planned, or not what the manifest says (R7)."""
 
 
+class RecordsGone(TerminalError):
+    """The source no longer keeps records that were to come next: somebody must decide, nothing skips them silently."""
+
+
 class BadRecord(TerminalError):
     """A record cannot be counted: invalid UTF-8, U+0000 or null in a key, a value out of range."""
 

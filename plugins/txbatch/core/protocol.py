@@ -13,12 +13,22 @@ from txbatch.core.errors import (
     IntervalTaken,
     LeaseHeld,
     NotItsTurn,
+    RecordsGone,
     StaleAttempt,
     TerminalError,
 )
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import INIT_TXID, Assignment, Batch, BatchStatus, Interval, Metadata, Run
+from txbatch.core.transaction import (
+    INIT_TXID,
+    Assignment,
+    Batch,
+    BatchStatus,
+    Interval,
+    Metadata,
+    Run,
+    canonical_json,
+)
 
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
@@ -138,6 +148,38 @@ def decide_initialize(head: Head, max_pending: int) -> Use | Adopt | Wait | Plan
     if len(head.pending) >= max_pending:
         return Wait(head.pending[0])
     return Plan(head.next_txid)
+
+
+def same_parameters(batch: Batch, run: Run) -> bool:
+    """Whether the batch was planned with this run's parameters."""
+    return canonical_json(batch.metadata.get("parameters", {})) == canonical_json(run.parameters)
+
+
+def check_parameters(batch: Batch, run: Run) -> None:
+    """Refuse a run that meets its own batch again with other data-choosing parameters (R2)."""
+    if batch.key == run.key and not same_parameters(batch, run):
+        stored = canonical_json(batch.metadata.get("parameters", {}))
+        raise TerminalError(
+            f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
+            f"planned with {stored}; run it with those, or start a new run"
+        )
+
+
+def may_adopt(batch: Batch, run: Run) -> bool:
+    """Whether the run may take an abandoned batch for its own (R6); else it is aborted, for its records are others."""
+    return run.interval is None and same_parameters(batch, run)
+
+
+def check_gone(assignment: Assignment) -> None:
+    """Refuse to emit records that the source no longer keeps: they are given up by a decision, never silently."""
+    for plan in assignment.metadata["streams"].values():
+        for partition, range_ in plan.get("partitions", {}).items():
+            if "gone" in range_:
+                raise RecordsGone(
+                    f"{assignment.topology} {assignment.attempt}: records {range_['start']} to {range_['end']} of partition "
+                    f"{partition!r} are gone: {range_['gone']}; restore them and abort the batch, or give them up: "
+                    f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
+                )
 
 
 def next_txid(txids: Sequence[int]) -> int:

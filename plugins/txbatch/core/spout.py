@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from txbatch.core.errors import DefinitionError, PartitionUnreadable
+from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.transaction import Metadata, TransactionAttempt
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Spout(ABC):
     """A source of batches (Trident's ITridentSpout): a coordinator and an emitter.
 
     `fields` is the DDL of its records, `identity` says in JSON which source it is: stored with txid 1, another one is
-    refused (R2). `by_interval` spouts read by time and get the run's interval in their metadata.
+    refused (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under
+    "interval". `parameters` names the run's parameters that choose data; those that are given come under "parameters".
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
     fields: str
     by_interval: bool = False
+    parameters: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -98,6 +100,9 @@ class PartitionedSpout(Emitter, Spout):
 
     Per partition the metadata is JSON with `start` and `end`: the next batch starts where the last committed one ended.
     A partition that yields nothing keeps its place; a new one starts at its beginning, once (R14).
+
+    Where the source no longer keeps what was to come next, the plan says so: `{"start": a, "end": b, "gone": "<why>"}`. Such
+    ranges get a txid of their own that cannot be emitted: `txbatch abort --skip` gives the records up.
     """
 
     max_partitions: int | None = None
@@ -160,7 +165,7 @@ class PartitionedCoordinator(BatchCoordinator):
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
         """The ranges by partition and which of them continue an earlier one; of an opaque spout also the partitions
-        that could not be asked.
+        that could not be asked. Ranges that are gone for good come alone: the others stay free.
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
@@ -178,25 +183,39 @@ class PartitionedCoordinator(BatchCoordinator):
                 break
         if not planned:
             return None
+        planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Raises DefinitionError when the spout's range does not start where the partition's last one ended, and for a
-        name that would not come back from JSON as it is.
-        """
+        """Raises DefinitionError for a name that would not come back from JSON as it is, and as `_check_range` does."""
         if not isinstance(partition, str):
             raise DefinitionError(
                 f"{type(self.spout).__name__}: partition {partition!r} is no string; name it '{partition}'"
             )
         last = self.offsets.get(partition)
         range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
-        if range_ is not None and last is not None and range_["start"] != last["end"]:
-            raise DefinitionError(
-                f"{type(self.spout).__name__}: partition {partition!r} was planned from {range_['start']}, but "
-                f"{last['end']} is next; records between them would be lost or counted twice"
-            )
+        if range_ is not None:
+            _check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
+
+
+def _check_range(of: str, range_: Metadata, last: Metadata | None) -> None:
+    """Refuse a range without both ends or one that does not start where the partition's last one ended (DefinitionError),
+    and one whose offsets went backwards (TerminalError).
+    """
+    if not {"start", "end"} <= set(range_):
+        raise DefinitionError(f"{of} was planned as {dict(range_)}; a range has 'start' and 'end'")
+    start, end = range_["start"], range_["end"]
+    if last is not None and start != last["end"]:
+        raise DefinitionError(
+            f"{of} was planned from {start}, but {last['end']} is next; records between them would be lost or counted twice"
+        )
+    if isinstance(start, int) and isinstance(end, int) and end < start:
+        raise TerminalError(
+            f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
+            "anew: restore it, or read it with a new topology"
+        )
 
 
 def literal(text: str) -> str:

@@ -193,6 +193,11 @@ class Topology:
         return any(stream.spout.by_interval for stream in self.streams.values())
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """The run's parameters that choose data, as the spouts declare them (R2)."""
+        return tuple(sorted({name for stream in self.streams.values() for name in stream.spout.parameters}))
+
+    @property
     def source(self) -> Mapping[str, Any]:
         """The source identity that the ledger keeps with txid 1 (R2)."""
         return {

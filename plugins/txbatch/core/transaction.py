@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -65,13 +65,15 @@ class BatchStatus(StrEnum):
 class Run:
     """Who asks for a batch: a DAG run or a call of `txbatch run`. Its key finds the batch again (R2).
 
-    `name` is unique to the run and the same in all its retries and clears.
+    `name` is unique to the run and the same in all its retries and clears. `parameters` are those of the run's that
+    choose data, which the topology's spouts declare; they must be the same each time.
     """
 
     name: str
     dag_id: str | None = None
     run_id: str | None = None
     interval: Interval | None = None
+    parameters: Metadata = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> str:

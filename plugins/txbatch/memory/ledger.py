@@ -93,7 +93,7 @@ class MemoryLedger:
             return self._lease(tables, batch, run)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Make an abandoned batch this run's too, or abort it when it has an interval (R6).
+        """Make an abandoned batch this run's too, or abort it when it has an interval or other parameters (R6).
 
         None when it was aborted, is final, or is looked after again: look again.
         """
@@ -101,7 +101,7 @@ class MemoryLedger:
             now = tables.batch(batch.topology, batch.txid)
             if now.status.final or now.lease_live:
                 return None
-            if run.interval:
+            if not protocol.may_adopt(now, run):
                 tables.abort(now)
                 return None
             tables.let_find(now, run)

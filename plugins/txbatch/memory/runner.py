@@ -21,6 +21,7 @@ from txbatch.core.coordinator import initialize_transaction
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import parse_fields
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.protocol import check_gone
 from txbatch.core.topology import Operation, PersistentAggregate, Stream, Topology
 from txbatch.core.transaction import Assignment, Batch, Run, digest
 from txbatch.memory.ledger import MemoryLedger
@@ -47,6 +48,7 @@ def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:
 
 def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
     """What Spark does: read what the metadata names, run the operations, aggregate to partials."""
+    check_gone(assignment)
     read = {name: _read(topology.streams[name], plan) for name, plan in assignment.metadata["streams"].items()}
     partials = {each.state.name: _partials(each, read.get(each.stream.name, [])) for each in topology.aggregates}
     streams = {name: {"": ReadPartition(len(records), digest(str(records)))} for name, records in read.items()}

@@ -87,7 +87,7 @@ class PostgresLedger:
             return rows.batch(connection, **ids)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Make an abandoned batch this run's too, or abort it when it has an interval (R6).
+        """Make an abandoned batch this run's too, or abort it when it has an interval or other parameters (R6).
 
         None when it was aborted, is final, or is looked after again: look again.
         """
@@ -97,7 +97,7 @@ class PostgresLedger:
             now = rows.batch(connection, **ids, lock=True)
             if now.status.final or now.lease_live:
                 return None
-            if run.interval:
+            if not protocol.may_adopt(now, run):
                 _abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
                 return None
             _insert_key(connection, ids, run)

@@ -31,4 +31,4 @@ def oldest_unfinished(engine: Engine, topology: str) -> Run | None:
     if found is None:
         return None
     interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
-    return Run(found["run"], interval=interval)
+    return Run(found["run"], interval=interval, parameters=found["parameters"] or {})

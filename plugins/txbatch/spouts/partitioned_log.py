@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import PartitionUnreadable, TerminalError
+from txbatch.core.errors import PartitionUnreadable, RecordsGone
 from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 
@@ -29,18 +29,33 @@ class PartitionedLog:
     """The log itself: append to it, take partitions away and give them back."""
 
     root: Path
+    segment_records: int = SEGMENT_RECORDS
 
     def append(self, partition: str, records: Iterable[str]) -> None:
         """Append records, which hold no line breaks; possible also while the partition is away for readers."""
         folder = self.root / partition
         folder.mkdir(parents=True, exist_ok=True)
-        offset = _end(sorted(folder.glob("*.log")))
+        kept = sorted(folder.glob("*.log"))
+        first, offset = int(kept[-1].stem) if kept else 0, _end(kept)
         for record in records:
-            with (folder / f"{offset // SEGMENT_RECORDS * SEGMENT_RECORDS:020}.log").open(
-                "a", encoding="utf-8"
-            ) as segment:
+            if offset >= first + self.segment_records:
+                first = offset
+            with _segment(folder, first).open("a", encoding="utf-8") as segment:
                 segment.write(record + "\n")
             offset += 1
+
+    def delete_before(self, partition: str, offset: int) -> int:
+        """Retention: forget the segments that hold only records before this offset. Returns the oldest offset kept."""
+        folder = self.root / partition
+        kept = sorted(folder.glob("*.log"))
+        end = _end(kept)
+        if offset >= end > 0:
+            _segment(folder, end).touch()  # the offsets go on when nothing is left
+        starts = [*(int(path.stem) for path in kept), end]
+        for path, next_start in zip(kept, starts[1:], strict=True):
+            if int(path.stem) < next_start <= offset:
+                path.unlink()
+        return int(min(folder.glob("*.log")).stem) if kept else 0
 
     def take_away(self, partition: str) -> None:
         """An outage begins: the partition is known, and cannot be read."""
@@ -92,16 +107,12 @@ class PartitionedLogSpout(PartitionedSpout):
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
-        """The next range of offsets. TerminalError when records that were to come next are no longer kept."""
-        kept = self.log.start(partition)
+        """The next range of offsets, or the one that is no longer kept, as gone."""
+        kept, end = self.log.start(partition), self.log.end(partition)
         start = last_metadata["end"] if last_metadata else kept
-        end = self.log.end(partition)
-        if start < kept or end < start:
-            raise TerminalError(
-                f"partition {partition!r} of {self.log.root}: records from {start} are to come next, but it has {kept} to "
-                f"{end}: some are gone for good; restore them, or give them up by a new topology"
-            )
-        return {"start": start, "end": min(end, start + self.max_records)} if start < end else None
+        if start < kept:
+            return {"start": start, "end": kept, "gone": f"{self.log.root / partition} keeps {kept} to {end}"}
+        return {"start": start, "end": min(end, start + self.max_records)} if start != end else None
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
@@ -138,11 +149,27 @@ def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _records(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """The records of one range, in order. RecordsGone when they are not all there any more."""
+    expected = row["start"]
     for path in map(Path, row["segments"]):
         first = int(path.stem)
         if first < row["end"]:
-            wanted = islice(enumerate(_lines(path), first), max(row["start"] - first, 0), row["end"] - first)
-            yield from wanted
+            for offset, line in islice(
+                enumerate(_lines(path), first), max(row["start"] - first, 0), row["end"] - first
+            ):
+                if offset != expected:
+                    break
+                yield offset, line
+                expected += 1
+    if expected != row["end"]:
+        raise RecordsGone(
+            f"records {expected} to {row['end']} of partition {row['partition']!r} are gone since they were planned; restore "
+            "them, or abort the batch: the next plan says what is left"
+        )
+
+
+def _segment(folder: Path, first: int) -> Path:
+    return folder / f"{first:020}.log"
 
 
 def _end(segments: Sequence[Path]) -> int:

@@ -1,0 +1,85 @@
+"""A stand-in for spark-submit, for jobs that group the records as they are: of a log, or of a spout with `batch`."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from txbatch import PartitionedLogSpout, Spout
+from txbatch.core import protocol
+from txbatch.core.aggregator import merger
+from txbatch.core.fields import decimal_scale
+from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.topology import PersistentAggregate
+from txbatch.core.transaction import Assignment, Metadata
+from txbatch.job_file import load_job
+from txbatch.spouts import partitioned_log
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import Submission
+
+ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "boolean": pa.bool_(),
+}
+
+
+def submit_without_spark(what: Submission, master: str) -> None:
+    """Reads, aggregates and writes the manifest."""
+    folder = AttemptFolder(what.arguments[1])
+    assignment, topology = folder.read_assignment(), load_job(what.application).topology
+    states = {}
+    for number, aggregate in enumerate(topology.aggregates):
+        table = partials(aggregate, assignment)
+        path = folder.path(f"partials/{number}/part.parquet")
+        folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        pq.write_table(table, path, filesystem=folder.filesystem)
+        states[aggregate.state.name] = folder.describe(number, aggregate)
+    plans = assignment.metadata["streams"]
+    read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
+    manifest = Manifest(
+        topology.name, assignment.attempt, assignment.token, assignment.code, assignment.digest, read, states
+    )
+    folder.write_manifest(manifest)
+
+
+def read_partitions(spout: Spout, plan: Metadata) -> dict[str, ReadPartition]:
+    """Records and a fingerprint of each partition."""
+    found = {name: records(spout, {**plan, "partitions": {name: of}}) for name, of in protocol.ranges(plan).items()}
+    return {name: ReadPartition(len(read), str(crc32(repr(read).encode()))) for name, read in found.items()}
+
+
+def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
+    """What a plan names."""
+    if hasattr(spout, "batch"):
+        return list(spout.batch(plan))
+    assert isinstance(spout, PartitionedLogSpout)
+    rows = [{"partition": name, **of, "segments": spout.log.segments(name)} for name, of in plan["partitions"].items()]
+    return [record for row in rows for record in partitioned_log._records(row)]
+
+
+def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
+    plan = assignment.metadata["streams"][aggregate.stream.name]
+    names = [field.name for field in aggregate.stream.fields]
+    combine, found = merger(aggregate.merges), {}
+    for record in records(aggregate.stream.spout, plan):
+        fields = dict(zip(names, record, strict=True))
+        key = tuple(fields[each.name] for each in aggregate.keys)
+        partial = tuple(
+            value for each in aggregate.aggregates.values() for value in each.init(fields.get(each.input or ""))
+        )
+        found[key] = combine(found[key], partial) if key in found else partial
+    types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.columns]
+    columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.columns]
+    values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True))
+    arrays = [
+        pa.array(list(column), ARROW.get(type_) or pa.decimal128(38, decimal_scale(type_) or 0))
+        for column, type_ in zip(values, types, strict=True)
+    ]
+    return pa.table(arrays, names=columns)
