@@ -97,14 +97,13 @@ def word_count(
     *,
     state: State | None = None,
     max_pending: int = 1,
+    guarantee: str = "at_least_once",
     **aggregates: CombinerAggregator,
 ) -> Topology:
     """Words of one stream, counted."""
     topology = Topology(name, max_pending)
     grouped = topology.new_stream("words", spout).group_by("word")
-    grouped.persistent_aggregate(
-        state or OpaqueState(name), guarantee="at_least_once", **(aggregates or {"count": Count()})
-    )
+    grouped.persistent_aggregate(state or OpaqueState(name), guarantee=guarantee, **(aggregates or {"count": Count()}))
     return topology
 
 

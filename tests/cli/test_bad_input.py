@@ -131,6 +131,16 @@ def test_two_topologies_of_one_name(txbatch: Txbatch, write_job: WriteJob) -> No
     refused(txbatch("run", other), "one.py, with another source; rename the one in")
 
 
+@pytest.mark.rule("R11")
+def test_a_pair_that_is_not_exactly_once(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
+    """Refused before anything is planned; said out loud, it runs."""
+    job = job_of("words", "words").replace("OpaqueState", "NonTransactionalState")
+    refused(txbatch("run", write_job("job.py", job)), 'say guarantee="at_least_once"')
+    assert Reader(engine).status() == []
+    said = job.replace("count=Count()", 'guarantee="at_least_once", count=Count()')
+    assert txbatch("run", write_job("job.py", said)).exit_code == 0
+
+
 def test_two_topologies_on_one_state(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
     assert txbatch("run", write_job("one.py", job_of("a", "shared"))).exit_code == 0
     refused(txbatch("run", write_job("two.py", job_of("b", "shared"))), "state 'shared' belongs to topology 'a'")

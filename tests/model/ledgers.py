@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
 from txbatch.core.protocol import Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
+from txbatch.failpoints import FailpointReached
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.tables import Tables
 from txbatch.postgres import rows as rows_of
+from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.reader import Reader
 from txbatch.postgres.statements import quoted
 
 Key = tuple[str, ...]
@@ -56,6 +61,24 @@ class View(Protocol):
     def as_partials(self, topology: Topology, partials: Sequence[Keyed]) -> Any:
         """In the form that this ledger's commit takes."""
 
+    def restart(self) -> None:
+        """As when every process begins anew, but for the database's."""
+
+    def forget(self, topology: str) -> None:
+        """As when the database was lost; what attempts have staged remains."""
+
+    def meddle(self, state: str, key: Key, txid: int) -> None:
+        """A row is changed by somebody who is none of ours."""
+
+    def report(self, state: str) -> Mapping[str, int]:
+        """What people see."""
+
+    def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
+        """These keys in one round trip; None: absent (R20)."""
+
+    def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
+        """The process ends in the last moment before the commit is durable."""
+
 
 class MemoryView:
     """The twin; its clock stands still, so a lease is live until it is ended."""
@@ -84,6 +107,33 @@ class MemoryView:
 
     def as_partials(self, topology: Topology, partials: Sequence[Keyed]) -> Any:
         return {topology.aggregates[0].state.name: partials}
+
+    def restart(self) -> None:
+        """The twin is the database."""
+
+    def forget(self, topology: str) -> None:
+        self.ledger.tables = Tables()
+
+    def meddle(self, state: str, key: Key, txid: int) -> None:
+        tables = self.ledger.tables.copy()
+        stored = tables.states[state]
+        tables.states[state] = replace(stored, rows={**stored.rows, key: replace(stored.rows[key], txid=txid)})
+        self.ledger.tables = tables
+
+    def report(self, state: str) -> Mapping[str, int]:
+        return {key[0]: row.value[0] for key, row in self.ledger.rows(state).items()}
+
+    def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
+        return {key: self.report(state).get(key) for key in keys}
+
+    def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
+        record = Tables.record
+
+        def recorded(*arguments: Any) -> Any:
+            record(*arguments)
+            raise FailpointReached
+
+        patch.setattr(Tables, "record", recorded)
 
 
 class PostgresView:
@@ -122,3 +172,27 @@ class PostgresView:
     def as_partials(self, topology: Topology, partials: Sequence[Keyed]) -> Any:
         aggregate = topology.aggregates[0]
         return {aggregate.state.name: [record_batch(aggregate, partials)]}
+
+    def restart(self) -> None:
+        self.engine.dispose()
+        self.ledger = PostgresLedger(self.engine)
+
+    def forget(self, topology: str) -> None:
+        with transaction(self.engine) as connection:
+            state_tables.drop(connection, topology)
+
+    def meddle(self, state: str, key: Key, txid: int) -> None:
+        with self.engine.begin() as connection:
+            changed = f"UPDATE state.{quoted(state)} SET txid = :n WHERE word = :word"
+            connection.execute(text(changed), {"n": txid, "word": key[0]})
+
+    def report(self, state: str) -> Mapping[str, int]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, count AS number FROM report.{quoted(state)}"))
+            return {row.word: row.number for row in rows}
+
+    def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
+        return {row["word"]: row["count"] for row in Reader(self.engine).query(state, keys)}
+
+    def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setenv("TXBATCH_FAILPOINTS", "commit.before_commit=raise")

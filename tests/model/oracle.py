@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from model.ledgers import Seen
-from model.source import STREAM, Record, Source, records_of
+from model.source import STREAM, Record, Weights, records_of
 
+from txbatch.core.protocol import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
 # By txid: what each of its attempts read, in the order in which they were issued; None before it did.
@@ -25,7 +26,7 @@ def require(holds: bool, what: str) -> None:
         raise Violation(what)
 
 
-def check(seen: Seen, read: Read, source: Source, max_pending: int) -> None:
+def check(seen: Seen, read: Read, source: Weights, max_pending: int) -> None:
     """Every invariant, in one state."""
     txids = [batch.txid for batch in seen.batches]
     require(txids == list(range(1, len(txids) + 1)), f"txids are not consecutive from 1: {txids} (R1)")
@@ -51,8 +52,7 @@ def given_up(seen: Seen) -> frozenset[Record]:
 
 def ranges_of(batch: Batch) -> Mapping[str, Any]:
     """The ranges that a batch names, by partition."""
-    ranges: Mapping[str, Any] = batch.metadata["streams"][STREAM]["partitions"]
-    return ranges
+    return ranges(batch.metadata["streams"][STREAM])
 
 
 def _counts(batch: Batch) -> bool:
@@ -83,7 +83,7 @@ def check_counted_once(counted: Mapping[int, frozenset[Record]], skipped: frozen
             owner[record] = f"counted in txid {txid}"
 
 
-def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: Source) -> None:
+def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: Weights) -> None:
     """State is the fold of the contributions, and both are what the source adds up to (R9, R10)."""
     expected = source.fold(record for records in counted.values() for record in records)
     values = {key: value for key, (value, _, _) in seen.rows.items()}
@@ -101,14 +101,14 @@ def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: S
 
 def check_offsets(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> None:
     """What is consumed of a partition is what was read or given up of it: batch after batch, without a gap."""
-    ranges = sorted(_final_ranges(seen, counted))
-    ends = {partition: end for partition, _, end, _ in ranges}
+    final = sorted(_final_ranges(seen, counted))
+    ends = {partition: end for partition, _, end, _ in final if partition}
     require(seen.consumed == ends, f"consumed is {seen.consumed}, read or given up was {ends}")
     for partition in ends:
-        own = [(start, end) for name, start, end, _ in ranges if name == partition]
+        own = [(start, end) for name, start, end, _ in final if name == partition]
         starts = [0, *(end for _, end in own)]
         require([start for start, _ in own] == starts[:-1], f"ranges of {partition} are not continuous: {own} (R6)")
-        order = [txid for name, _, _, txid in ranges if name == partition and txid in counted]
+        order = [txid for name, _, _, txid in final if name == partition and txid in counted]
         require(all(a < b for a, b in pairwise(order)), f"{partition} was read by txids {order}, in this order (R6)")
 
 
@@ -117,7 +117,8 @@ def _final_ranges(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> Itera
         if batch.status is not BatchStatus.COMMITTED:
             continue
         for partition, range_ in ranges_of(batch).items():
-            hole = batch.fence > 0 and not records_of({partition: range_}) & counted[batch.txid]
+            planned = records_of({partition: range_})
+            hole = bool(batch.fence and planned and not planned & counted[batch.txid])
             recorded = seen.read.get((batch.txid, partition))
             if batch.fence:
                 require(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,15 +40,33 @@ class Size:
         )
 
 
-class Source(LogSpout):
-    """A log of which each range takes one record. Partitions that are `away` cannot be read."""
+class Weights:
+    """What records add up to, so that each can be told apart in the sum: it weighs a power of ten."""
 
-    def __init__(self, size: Size) -> None:
-        names = [chr(ord("a") + number) for number in range(size.partitions)]
-        self.records_each = size.records or size.txids
-        self.late = names[size.partitions - size.late :]
-        self.away: Collection[str] = ()
-        super().__init__(dict.fromkeys(names[: size.partitions - size.late], self.records_each), size=1, kind=size.kind)
+    records_each = 0
+    late: Sequence[str] = ()
+    away: Collection[str] = ()
+
+    def fold(self, records: Iterable[Record]) -> dict[tuple[str, ...], int]:
+        """What these records add up to: a digit 0 was lost, a digit 2 counted twice.
+
+        One key is in every batch, the others come and go with their partition. Where each partition has `records_each`,
+        also the one in every batch has a digit for each record; else it counts them.
+        """
+        sums: dict[tuple[str, ...], int] = {}
+        for partition, offset in records:
+            place = (ord(partition) - ord("a")) * self.records_each + offset if self.records_each else 0
+            for key, weight in (((partition or STREAM,), 10**offset), ((ALL,), 10**place)):
+                sums[key] = sums.get(key, 0) + weight
+        return sums
+
+    def partials(self, records: Iterable[Record]) -> list[Keyed]:
+        """The same as Spark would stage it."""
+        return [(key, (value,)) for key, value in sorted(self.fold(records).items())]
+
+
+class Log(Weights, LogSpout):
+    """A log. Partitions that are `away` cannot be read."""
 
     def appear(self, partition: str) -> None:
         """A partition that was not there before (R14)."""
@@ -65,21 +83,15 @@ class Source(LogSpout):
         """Everything there is."""
         return frozenset((name, offset) for name, length in self.lengths.items() for offset in range(length))
 
-    def fold(self, records: Iterable[Record]) -> dict[tuple[str, ...], int]:
-        """What these records add up to. Each weighs a power of ten: a digit 0 was lost, a digit 2 counted twice.
 
-        One key is in every batch, the others come and go with their partition.
-        """
-        sums: dict[tuple[str, ...], int] = {}
-        for partition, offset in records:
-            place = (ord(partition) - ord("a")) * self.records_each + offset
-            for key, weight in (((partition,), 10**offset), ((ALL,), 10**place)):
-                sums[key] = sums.get(key, 0) + weight
-        return sums
+class Source(Log):
+    """The log of a size: each range takes one record."""
 
-    def partials(self, records: Iterable[Record]) -> list[Keyed]:
-        """The same as Spark would stage it."""
-        return [(key, (value,)) for key, value in sorted(self.fold(records).items())]
+    def __init__(self, size: Size) -> None:
+        names = [chr(ord("a") + number) for number in range(size.partitions)]
+        self.records_each = size.records or size.txids
+        self.late = names[size.partitions - size.late :]
+        super().__init__(dict.fromkeys(names[: size.partitions - size.late], self.records_each), size=1, kind=size.kind)
 
 
 def records_of(ranges: Mapping[str, Metadata], without: Collection[str] = ()) -> frozenset[Record]:

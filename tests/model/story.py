@@ -27,7 +27,7 @@ from typing import Any
 from model.ledgers import View
 from model.oracle import Read, ranges_of, require
 from model.source import STREAM, Record, Size, Source, records_of, topology_of
-from support import code, manifest_of, run
+from support import Keyed, code, manifest_of, read_all, run
 
 from txbatch import SpoutKind
 from txbatch.core import coordinator
@@ -41,8 +41,9 @@ from txbatch.core.errors import (
     TxbatchError,
     UnknownName,
 )
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.protocol import Head
+from txbatch.core.manifest import Manifest
+from txbatch.core.protocol import Head, ranges
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 
 CODE = code()
@@ -91,10 +92,11 @@ class StallingLedger:
 class Story:
     """One topology: its source, its ledger, and all that processes, dead or alive, may still know."""
 
-    def __init__(self, size: Size, view: View, name: str = "model") -> None:
-        self.size, self.view, self.ledger, self.name = size, view, view.ledger, name
-        self.source = Source(size)
-        self.topology = topology_of(size, self.source, name)
+    def __init__(self, size: Size, view: View, name: str = "model", topology: Topology | None = None) -> None:
+        self.size, self.view, self.ledger = size, view, view.ledger
+        self.topology = topology or topology_of(size, Source(size), name)
+        self.name = self.topology.name
+        self.source: Any = self.topology.streams[STREAM].spout
         self.works: dict[int, tuple[Work, ...]] = {}
         self.slow: Slow | None = None
         self.ledger.register(self.topology, "jobs/model.py")
@@ -104,18 +106,22 @@ class Story:
         """What each attempt has read, for the oracle."""
         return {txid: tuple((each.assignment.token, each.read) for each in works) for txid, works in self.works.items()}
 
+    def run(self, name: str) -> Run:
+        """The run of that name."""
+        return run(name)
+
     # ---- initialize_transaction
 
     def initialize(self, name: str, away: Collection[str] = ()) -> Any:
         """The run's batch, or why there is none."""
         self.source.away = away
-        return coordinator.initialize_transaction(self.ledger, self.topology, run(name))
+        return coordinator.initialize_transaction(self.ledger, self.topology, self.run(name))
 
     def look(self, name: str, away: Collection[str] = ()) -> None:
         """It sees what is to be done."""
         self.source.away = away
         try:
-            coordinator.initialize_transaction(StallingLedger(self), self.topology, run(name))  # type: ignore[arg-type]
+            coordinator.initialize_transaction(StallingLedger(self), self.topology, self.run(name))  # type: ignore[arg-type]
         except Stalled as stalled:
             self.slow = stalled.slow
 
@@ -124,9 +130,9 @@ class Story:
         slow, self.slow = self.slow, None
         assert slow is not None
         if isinstance(slow.at, Batch):
-            return self.ledger.adopt(slow.at, run(slow.run))
+            return self.ledger.adopt(slow.at, self.run(slow.run))
         assert slow.metadata is not None
-        return self.ledger.plan(slow.at, run(slow.run), slow.metadata)
+        return self.ledger.plan(slow.at, self.run(slow.run), slow.metadata)
 
     def crash(self) -> None:
         """It forgets everything."""
@@ -146,13 +152,13 @@ class Story:
 
     def attempt(self, name: str, txid: int) -> None:
         """A new attempt."""
-        assignment = self.ledger.start_attempt(self.ledger.batch(self.name, txid), run(name), CODE)
+        assignment = self.ledger.start_attempt(self.ledger.batch(self.name, txid), self.run(name), CODE)
         self.works = {**self.works, txid: (*self.works.get(txid, ()), Work(assignment))}
 
     def emit(self, txid: int, number: int, away: Collection[str] = ()) -> None:
         """An attempt reads what there is, and the ledger takes its manifest, or refuses it."""
         work = self.works[txid][number]
-        plan = work.assignment.metadata["streams"][STREAM]["partitions"]
+        plan = ranges(work.assignment.metadata["streams"][STREAM])
         if self.size.kind is SpoutKind.TRANSACTIONAL and not plan.keys().isdisjoint(away):
             self.ledger.fail_attempt(work.assignment, "away")  # R12: no hole, the same again later
             raise PartitionUnreadable("away")
@@ -166,13 +172,9 @@ class Story:
     def manifest(self, assignment: Assignment, away: Collection[str]) -> Manifest:
         """What an honest attempt says; a record's fingerprint follows from where it stands."""
         plan = assignment.metadata["streams"][STREAM]
-        read = {
-            name: ReadPartition(range_["end"] - range_["start"], str(range_["start"] * 1000 + range_["end"]))
-            for name, range_ in plan["partitions"].items()
-            if name not in away
-        }
-        holes = {**plan.get("unreadable", {}), **{name: "away" for name in plan["partitions"] if name in away}}
-        partials = {self.name: self.source.partials(records_of(plan["partitions"], away))}
+        read = {name: each for name, each in read_all(assignment)[STREAM].items() if name not in away}
+        holes = {**plan.get("unreadable", {}), **{name: "away" for name in ranges(plan) if name in away}}
+        partials = {self.name: self.source.partials(records_of(ranges(plan), away))}
         unreadable = {STREAM: holes} if holes else {}
         return manifest_of(self.topology, assignment, partials, streams={STREAM: read}, unreadable=unreadable)
 
@@ -190,8 +192,7 @@ class Story:
         """
         work = self.works[txid][number]
         assert work.batch is not None
-        assert work.read is not None
-        partials = self.view.as_partials(self.topology, self.source.partials(work.read))
+        partials = self.view.as_partials(self.topology, self.staged(work))
         try:
             committed = self.ledger.commit(self.topology, work.batch, partials)
         except BrokenChain as error:
@@ -200,6 +201,12 @@ class Story:
         if committed.applied:
             self._only_the_newest(txid, number, "its work was applied")
         return True
+
+    def staged(self, work: Work) -> list[Keyed]:
+        """What the attempt's files hold."""
+        assert work.read is not None
+        partials: list[Keyed] = self.source.partials(work.read)
+        return partials
 
     def success(self, txid: int) -> None:
         """Tell the world."""

@@ -1,0 +1,54 @@
+"""The stories of protocol/: whole batches through outages, kills and zombies, told once and played on both ledgers.
+
+A story says `why` it is told, which `rules` it shows, the `source` (partitions with so many records, a list of batches, or
+days), the kind of `spout` and `state`, `max_pending`, its `steps` (see telling.py), and what to `expect` at its end: the
+report, in which each record of a partition is a digit 1, what is consumed, the batches with the attempt that counts, and
+the holes. A definition that is `refused` has no steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden.telling import Told, batches, holes, topology_of
+from model.ledgers import MemoryView, PostgresView, View
+
+from txbatch.core import errors
+
+STORIES = sorted((Path(__file__).parent / "protocol").glob("*.json"))
+told = pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def view(request: pytest.FixtureRequest) -> View:
+    make: dict[str, Callable[[], View]] = {
+        "memory": MemoryView,
+        "postgres": lambda: PostgresView(request.getfixturevalue("engine")),
+    }
+    return make[request.param]()
+
+
+def test_there_are_enough_stories() -> None:
+    assert len(STORIES) >= 20
+
+
+@told
+def test_story(path: Path, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = json.loads(path.read_text(encoding="utf-8"))
+    if "refused" in case:
+        with pytest.raises(getattr(errors, case["refused"]), match=case["says"]):
+            topology_of(case)
+        return
+    story = Told(case, view, monkeypatch)
+    for step in case["steps"]:
+        story.tell(step)
+    seen = {
+        "report": view.report("story"),
+        "consumed": view.seen("story").consumed,
+        "batches": batches(story),
+        "holes": holes(story),
+    }
+    assert {name: seen[name] for name in case["expect"]} == case["expect"]
