@@ -143,13 +143,15 @@ def staged(aggregate: PersistentAggregate, partials: Sequence[Keyed]) -> StagedS
     """What a manifest says of these partials, reckoned without Arrow."""
     totals = {
         column.name: _total(column, [partial[number] for _, partial in partials])
-        for number, column in enumerate(aggregate.columns)
+        for number, column in enumerate(aggregate.partial_columns)
     }
     return StagedState((), len(partials), totals)
 
 
 def _total(column: ValueColumn, values: list[Any]) -> str | None:
     present = [value for value in values if value is not None]
+    if column.partial.type == "boolean":
+        return str(sum(present))
     if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
         return str(len(present))
     return format(sum(map(Decimal, present)), "f") if present else None
@@ -159,7 +161,7 @@ def record_batch(aggregate: PersistentAggregate, partials: Iterable[Keyed]) -> p
     """Partials as Spark would stage them."""
     rows = [key + partial for key, partial in partials]
     typed = [(key.name, key.type) for key in aggregate.keys]
-    typed += [(column.name, column.partial.type) for column in aggregate.columns]
+    typed += [(column.name, column.partial.type) for column in aggregate.partial_columns]
     arrays = [pa.array([row[number] for row in rows], arrow_type(type_)) for number, (_, type_) in enumerate(typed)]
     return pa.record_batch(arrays, names=[name for name, _ in typed])
 

@@ -3,6 +3,8 @@
 A case says the `kind` of state, whether it commits `apart`, `fields`, `keys` and `values` (aggregator, input, options;
 by default a count per word), the `stored` rows and `steps`: each applies a `batch` of partials as `txid` and names the
 rows expected afterwards, or the `error` and what it `says`: then nothing may have changed. `report` is what people see.
+With `remove`, a partial that is `removed` removes its key, and counts if it has values; a row that is `removed` is a
+tombstone, which reports do not show.
 `rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/.
 """
 
@@ -65,6 +67,7 @@ def load(path: Path) -> tuple[Topology, dict[str, Any]]:
     topology.new_stream("words", spout).group_by(*keys).persistent_aggregate(
         STATES[case["kind"]](keys[0], contributions=False),
         guarantee="at_least_once",
+        remove="removed" if case.get("remove") else None,
         **{name: aggregator(*specification) for name, specification in values.items()},
     )
     return topology, case
@@ -95,8 +98,14 @@ class Store:
         raise NotImplementedError
 
     def partials(self, batch: list[Row]) -> list[tuple[Any, Any]]:
+        return [(key_of(self.aggregate, row), self._partial(row)) for row in batch]
+
+    def _partial(self, row: Row) -> tuple[Any, ...]:
         names = [column.name for column in self.aggregate.columns]
-        return [(key_of(self.aggregate, row), tuple(row[name] for name in names)) for row in batch]
+        if not self.aggregate.removable:
+            return tuple(row[name] for name in names)
+        marks = row.get("removed", False), any(name in row for name in names)
+        return (*(row.get(name) for name in names), *marks)
 
 
 class CoreStore(Store):
@@ -113,6 +122,7 @@ class CoreStore(Store):
             txid=txid,
             combine=merger(self.aggregate.merges),
             apart=self.apart,
+            removable=self.aggregate.removable,
         )
         self.values = {key: value for key, value in {**self.values, **update.puts}.items() if key not in update.removes}
 
@@ -120,7 +130,7 @@ class CoreStore(Store):
         return [row_of(self.aggregate, key, value) for key, value in self.values.items()]
 
     def report(self) -> list[Row]:
-        return [self._finished(key, value.value) for key, value in self.values.items()]
+        return [self._finished(key, value.value) for key, value in self.values.items() if value.value is not None]
 
     def _finished(self, key: tuple[Any, ...], partial: tuple[Any, ...]) -> Row:
         row = {field.name: part for field, part in zip(self.aggregate.keys, key, strict=True)}
@@ -169,6 +179,8 @@ class PostgresStore(Store):
         execute(self.connection, self.statements.create_state())
         execute(self.connection, self.statements.create_report())
         for row in rows:
+            if self.aggregate.removable:
+                row = {**row, "removed": "removed" in row, "counted": "removed" not in row}
             cursor = self.connection.connection.cursor()
             names = ", ".join(quoted(name).replace("%", "%%") for name in row)
             table = self.statements.state.replace("%", "%%")
@@ -188,7 +200,13 @@ class PostgresStore(Store):
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
 
     def rows(self) -> list[Row]:
-        return self._select(self.statements.state)
+        rows = self._select(self.statements.state)
+        for row in rows if self.aggregate.removable else ():
+            counted = row.pop("counted")
+            assert counted or row["removed"]
+            if counted:
+                row.pop("removed")
+        return rows
 
     def report(self) -> list[Row]:
         return [
@@ -261,7 +279,8 @@ def check(path: Path, store: type[Store]) -> None:
 
 
 def types_of(aggregate: PersistentAggregate) -> dict[str, str]:
-    types = {"txid": "bigint", "prev_txid": "bigint"} | {key.name: key.type for key in aggregate.keys}
+    types = {"txid": "bigint", "prev_txid": "bigint", "removed": "boolean"}
+    types |= {key.name: key.type for key in aggregate.keys}
     for column in aggregate.columns:
         types |= {column.name: column.partial.type, PREVIOUS_PREFIX + column.name: column.partial.type}
     return types
@@ -306,7 +325,7 @@ def key_of(aggregate: PersistentAggregate, row: Row) -> tuple[Any, ...]:
 
 
 def value_of(aggregate: PersistentAggregate, row: Row) -> Any:
-    value = tuple(row[column.name] for column in aggregate.columns)
+    value = None if "removed" in row else tuple(row[column.name] for column in aggregate.columns)
     if aggregate.state.kind is not StateKind.OPAQUE:
         kind = TransactionalValue if aggregate.state.kind is StateKind.TRANSACTIONAL else NonTransactionalValue
         return kind(row["txid"], value)
@@ -316,9 +335,11 @@ def value_of(aggregate: PersistentAggregate, row: Row) -> Any:
 
 def row_of(aggregate: PersistentAggregate, key: tuple[Any, ...], value: Any) -> Row:
     row = {field.name: part for field, part in zip(aggregate.keys, key, strict=True)}
-    row |= {column.name: part for column, part in zip(aggregate.columns, value.value, strict=True)}
+    nothing = (None,) * len(aggregate.columns)
+    row |= {column.name: part for column, part in zip(aggregate.columns, value.value or nothing, strict=True)}
+    row |= {"removed": True} if value.value is None else {}
     if isinstance(value, OpaqueValue):
-        prev = value.prev or (None,) * len(aggregate.columns)
+        prev = value.prev or nothing
         row |= {PREVIOUS_PREFIX + column.name: part for column, part in zip(aggregate.columns, prev, strict=True)}
         row["prev_txid"] = value.prev_txid
     return {**row, "txid": value.txid}

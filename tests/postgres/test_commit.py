@@ -161,6 +161,50 @@ def test_one_of_two_states_fails(engine: Engine) -> None:
     assert everything(bench) == before
 
 
+def removal(word: str, *values: int) -> Any:
+    """Removes the word; with a value, other records of it count."""
+    return ((word,), (*(values or (None,)), True, bool(values)))
+
+
+@pytest.mark.rule("R9", "R18")
+def test_state_is_the_fold_of_contributions_by_position_also_where_keys_are_removed(engine: Engine) -> None:
+    topology = Topology("word_count")
+    grouped = topology.new_stream("words", LogSpout({"a": 1_000})).group_by("word")
+    aggregate = grouped.persistent_aggregate(OpaqueState("word_count"), remove="word = ''", count=Count())
+    bench = Bench(engine, topology)
+
+    def count(word: str, value: int) -> Any:
+        return ((word,), (value, False, True))
+
+    batches = [
+        [count("dog", 4), count("man", 1)],
+        [removal("dog"), removal("cat"), count("man", 1)],
+        [count("dog", 1), removal("man", 5)],
+        [removal("dog", 2), count("man", 1), removal("cat")],
+        [removal("man"), count("owl", 1)],
+    ]
+    for number, partials in enumerate(batches):
+        bench.whole({"word_count": partials}, str(number))
+        assert bench.rows("SELECT count(*) FROM state.word_count WHERE NOT counted") == [(0,)]
+    contributed = bench.rows(
+        "SELECT position, word, count, removed, counted FROM contribution.word_count ORDER BY 1, 2"
+    )
+    assert len(contributed) == sum(map(len, batches))
+    fold: dict[str, int] = {}
+    for _, word, value, removed, counted in contributed:
+        if removed:
+            fold.pop(word, None)
+        if counted:
+            fold[word] = fold.get(word, 0) + value
+    assert fold == {"dog": 2, "owl": 1}
+    assert dict(bench.rows("SELECT word, count FROM report.word_count")) == fold
+    plain = Topology("word_count")
+    again = plain.new_stream("words", LogSpout({"a": 1_000})).group_by("word")
+    again.persistent_aggregate(aggregate.state, count=Count())
+    with pytest.raises(SchemaMismatch, match="is stored with remove, now defined without"):
+        bench.ledger.register(plain, "jobs/job.py")
+
+
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "EUC_JP"])
 def test_the_roles_encoding_does_not_reach_the_keys(
     bench: Bench, postgres_url: str, encoding: str, monkeypatch: Any

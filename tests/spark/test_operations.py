@@ -201,6 +201,23 @@ def test_keys_of_every_type(emit: Emit, type_: str, keys: list[Any]) -> None:
     assert emit(stream.topology).partials["s"] == {(key,): (1,) for key in keys}
 
 
+REMOVALS = [("a", 1), ("a", -1), ("a", 3), ("b", -1), ("b", -1), ("c", None), ("c", 2)]
+
+
+@pytest.mark.parametrize("remove", ["n < 0", lambda record: record["n"] is not None and record["n"] < 0])
+def test_records_that_remove_their_key(emit: Emit, remove: Any) -> None:
+    """Each key once: what the other records give, whether the key is removed, and whether others count."""
+    stream = stream_of("k string, n int", *REMOVALS)
+    stream.group_by("k").persistent_aggregate(
+        OpaqueState("s"), remove=remove, records=Count(), total=Sum("n"), mean=Avg("n")
+    )
+    assert emit(stream.topology).partials["s"] == {
+        ("a",): (2, 4, 4, 2, True, True),
+        ("b",): (None, None, None, None, True, False),
+        ("c",): (2, 2, 2, 1, False, True),
+    }
+
+
 def test_a_string_value_that_postgres_cannot_store(emit: Emit) -> None:
     stream = stream_of("k string, v string", ("a", "b\0c"))
     stream.group_by("k").persistent_aggregate(OpaqueState("s"), top=Max("v"))

@@ -69,6 +69,24 @@ def test_functions_of_several_fields() -> None:
     assert list(run(stream.topology).rows("s")) == [("a", "b")]
 
 
+def test_records_that_remove_their_key() -> None:
+    words = sentences("a 1", "b 2", "a 3", "a -", "b -", "b 5", "c -", fields="line string", size=2).map(
+        lambda record: tuple(record["line"].split()), "word string, amount string"
+    )
+    words.group_by("word").persistent_aggregate(
+        OpaqueState("words"), remove=lambda record: record["amount"] == "-", n=Count(), top=Max("amount")
+    )
+    ledger = run(words.topology)
+    assert {key: value.value for (key,), value in ledger.rows("words").items()} == {"a": (1, "3"), "b": (1, "5")}
+    assert ledger.tables.states["words"].contributions == {
+        (("a",), 1, 1): (1, "1", False, True),
+        (("b",), 1, 1): (1, "2", False, True),
+        (("a",), 2, 2): (1, "3", True, True),
+        (("b",), 3, 3): (1, "5", True, True),
+        (("c",), 4, 4): (None, None, True, False),
+    }
+
+
 def test_what_needs_spark_is_refused_and_nothing_is_counted() -> None:
     words = sentences().flat_map("split(sentence, ' ')", "word string")
     words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
@@ -78,6 +96,10 @@ def test_what_needs_spark_is_refused_and_nothing_is_counted() -> None:
     ):
         run(words.topology, ledger)
     assert ledger.rows("words") == {}
+    words = sentences(name="removing")
+    words.group_by("sentence").persistent_aggregate(OpaqueState("s"), remove="sentence = ''", count=Count())
+    with pytest.raises(DefinitionError, match="remove \"sentence = ''\" needs Spark"):
+        run(words.topology)
     with pytest.raises(DefinitionError, match="stream 'words': LogSpout needs Spark, a FixedBatchSpout does not"):
         run(word_count(LogSpout({"a": 1})))
 

@@ -77,6 +77,17 @@ REFUSED: list[tuple[str, Any, str]] = [
         lambda: aggregate(count=Count),
         "state 's': count is .*; give an aggregator, such as count=Count()",
     ),
+    (
+        "remove is no aggregate",
+        lambda: aggregate(remove=Count(), n=Count()),
+        "state 's': remove is .*; give a condition, as for filter",
+    ),
+    (
+        "key is a mark",
+        lambda: aggregate("counted", fields="counted string", remove="true", n=Count()),
+        "'counted' is given",
+    ),
+    ("value is a mark", lambda: aggregate(remove="true", removed=Count()), "column 'removed' is given twice"),
     ("sum of strings", lambda: aggregate(total=Sum("word")), "Sum of 'word', a string, is not exact"),
     ("field twice", lambda: stream().each("n", "word string"), "field 'word' is given twice"),
     (
@@ -189,6 +200,15 @@ def test_the_columns_of_a_state() -> None:
         ("top", "top"),
     ]
     assert [str(merge) for merge in made.merges] == ["add", "add", "add", "greatest"]
+
+
+def test_a_partial_says_also_whether_its_key_was_removed() -> None:
+    made = aggregate(remove="n < 0", mean=Avg("n"))
+    assert [column.name for column in made.partial_columns] == ["mean_sum", "mean_count", "removed", "counted"]
+    assert [column.name for column in made.columns] == ["mean_sum", "mean_count"]
+    assert [str(merge) for merge in made.partial_merges] == ["add", "add", "greatest", "greatest"]
+    plain = aggregate("removed", fields="removed string", counted=Count())
+    assert plain.partial_columns == plain.columns
 
 
 def test_the_source_names_each_stream_and_its_kind() -> None:

@@ -26,6 +26,8 @@ RESERVED_COLUMNS = frozenset(
     {"txid", PREVIOUS_PREFIX + "txid", "position", "tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 )
 _TOPOLOGY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# A Spark SQL condition, or a Python predicate of a record (a dict).
+Condition = str | Callable[[Mapping[str, Any]], bool]
 # A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
 Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
 
@@ -48,15 +50,24 @@ class ValueColumn:
     partial: PartialColumn
 
 
+# What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
+# and whether records of the key count.
+MARKS = tuple(
+    ValueColumn(name, name, PartialColumn("", "boolean", Merge.GREATEST, f"bool_or({name})"))
+    for name in ("removed", "counted")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PersistentAggregate:
-    """A stream grouped by keys and aggregated into a state across batches."""
+    """A stream grouped by keys and aggregated into a state across batches; `remove` says which records remove their key."""
 
     stream: Stream
     keys: tuple[Field, ...]
     state: State
     aggregates: Mapping[str, CombinerAggregator]
     guarantee: str
+    remove: Condition | None = None
 
     @property
     def columns(self) -> tuple[ValueColumn, ...]:
@@ -68,9 +79,24 @@ class PersistentAggregate:
         )
 
     @property
+    def removable(self) -> bool:
+        """Whether records may remove keys; then partials carry `MARKS`."""
+        return self.remove is not None
+
+    @property
+    def partial_columns(self) -> tuple[ValueColumn, ...]:
+        """The columns of a partial: values, and marks where keys may be removed."""
+        return self.columns + (MARKS if self.removable else ())
+
+    @property
     def merges(self) -> tuple[Merge, ...]:
         """How each value column merges."""
         return tuple(column.partial.merge for column in self.columns)
+
+    @property
+    def partial_merges(self) -> tuple[Merge, ...]:
+        """How each column of a partial merges with that of another one of the same batch."""
+        return tuple(column.partial.merge for column in self.partial_columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +109,7 @@ class Stream:
     fields: tuple[Field, ...]
     operations: tuple[Operation, ...] = ()
 
-    def filter(self, condition: str | Callable[[Mapping[str, Any]], bool]) -> Stream:
+    def filter(self, condition: Condition) -> Stream:
         """Keep the records for which the condition is true (null is not)."""
         return self._then("filter", condition, self.fields)
 
@@ -135,9 +161,17 @@ class GroupedStream:
     keys: tuple[Field, ...]
 
     def persistent_aggregate(
-        self, state: State, *, guarantee: str = "exactly_once", **aggregates: CombinerAggregator
+        self,
+        state: State,
+        *,
+        guarantee: str = "exactly_once",
+        remove: Condition | None = None,
+        **aggregates: CombinerAggregator,
     ) -> PersistentAggregate:
         """Aggregate into a state across batches, one value per keyword.
+
+        A record for which `remove` holds removes its key: the value before this batch is dropped, and the batch's other
+        records of the key count afresh; without any, the key goes away (R18).
 
         Raises NotExactlyOnce when spout and state cannot be exactly-once together and `guarantee` is not
         `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
@@ -150,7 +184,9 @@ class GroupedStream:
                 raise DefinitionError(
                     f"state {state.name!r}: {name} is {aggregator!r}; give an aggregator, such as {name}=Count()"
                 )
-        aggregate = PersistentAggregate(self.stream, self.keys, state, aggregates, guarantee)
+        if not (remove is None or isinstance(remove, str) or callable(remove)):
+            raise DefinitionError(f"state {state.name!r}: remove is {remove!r}; give a condition, as for filter")
+        aggregate = PersistentAggregate(self.stream, self.keys, state, aggregates, guarantee, remove)
         _check_columns(aggregate)
         self.stream.topology.add(aggregate)
         return aggregate
@@ -234,7 +270,8 @@ def _check_columns(aggregate: PersistentAggregate) -> None:
         checked_name(key.name, "key")
     for name in names:
         checked_name(name, "value")
-    columns_and_reports = [*(key.name for key in aggregate.keys), *names, *aggregate_only(aggregate, names)]
+    marks = [mark.name for mark in aggregate.partial_columns[len(columns) :]]
+    columns_and_reports = [*(key.name for key in aggregate.keys), *names, *aggregate_only(aggregate, names), *marks]
     for name in RESERVED_COLUMNS.intersection(columns_and_reports):
         raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")
     unique(columns_and_reports, "column")

@@ -68,17 +68,31 @@ def _read(stream: Stream, plan: Any) -> list[Record]:
 
 def _partials(aggregate: PersistentAggregate, records: Iterable[Record]) -> list[tuple[Any, Partial]]:
     found: dict[Any, Partial] = {}
-    combine = merger(aggregate.merges)
+    combine = merger(aggregate.partial_merges)
     for record in reduce(_run, aggregate.stream.operations, records):
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
             raise BadRecord(
                 f"state {aggregate.state.name!r}: a key is null in {record}; filter such records out in the job"
             )
-        inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
-        partial = tuple(part for init in inits for part in init)
+        partial = _partial(aggregate, record)
         found[key] = combine(found[key], partial) if key in found else partial
     return list(found.items())
+
+
+def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
+    """What one record contributes, with its marks where keys may be removed."""
+    if aggregate.removable and _callable("remove", aggregate.remove)(record):
+        return (*(None for _ in aggregate.columns), True, False)
+    inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
+    values = tuple(part for init in inits for part in init)
+    return (*values, False, True) if aggregate.removable else values
+
+
+def _callable(what: str, function: Any) -> Any:
+    if not callable(function):
+        raise DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+    return function
 
 
 def _run(records: Iterable[Record], operation: Operation) -> Iterator[Record]:

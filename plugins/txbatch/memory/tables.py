@@ -191,16 +191,17 @@ class Tables:
         self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], txid: int, expected: int
     ) -> None:
         """R9 for the partials of one state; Incomplete unless there are as many as `expected`."""
-        name, combine = aggregate.state.name, merger(aggregate.merges)
+        name, kind, combine = aggregate.state.name, aggregate.state.kind, merger(aggregate.merges)
         if len(partials) != expected:
             raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
         stored = self.states[name]
-        update = update_state(aggregate.state.kind, stored.rows, partials, txid=txid, combine=combine)
-        contributions = dict(stored.contributions)
+        update = update_state(kind, stored.rows, partials, txid=txid, combine=combine, removable=aggregate.removable)
+        rows = {key: value for key, value in {**stored.rows, **update.puts}.items() if key not in update.removes}
+        contributions, combine = dict(stored.contributions), merger(aggregate.partial_merges)
         for key, partial in partials if aggregate.state.contributions else ():
             at = key, txid, txid
             contributions[at] = combine(contributions[at], partial) if at in contributions else partial
-        self.states[name] = replace(stored, rows={**stored.rows, **update.puts}, contributions=contributions)
+        self.states[name] = replace(stored, rows=rows, contributions=contributions)
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """What was read, where the next batch starts, and that the batch is final."""
@@ -221,4 +222,5 @@ def shape(aggregate: PersistentAggregate) -> str:
     keys = ", ".join(f"{key.name} {key.type}" for key in aggregate.keys)
     values = ", ".join(f"{each.name} {each.partial.type} {each.partial.merge}" for each in aggregate.columns)
     with_contributions = " with contributions" if aggregate.state.contributions else ""
-    return f"{aggregate.state.kind}{with_contributions}: {keys} -> {values}"
+    with_remove = " with remove" if aggregate.removable else ""
+    return f"{aggregate.state.kind}{with_contributions}{with_remove}: {keys} -> {values}"

@@ -59,14 +59,14 @@ def load(
 ) -> None:
     """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
     execute(connection, statements.create_staged())
-    columns = [key.name for key in statements.aggregate.keys] + [column.name for column in statements.columns]
+    columns = [key.name for key in statements.aggregate.keys] + [each.name for each in statements.partial_columns]
     stream = CsvStream(batches, columns)
     try:
         connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
     except psycopg2.Error as error:
         raise stream.error or error from error
     found = execute(connection, statements.totals()).fetchone()
-    expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.columns))
+    expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.partial_columns))
     if found != expected:
         raise Incomplete(
             f"{assignment.topology} {assignment.attempt}: state {statements.aggregate.state.name!r} was loaded as rows and "
@@ -99,6 +99,8 @@ def apply(
             f"state {statements.aggregate.state.name!r}: {changed} of {staged_rows} rows were written, a trigger or a policy "
             "kept the others: state changed outside the ledger; nothing was committed"
         )
+    if statements.removable:
+        execute(connection, statements.remove(txid, apart=apart))
     if statements.aggregate.state.contributions and not apart:
         execute(connection, statements.contribute(txid, txid))
     return staged_rows

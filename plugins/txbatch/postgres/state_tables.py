@@ -70,6 +70,11 @@ def _check_columns(stored: RowMapping, defined: dict[str, Any], way_out: str) ->
                 f"state {stored['state']!r}, column {name!r}: stored {_spec(before.get(name))}, now defined "
                 f"{_spec(now.get(name))}; {way_out}"
             )
+    if stored["columns"].get("remove", False) != defined.get("remove", False):
+        raise SchemaMismatch(
+            f"state {stored['state']!r} is stored {'with' if 'remove' in stored['columns'] else 'without'} remove, now "
+            f"defined {'with' if 'remove' in defined else 'without'}; {way_out}"
+        )
     if stored["columns"] != defined:
         raise SchemaMismatch(f"state {stored['state']!r}: keys or values are in another order now; {way_out}")
 
@@ -81,7 +86,8 @@ def _spec(spec: list[str] | None) -> str:
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """Keys and values with their types, as the ledger keeps them."""
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
-    return {"keys": [[key.name, key.type] for key in aggregate.keys], "values": values}
+    keys = [[key.name, key.type] for key in aggregate.keys]
+    return {"keys": keys, "values": values, **({"remove": True} if aggregate.removable else {})}
 
 
 def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:

@@ -47,9 +47,12 @@ class StateStatements:
     def __init__(self, aggregate: PersistentAggregate, staged: str = "staged") -> None:
         self.aggregate = aggregate
         self.kind = aggregate.state.kind
-        self.columns = aggregate.columns
+        self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
+        self.removable = aggregate.removable
         self.keys = [quoted(key.name) for key in aggregate.keys]
         self.values = [quoted(column.name) for column in self.columns]
+        self.partials = [quoted(column.name) for column in self.partial_columns]
+        self.marks = self.partials[len(self.values) :]
         self.previous = [quoted(PREVIOUS_PREFIX + column.name) for column in self.columns]
         name = quoted(aggregate.state.name)
         self.state, self.contribution, self.report = f"state.{name}", f"contribution.{name}", f"report.{name}"
@@ -60,9 +63,11 @@ class StateStatements:
         columns = [*self._typed_keys(), *self._typed_values(self.values)]
         if self.kind is StateKind.OPAQUE:
             columns += [*self._typed_values(self.previous), "prev_txid bigint"]
-        columns += ["txid bigint NOT NULL", f"PRIMARY KEY ({_list(self.keys)})"]
+        columns += [*self._typed_marks(), "txid bigint NOT NULL", f"PRIMARY KEY ({_list(self.keys)})"]
         options = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
-        return f"CREATE TABLE {self.state} ({_list(columns)}) WITH ({options})"
+        table = f"CREATE TABLE {self.state} ({_list(columns)}) WITH ({options})"
+        # By a column that rarely changes, so that updates stay HOT.
+        return f"{table}; CREATE INDEX ON {self.state} (counted) WHERE NOT counted" if self.removable else table
 
     def create_contribution(self) -> str:
         """What each batch contributed, partitioned by txid."""
@@ -71,6 +76,7 @@ class StateStatements:
             "position bigint NOT NULL",
             "txid bigint NOT NULL",
             *self._typed_values(self.values),
+            *self._typed_marks(),
         ]
         primary_key = f"PRIMARY KEY ({_list([*self.keys, 'position', 'txid'])})"
         return f"CREATE TABLE {self.contribution} ({_list([*columns, primary_key])}) PARTITION BY RANGE (txid)"
@@ -78,26 +84,28 @@ class StateStatements:
     def create_report(self) -> str:
         """The view people report on: keys, finished values, and the txid that last changed the row."""
         values = [f"{self._finished(name)} AS {quoted(name)}" for name in self.aggregate.aggregates]
-        return f"CREATE VIEW {self.report} AS SELECT {_list([*self.keys, *values, 'txid'])} FROM {self.state}"
+        there = " WHERE counted" if self.removable else ""
+        return f"CREATE VIEW {self.report} AS SELECT {_list([*self.keys, *values, 'txid'])} FROM {self.state}{there}"
 
     def create_staged(self) -> str:
         """A table of this transaction alone, for COPY."""
-        columns = [*self._typed_keys(), *self._typed_values(self.values)]
+        columns = [*self._typed_keys(), *self._typed_values(self.values), *self._typed_marks()]
         return f"CREATE TEMP TABLE {self.staged.removeprefix('pg_temp.')} ({_list(columns)}) ON COMMIT DROP"
 
     def copy(self) -> str:
         """COPY into it, from CSV in which only null is unquoted and empty."""
-        return f"COPY {self.staged} ({_list([*self.keys, *self.values])}) FROM STDIN (FORMAT csv)"
+        return f"COPY {self.staged} ({_list([*self.keys, *self.partials])}) FROM STDIN (FORMAT csv)"
 
     def totals(self) -> str:
         """Row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
-        return f"SELECT {_list(['count(*)::text', *(total_sql(column) for column in self.columns)])} FROM {self.staged}"
+        totals = ["count(*)::text", *(total_sql(column) for column in self.partial_columns)]
+        return f"SELECT {_list(totals)} FROM {self.staged}"
 
     def collapse(self) -> Sequence[str]:
         """Combine several rows of one key into one."""
         merged = [
             f"CAST({_AGGREGATES[column.partial.merge].format(name)} AS {sql_type(column.partial.type)}) AS {name}"
-            for column, name in zip(self.columns, self.values, strict=True)
+            for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
         once = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
         return (
@@ -109,18 +117,26 @@ class StateStatements:
 
     def contribute(self, txid: int, position: int) -> str:
         """Append the batch's contributions."""
-        columns = _list([*self.keys, "position", "txid", *self.values])
-        selected = _list([*self.keys, f"{position:d}", f"{txid:d}", *self.values])
+        columns = _list([*self.keys, "position", "txid", *self.partials])
+        selected = _list([*self.keys, f"{position:d}", f"{txid:d}", *self.partials])
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {_list(self.keys)}"
 
     def upsert(self, txid: int) -> str:
         """R9 for every staged row, in key order. A row that may not change is left alone and not counted."""
-        columns, selected = [*self.keys, *self.values, "txid"], [*self.keys, *self.values, f"{txid:d}"]
+        columns, selected = [*self.keys, *self.partials, "txid"], [*self.keys, *self.partials, f"{txid:d}"]
         return (
             f"INSERT INTO {self.state} AS s ({_list(columns)}) "
             f"SELECT {_list(selected)} FROM {self.staged} ORDER BY {_list(self.keys)} "
             f"ON CONFLICT ({_list(self.keys)}) DO UPDATE SET {_list(self._assignments())}{self._condition()}"
         )
+
+    def remove(self, txid: int, *, apart: bool = False) -> str:
+        """After the upsert: take away the keys that were removed. Apart, an opaque state keeps a tombstone that can
+        give the value back, until a later txid comes.
+        """
+        remembers = apart and self.kind is StateKind.OPAQUE
+        old = f" AND (txid < {txid:d} OR prev_txid IS NULL)" if remembers else ""
+        return f"DELETE FROM {self.state} WHERE NOT counted{old}"
 
     def ahead(self, txid: int, *, apart: bool = False) -> str:
         """A staged key whose row is at this txid or a later one (apart: only later)."""
@@ -132,7 +148,8 @@ class StateStatements:
 
     def take_back(self, txid: int) -> Sequence[str]:
         """Apart (R21), opaque: the keys that an earlier attempt of this txid wrote become what they were."""
-        return take_back(self.aggregate.state.name, [column.name for column in self.columns], txid)
+        values = [column.name for column in self.columns]
+        return take_back(self.aggregate.state.name, values, txid, removable=self.removable)
 
     def digest(self) -> str:
         """Apart (R21), transactional: what tells the staged rows of an attempt from others, in whatever order they came.
@@ -141,7 +158,7 @@ class StateStatements:
         """
         merged = [
             f"count({name})" if _is_approximate(column) else f"{_AGGREGATES[column.partial.merge].format(name)}"
-            for column, name in zip(self.columns, self.values, strict=True)
+            for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
         by_key = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
         hashed = "left(encode(sha256(convert_to(to_jsonb(e)::text, 'UTF8')), 'hex'), 15)"
@@ -149,13 +166,20 @@ class StateStatements:
 
     def _assignments(self) -> list[str]:
         assigned = [
-            f"{value} = {_MERGES[column.partial.merge].format(f's.{value}', f'EXCLUDED.{value}')}"
+            f"{value} = {self._after(column, f's.{value}', f'EXCLUDED.{value}')}"
             for column, value in zip(self.columns, self.values, strict=True)
         ]
+        assigned += [f"{mark} = EXCLUDED.{mark}" for mark in self.marks]
         if self.kind is StateKind.OPAQUE:
-            kept = zip([*self.previous, "prev_txid"], [*self.values, "txid"], strict=True)
+            kept = zip(self.previous, self.values, strict=True)
             assigned += [f"{previous} = s.{value}" for previous, value in kept]
+            # After a tombstone there was no such key.
+            assigned.append(f"prev_txid = {'CASE WHEN s.counted THEN s.txid END' if self.removable else 's.txid'}")
         return [*assigned, "txid = EXCLUDED.txid"]
+
+    def _after(self, column: ValueColumn, value: str, partial: str) -> str:
+        merged = _MERGES[column.partial.merge].format(value, partial)
+        return f"CASE WHEN EXCLUDED.removed THEN {partial} ELSE {merged} END" if self.removable else merged
 
     def _condition(self) -> str:
         return "" if self.kind is StateKind.NON_TRANSACTIONAL else " WHERE s.txid < EXCLUDED.txid"
@@ -166,6 +190,9 @@ class StateStatements:
 
     def _typed_keys(self) -> list[str]:
         return [f"{quoted(key.name)} {column_type(key.type)} NOT NULL" for key in self.aggregate.keys]
+
+    def _typed_marks(self) -> list[str]:
+        return [f"{mark} boolean NOT NULL" for mark in self.marks]
 
     def _typed_values(self, names: Iterable[str]) -> list[str]:
         return [f"{name} {column_type(column.partial.type)}" for name, column in zip(names, self.columns, strict=True)]
@@ -185,7 +212,9 @@ _AGGREGATES = {
 
 
 def total_sql(column: ValueColumn) -> str:
-    """The total of a value column as text: the sum where it is exact, else how many are not null."""
+    """The total of a partial column as text: the sum where it is exact, how many are true, else how many are not null."""
+    if column.partial.type == "boolean":
+        return f"(count(*) FILTER (WHERE {quoted(column.name)}))::text"
     exact = column.partial.merge is Merge.ADD and not _is_approximate(column)
     return f"{'sum' if exact else 'count'}({quoted(column.name)})::text"
 
@@ -194,10 +223,14 @@ def _is_approximate(column: ValueColumn) -> bool:
     return column.partial.merge is Merge.ADD and column.partial.type in FLOATING_TYPES
 
 
-def take_back(state: str, values: Sequence[str], txid: int) -> Sequence[str]:
-    """Whatever a txid wrote to an opaque state becomes what it was before; `values` are the names of its value columns."""
+def take_back(state: str, values: Sequence[str], txid: int, *, removable: bool = False) -> Sequence[str]:
+    """Whatever a txid wrote to an opaque state becomes what it was before; `values` are the names of its value columns.
+
+    Of a `removable` state that is also what the txid removed: its tombstones become rows again.
+    """
     table = f"state.{quoted(state)}"
     restored = [f"{quoted(value)} = {quoted(PREVIOUS_PREFIX + value)}" for value in values]
+    restored += ["removed = false", "counted = true"] if removable else []
     return (
         f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",
         f"UPDATE {table} SET {_list([*restored, 'txid = prev_txid'])} WHERE txid = {txid:d}",

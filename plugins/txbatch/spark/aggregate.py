@@ -15,11 +15,12 @@ from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout, SpoutKind
 from txbatch.core.topology import PersistentAggregate, Stream
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.spark.failures import FunctionFailed, in_our_words
-from txbatch.spark.operations import run_operations
+from txbatch.spark.operations import run_operations, with_condition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+REMOVES = "_txbatch_removes"  # whether a record removes its key
 _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|")
 
 
@@ -77,13 +78,9 @@ class BatchReader:
 
     def partials(self, aggregate: PersistentAggregate, partitions: Sequence[str] | None = None) -> DataFrame:
         """One row per key with the batch's partials."""
-        from pyspark.sql import functions as F
-
         records = self.records(partitions).select(*(quoted(field.name) for field in self.stream.fields))
-        frame = run_operations(aggregate.stream, records)
-        values = (F.expr(column.partial.aggregate).alias(column.name) for column in aggregate.columns)
-        grouped = frame.groupBy(*(quoted(key.name) for key in aggregate.keys)).agg(*values)
-        columns = [*aggregate.keys, *(Field(column.name, column.partial.type) for column in aggregate.columns)]
+        grouped = _aggregated(run_operations(aggregate.stream, records), aggregate)
+        columns = [*aggregate.keys, *(Field(column.name, column.partial.type) for column in aggregate.partial_columns)]
         keys = len(aggregate.keys)
         return grouped.selectExpr(*(_checked(column, n, key=n < keys) for n, column in enumerate(columns)))
 
@@ -149,6 +146,22 @@ class BatchReader:
     def _partition(self, value: str) -> str:
         spout = self.stream.spout
         return spout.partition_name(value) if isinstance(spout, PartitionedSpout) else value
+
+
+def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
+    """One row per key. Where keys may be removed, first one for the records that remove it and one for the others."""
+    from pyspark.sql import functions as F
+
+    keys = [quoted(key.name) for key in aggregate.keys]
+    values = [F.expr(column.partial.aggregate).alias(column.name) for column in aggregate.columns]
+    if aggregate.remove is None:
+        return frame.groupBy(*keys).agg(*values)
+    marked = with_condition(frame, aggregate.remove, REMOVES)
+    apart = marked.groupBy(*keys, REMOVES).agg(*values)
+    names = [quoted(column.name) for column in aggregate.columns]
+    counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]
+    marks = [F.expr(f"bool_or({REMOVES}) AS removed"), F.expr(f"bool_or(NOT {REMOVES}) AS counted")]
+    return apart.groupBy(*keys).agg(*counted, *marks)
 
 
 def _checked(column: Field, number: int, *, key: bool) -> str:

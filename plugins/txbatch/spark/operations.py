@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, decimal_scale
-from txbatch.core.topology import Operation, Stream
+from txbatch.core.topology import Condition, Operation, Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,15 @@ def run_operations(stream: Stream, records: DataFrame) -> DataFrame:
     return frame.selectExpr(
         *(f"cast({quoted(field.name)} as {field.type}) as {quoted(field.name)}" for field in stream.fields)
     )
+
+
+def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFrame:
+    """The records with one more column: whether the condition is true for them (null is not)."""
+    if isinstance(condition, str):
+        return frame.selectExpr("*", f"coalesce({condition}, false) as {quoted(name)}")
+    holds = condition
+    fields = [Field(column, type_) for column, type_ in frame.dtypes]
+    return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])
 
 
 def ddl(fields: Iterable[Field]) -> str:

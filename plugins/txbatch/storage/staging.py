@@ -93,7 +93,8 @@ class AttemptFolder:
         files = tuple(self._describe(name, self.filesystem.cat_file(name)) for name in names)
         tables = [pq.read_table(name, filesystem=self.filesystem) for name in names]
         rows = sum(file.rows for file in files)
-        totals = {column.name: _total(column, [table[column.name] for table in tables]) for column in aggregate.columns}
+        columns = aggregate.partial_columns
+        totals = {column.name: _total(column, [table[column.name] for table in tables]) for column in columns}
         return StagedState(files, rows, totals)
 
     def partials(self, staged: StagedState) -> Iterator[pa.RecordBatch]:
@@ -154,7 +155,9 @@ class Staging:
 
 
 def _total(column: ValueColumn, chunks: list[pa.ChunkedArray]) -> str | None:
-    """The same as `postgres.statements.total_sql`: the sum where it is exact, else how many are not null."""
+    """The same as `postgres.statements.total_sql`: the sum where it is exact, how many are true, or not null."""
+    if column.partial.type == "boolean":
+        return str(sum(pc.sum(chunk).as_py() or 0 for chunk in chunks))
     if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
         return str(sum(len(chunk) - chunk.null_count for chunk in chunks))
     totals = [pc.sum(_as_decimal(chunk)).as_py() for chunk in chunks]
