@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test lint test-compose setup lock clean
+.PHONY: help demo up down test lint test-compose bench bench-quick bench-compare setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -30,6 +30,15 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
+
+bench: setup ## measure everything, an hour or more; an interrupted run goes on
+	$(PY) -m bench
+
+bench-quick: setup ## measure the most telling figures, in three minutes
+	$(PY) -m bench --quick
+
+bench-compare: setup ## two results side by side; BENCH="old.json new.json", else the last two
+	$(PY) -m bench.compare $(BENCH)
 
 ##@ Look after it
 setup: ## make .venv from requirements.txt, where that is not done yet

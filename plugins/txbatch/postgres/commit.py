@@ -16,7 +16,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import ranges, rows, state_tables
-from txbatch.postgres.csv_stream import CsvStream
+from txbatch.postgres.csv_stream import CsvStream, in_key_order
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import StateStatements
@@ -59,8 +59,8 @@ def load(
 ) -> None:
     """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
     execute(connection, statements.create_staged())
-    columns = [key.name for key in statements.aggregate.keys] + [each.name for each in statements.partial_columns]
-    stream = CsvStream(batches, columns)
+    keys = [key.name for key in statements.aggregate.keys]
+    stream = CsvStream(in_key_order(batches, keys), keys + [each.name for each in statements.partial_columns])
     try:
         connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
     except psycopg2.Error as error:

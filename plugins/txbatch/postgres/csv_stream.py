@@ -12,6 +12,9 @@ from pyarrow import csv
 
 from txbatch.core.errors import BadRecord
 
+# Rows that are sorted at a time: a client's memory is bounded, and what PostgreSQL sorts is nearly sorted.
+SORTED_ROWS = 2_000_000
+ROWS_PER_CHUNK = 64 * 1024
 # All that is not null is quoted, so that an empty string differs from null.
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 
@@ -36,6 +39,25 @@ class CsvStream(io.RawIOBase):
             raise
         taken, self._chunk = self._chunk[:size], self._chunk[size:]
         return bytes(taken)
+
+
+def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
+    """The same rows in runs in key order, by bytes as `COLLATE "C"`: sorted once here, PostgreSQL sorts no text twice."""
+    run: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        run.append(batch)
+        rows += batch.num_rows
+        if rows >= SORTED_ROWS:
+            yield from _sorted(run, keys)
+            run, rows = [], 0
+    yield from _sorted(run, keys)
+
+
+def _sorted(run: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
+    if run:
+        ordered = pa.Table.from_batches(run).sort_by([(key, "ascending") for key in keys])
+        yield from ordered.to_batches(ROWS_PER_CHUNK)
 
 
 def to_csv(batch: pa.RecordBatch) -> bytes:

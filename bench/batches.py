@@ -1,0 +1,134 @@
+"""Batches to commit: keys of 14 characters, half of them in the state already or all of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.database import Server
+from txbatch.core import coordinator
+from txbatch.core.aggregator import Count
+from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.spout import BatchCoordinator, Emitter, Spout, SpoutKind
+from txbatch.core.state import OpaqueState
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, Metadata, Run
+from txbatch.postgres.engine import connect
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.migrate import migrate
+from txbatch.storage.staging import AttemptFolder, Staging
+
+KEY = "key%011d"
+JOB = "jobs/bench.py"
+CODE = "0" * 64
+FILES = 2
+
+
+class NumberedSpout(Spout, BatchCoordinator):
+    """Plans batch after batch and reads nothing: the benches write the partials themselves."""
+
+    kind = SpoutKind.OPAQUE
+    fields = "key string"
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "NumberedSpout"}
+
+    def planned_bytes(self, metadata: Metadata) -> int | None:
+        return 0
+
+    def coordinator(self) -> BatchCoordinator:
+        return self
+
+    def emitter(self) -> Emitter:
+        raise NotImplementedError("nothing is read")
+
+    def initialize_transaction(
+        self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
+    ) -> Metadata | None:
+        return {"number": txid}
+
+
+def topology(*, contributions: bool) -> Topology:
+    """Counts by key, opaque."""
+    made = Topology("bench")
+    grouped = made.new_stream("keys", NumberedSpout()).group_by("key")
+    grouped.persistent_aggregate(OpaqueState("counts", contributions=contributions), count=Count())
+    return made
+
+
+def key_numbers(rows: int, keys: int, updates: float, seed: int = 7) -> list[int]:
+    """Which keys a batch has: that part of it from the state's `keys`, the others new."""
+    chosen = random.Random(seed)
+    known = chosen.sample(range(keys), int(rows * updates))
+    return known + [keys + number for number in range(rows - len(known))]
+
+
+def table(numbers: Sequence[int], seed: int = 7) -> pa.Table:
+    """A batch's partials in no order, as Spark leaves them."""
+    order = list(numbers)
+    random.Random(seed).shuffle(order)
+    return pa.table({"key": [KEY % number for number in order], "count": pa.array([1] * len(order), pa.int64())})
+
+
+def fill(server: Server, database: str, keys: int, *, contributions: bool) -> None:
+    """A migrated database whose state holds `keys` keys, written by txid 1."""
+    server.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)", f"CREATE DATABASE {database}")
+    engine = connect(server.url_of(database))
+    migrate(engine)
+    ledger, defined = PostgresLedger(engine), topology(contributions=contributions)
+    ledger.register(defined, JOB)
+    _commit_nothing(ledger, defined)
+    server.run(
+        f"INSERT INTO state.counts (key, count, txid) SELECT 'key' || lpad(i::text, 11, '0'), 1, 1 "
+        f"FROM generate_series(0, {keys - 1}) i ORDER BY 1",
+        "VACUUM (FREEZE, ANALYZE)",
+        database=database,
+    )
+    engine.dispose()
+
+
+def _commit_nothing(ledger: PostgresLedger, defined: Topology) -> None:
+    batch = emitted(
+        ledger, defined, None, pa.table({"key": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+    )
+    ledger.commit(defined, batch, {"counts": []})
+
+
+def emitted(ledger: PostgresLedger, defined: Topology, folder: AttemptFolder | None, partials: pa.Table) -> Batch:
+    """The next batch with these partials staged and its manifest recorded, as Spark would leave it."""
+    run = Run(f"bench {uuid4().hex}", run_id=uuid4().hex)
+    batch = coordinator.initialize_transaction(ledger, defined, run)
+    assert isinstance(batch, Batch)
+    assignment = ledger.start_attempt(batch, run, CODE)
+    folder = folder or AttemptFolder("memory://bench/empty")
+    write(folder, partials)
+    manifest = Manifest(
+        assignment.topology,
+        assignment.attempt,
+        assignment.token,
+        assignment.code,
+        assignment.digest,
+        streams={"keys": {"": ReadPartition(partials.num_rows, "0")}},
+        states={"counts": folder.describe(0, defined.aggregates[0])},
+    )
+    return ledger.record_manifest(assignment, manifest)
+
+
+def write(folder: AttemptFolder, partials: pa.Table) -> None:
+    """Parquet files as Spark leaves them: one a shuffle partition, snappy."""
+    filesystem, place = folder.filesystem, folder.path("partials/0")
+    filesystem.makedirs(place, exist_ok=True)
+    size = -(-partials.num_rows // FILES)
+    for number in range(FILES if partials.num_rows else 0):
+        pq.write_table(partials.slice(number * size, size), f"{place}/part-{number}.parquet", filesystem=filesystem)
+
+
+def staging(home: Path) -> Staging:
+    """A staging area beside the server's data."""
+    return Staging((home / "staging").as_uri())

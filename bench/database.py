@@ -1,0 +1,83 @@
+"""A PostgreSQL of the benches' own: tuned as its documentation advises, the same for every contestant."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg2
+from sqlalchemy import make_url
+
+from txbatch.local import postgres
+
+SETTINGS = {
+    "shared_buffers": "4GB",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "30min",
+    "work_mem": "64MB",
+    "maintenance_work_mem": "512MB",
+    "autovacuum": "off",  # no vacuum of one contestant's rows in another's time
+}
+
+
+class Server:
+    """A running server; databases are made from templates by copying files."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.url, self.home = url, home
+
+    def run(self, *statements: str, database: str | None = None) -> None:
+        """Run statements, each outside of a transaction."""
+        connection = self.connect(database)
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        connection.close()
+
+    def connect(self, database: str | None = None) -> psycopg2.extensions.connection:
+        """A plain connection."""
+        url = make_url(self.url)
+        return psycopg2.connect(
+            host=url.query["host"], port=url.query["port"], user=url.username, dbname=database or url.database
+        )
+
+    def url_of(self, database: str) -> str:
+        """The SQLAlchemy URL of a database."""
+        return make_url(self.url).set(database=database).render_as_string(hide_password=False)
+
+    @contextmanager
+    def copy_of(self, template: str) -> Iterator[str]:
+        """A fresh copy of a database, in memory and after a checkpoint: the worst case for full-page images."""
+        self.run(
+            "DROP DATABASE IF EXISTS bench WITH (FORCE)",
+            f"CREATE DATABASE bench TEMPLATE {template} STRATEGY file_copy",
+        )
+        self.run(
+            "CREATE EXTENSION IF NOT EXISTS pg_prewarm",
+            "SELECT pg_prewarm(oid) FROM pg_class WHERE relkind IN ('r', 'i') AND relnamespace::regnamespace::text = 'state'",
+            "CHECKPOINT",
+            database="bench",
+        )
+        try:
+            yield "bench"
+        finally:
+            self.run("DROP DATABASE IF EXISTS bench WITH (FORCE)")
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A server that is gone afterwards, with its data."""
+    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder:
+        home = Path(folder)
+        url = postgres.start(home)
+        try:
+            made = Server(url, home)
+            made.run(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in SETTINGS.items()))
+            postgres.stop(home)
+            postgres.start(home)
+            yield made
+        finally:
+            postgres.stop(home)
