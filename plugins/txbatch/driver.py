@@ -17,6 +17,7 @@ from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
 from txbatch.spark.aggregate import BatchReader
 from txbatch.spark.failures import in_our_words
+from txbatch.spark.fence import stop_when_fenced
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.session import session, ship_by_value
 from txbatch.storage.staging import AttemptFolder
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
-    """Run the attempt whose folder `--attempt-folder` names. Exit code 0: its manifest is written; 1: error.json says why."""
+    """Run the attempt whose folder `--attempt-folder` names.
+
+    Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
+    """
     parser = argparse.ArgumentParser(
         description=f"Emit one batch of the topology {topology.name}; run by spark-submit."
     )
@@ -34,15 +38,16 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
     folder = AttemptFolder(parser.parse_args(argv).attempt_folder)
     die_with_parent()
     try:
-        emit_batch(topology.check(), folder, Path(sys.modules["__main__"].__file__ or ""))
+        assignment = folder.read_assignment()
+        stop_when_fenced(f"{assignment.topology} {assignment.attempt}", folder.read_fence)
+        emit_batch(topology.check(), assignment, folder, Path(sys.modules["__main__"].__file__ or ""))
     except Exception as error:
         return _fail(folder, error)
     return 0
 
 
-def emit_batch(topology: Topology, folder: AttemptFolder, job: Path) -> Manifest:
+def emit_batch(topology: Topology, assignment: Assignment, folder: AttemptFolder, job: Path) -> Manifest:
     """Read, aggregate, write partials and, last, the manifest."""
-    assignment = folder.read_assignment()
     if assignment.topology != topology.name or assignment.code != code_digest(job):
         raise DefinitionError(
             f"{job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; emit again"

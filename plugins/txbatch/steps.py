@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from txbatch import failpoints
 from txbatch.core import coordinator, protocol
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import BrokenChain, StaleAttempt, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol import Committed, Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.job_file import Job
+from txbatch.lease import kept_alive
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
@@ -66,18 +65,19 @@ class Steps:
         if batch.status is BatchStatus.COMMITTED:
             return batch
         assignment = self.ledger.start_attempt(batch, run, self.job.code)
-        folder = self.staging.attempt(batch.topology, assignment.attempt)
+        folder = self.staging.attempt(assignment)
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         failpoints.hit("emit.attempt_started")
         try:
             protocol.check_gone(assignment)
+            self.staging.supersede(assignment)
             folder.write_assignment(assignment)
-            with self._lease(assignment):
+            with kept_alive(self.ledger, assignment, folder):
                 submit(folder, assignment)
             failpoints.hit("emit.manifest_written")
             emitted = self.ledger.record_manifest(assignment, folder.read_manifest())
         except Exception as error:
-            failure = _said_by_job(folder, error)
+            failure = _superseded(folder, assignment) or _said_by_job(folder, error)
             self.ledger.fail_attempt(assignment, str(failure))
             raise failure from error
         failpoints.hit("emit.recorded")
@@ -94,7 +94,7 @@ class Steps:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
             return Committed(batch, applied=False)
         assignment, manifest = self.ledger.newest_attempt(batch)
-        folder = self.staging.attempt(batch.topology, assignment.attempt)
+        folder = self.staging.attempt(assignment)
         if manifest is None:
             raise TerminalError(
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
@@ -121,30 +121,15 @@ class Steps:
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)
 
-    @contextmanager
-    def _lease(self, assignment: Assignment) -> Iterator[None]:
-        """Keep the attempt's lease alive meanwhile (R5)."""
-        over = threading.Event()
-        keeper = threading.Thread(target=self._renew, args=(assignment, over), daemon=True)
-        keeper.start()
-        try:
-            yield
-        finally:
-            over.set()
-            keeper.join()
 
-    def _renew(self, assignment: Assignment, over: threading.Event) -> None:
-        while not over.wait(min(self.ledger.lease_seconds / 4, 30)):
-            try:
-                if not self.ledger.renew_lease(assignment):
-                    log.warning(
-                        "%s %s: a newer attempt has begun; this one can change nothing",
-                        assignment.topology,
-                        assignment.attempt,
-                    )
-                    return
-            except TransientError as error:
-                log.warning("%s %s: the lease was not renewed: %s", assignment.topology, assignment.attempt, error)
+def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
+    """What took the attempt's place, and ended its driver."""
+    try:
+        fence = folder.read_fence()
+    except TransientError:
+        return None
+    what = f"{assignment.topology} {assignment.attempt}: {fence.superseded} took its place; nothing was changed"
+    return StaleAttempt(what) if fence.superseded else None
 
 
 def _said_by_job(folder: AttemptFolder, error: Exception) -> Exception:

@@ -16,9 +16,8 @@ from txbatch import Count, Max, OpaqueState, Sum, TransactionalState
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import TransactionAttempt
 from txbatch.postgres.statements import StateStatements
-from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.storage.staging import AttemptFolder
 
 NOTHING: list[Any] = []
 
@@ -275,7 +274,7 @@ def test_totals_of_the_files_and_of_the_database_are_the_same(
     bench = Bench(engine, word_count(spout, total=Sum("amount"), top=Max("amount"), n=Count()))
     values = [Decimal(each) if isinstance(each, str) else each for each in amounts]
     rows = {"word_count": [((f"word {n}",), (value, value, 1)) for n, value in enumerate(values)]}
-    folder = Staging(tmp_path.as_uri()).attempt("word_count", TransactionAttempt(1, 1))
+    folder = AttemptFolder(f"{tmp_path.as_uri()}/attempt")
     staged = staged_in(folder, bench.topology, rows)
     batch = bench.emitted(rows, states=staged)
     committed = bench.ledger.commit(bench.topology, batch, {"word_count": folder.partials(staged["word_count"])})
@@ -287,10 +286,10 @@ def test_totals_of_the_files_and_of_the_database_are_the_same(
 @pytest.mark.parametrize("what", ["changed", "gone", "swapped"])
 def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any, what: str) -> None:
     rows = words(dog=1, man=2)
-    folder = Staging(tmp_path.as_uri()).attempt("word_count", TransactionAttempt(1, 1))
+    folder = AttemptFolder(f"{tmp_path.as_uri()}/attempt")
     staged = staged_in(folder, bench.topology, rows)
     batch = bench.emitted(rows, states=staged)
-    first, second = (tmp_path / "word_count" / "1" / "1" / "partials" / "0" / f"part-{n}.parquet" for n in (0, 1))
+    first, second = (tmp_path / "attempt" / "partials" / "0" / f"part-{n}.parquet" for n in (0, 1))
     if what == "changed":
         first.write_bytes(first.read_bytes()[:-1] + b"!")
     elif what == "gone":

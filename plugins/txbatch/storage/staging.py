@@ -1,6 +1,9 @@
-"""The staging area: one folder per attempt, `<root>/<topology>/<txid>/<attempt_id>/`, on any filesystem that fsspec knows.
+"""The staging area: one folder per attempt, `<root>/<topology>/<txid>/<attempt_id>-<token>/`, on any filesystem
+that fsspec knows. The token keeps apart what attempts of the same number write: a lost or restored database issues old
+numbers again, while drivers of the old ones may still be at work (R5).
 
-assignment.json              what the attempt is told: metadata, token (R5)
+assignment.json              what the attempt is told: metadata, token
+fence.json                   whether it may go on: see `core.fence`
 partials/<number>/*.parquet  one folder per state
 manifest.json                what it read and wrote; last, and whole or not at all
 error.json                   why it failed
@@ -11,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import Any
 from uuid import uuid4
@@ -22,13 +25,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txbatch.core.aggregator import Merge
-from txbatch.core.errors import Incomplete
+from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.fence import Fence
 from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.manifest import Manifest, StagedFile, StagedState
 from txbatch.core.topology import PersistentAggregate, ValueColumn
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.transaction import Assignment
 
 ROWS_PER_BATCH = 64 * 1024
+TOKEN_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,25 @@ class AttemptFolder:
         return f"{fsspec.core.url_to_fs(self.uri)[1].rstrip('/')}/{name}"
 
     def write_assignment(self, assignment: Assignment) -> None:
-        """Tell the attempt what to do; makes the folder, and empties one that a lost database left under this number."""
-        self.remove()
+        """Tell the attempt what to do; makes the folder."""
         self.filesystem.makedirs(self.path(""), exist_ok=True)
         self._write_json("assignment.json", assignment.to_json())
 
     def read_assignment(self) -> Assignment:
         """What the attempt is told."""
         return Assignment.from_json(self._read_json("assignment.json"))
+
+    def write_fence(self, fence: Fence) -> None:
+        """Say whether the attempt may go on (R5); nothing is made of a folder that is gone."""
+        if self.filesystem.exists(self.path("")):
+            self._write_json("fence.json", fence.to_json())
+
+    def read_fence(self) -> Fence:
+        """Whether the attempt may go on; TransientError when the folder does not say."""
+        try:
+            return Fence.from_json(self._read_json("fence.json"))
+        except (OSError, ValueError, KeyError) as error:
+            raise TransientError(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Say what was read and written; the attempt's last act."""
@@ -141,9 +157,20 @@ class Staging:
         probe.write_error("none", "txbatch doctor")
         probe.remove()
 
-    def attempt(self, topology: str, attempt: TransactionAttempt) -> AttemptFolder:
+    def attempt(self, assignment: Assignment) -> AttemptFolder:
         """The folder of one attempt."""
-        return AttemptFolder(f"{self.root}/{topology}/{attempt.txid}/{attempt.attempt_id}")
+        name = f"{assignment.attempt.attempt_id}-{assignment.token[:TOKEN_CHARACTERS]}"
+        return AttemptFolder(f"{self.root}/{assignment.topology}/{assignment.attempt.txid}/{name}")
+
+    def supersede(self, by: Assignment) -> None:
+        """Tell the drivers of all other attempts of a txid that this one took their place, those of a lost database too."""
+        parent, mine = self.transaction(by.topology, by.attempt.txid), self.attempt(by)
+        if not parent.filesystem.exists(parent.path("")):
+            return
+        for path in parent.filesystem.ls(parent.path("").rstrip("/"), detail=False):
+            other = AttemptFolder(f"{parent.uri}/{path.rstrip('/').rpartition('/')[2]}")
+            if other != mine and other.filesystem.exists(other.path("fence.json")):
+                other.write_fence(replace(other.read_fence(), superseded=str(by.attempt)))
 
     def topology(self, topology: str) -> AttemptFolder:
         """The folder of a topology."""

@@ -1,0 +1,91 @@
+"""A lease is kept alive in the ledger and in the fence file, on any filesystem, until a newer attempt has begun (R5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+from postgres_bench import Bench
+from sqlalchemy import Engine
+from support import code, run
+
+from txbatch.core.errors import TransientError
+from txbatch.core.fence import Fence
+from txbatch.core.transaction import Assignment
+from txbatch.lease import kept_alive
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.storage.staging import AttemptFolder, Staging
+
+pytestmark = pytest.mark.rule("R5")
+
+
+@pytest.fixture
+def ledger(engine: Engine) -> PostgresLedger:
+    return PostgresLedger(engine, lease_seconds=1)
+
+
+@pytest.fixture
+def assignment(bench: Bench, ledger: PostgresLedger) -> Assignment:
+    return ledger.start_attempt(bench.planned(), run("run"), code())
+
+
+@pytest.fixture
+def folder(assignment: Assignment) -> AttemptFolder:
+    """Not on a local disk."""
+    made = Staging(f"memory://{uuid4().hex}").attempt(assignment)
+    made.write_assignment(assignment)
+    return made
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_the_beat_rises_with_the_lease(
+    bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
+) -> None:
+    with kept_alive(ledger, assignment, folder):
+        assert folder.read_fence() == Fence(1)
+        bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 h'")
+        wait_for(lambda: folder.read_fence().beat >= 2)
+        assert bench.ledger.batch("word_count", 1).lease_live
+        assert folder.read_fence().superseded is None
+
+
+def test_a_newer_attempt_or_an_abort_is_told(
+    bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
+) -> None:
+    with kept_alive(ledger, assignment, folder):
+        newer = ledger.start_attempt(bench.ledger.batch("word_count", 1), run("run"), code())
+        wait_for(lambda: folder.read_fence().superseded == "1:2")
+    bench.ledger.abort("word_count", 1, "why")
+    with kept_alive(ledger, newer, folder):
+        wait_for(lambda: folder.read_fence().superseded == "txid 1, which is aborted,")
+
+
+def test_no_beat_while_the_ledger_cannot_be_asked(
+    bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
+) -> None:
+    asked: list[bool] = []
+
+    class Away(PostgresLedger):
+        def renew_lease(self, assignment: Assignment) -> bool:
+            asked.append(True)
+            raise TransientError("away")
+
+    with kept_alive(Away(bench.engine, lease_seconds=1), assignment, folder):
+        wait_for(lambda: len(asked) >= 2)
+        assert folder.read_fence().beat == 0
+
+
+def test_a_folder_that_is_gone_stays_gone(folder: AttemptFolder) -> None:
+    folder.remove()
+    folder.write_fence(Fence(1))
+    assert not folder.filesystem.exists(folder.path(""))
+    with pytest.raises(TransientError, match=r"fence\.json cannot be read"):
+        folder.read_fence()
