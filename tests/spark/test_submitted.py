@@ -18,6 +18,8 @@ from txbatch.storage.staging import AttemptFolder
 from txbatch.submission import LOCAL_MASTER, submission, submit
 
 pytestmark = pytest.mark.timeout(300)
+# Java's own warnings, and what Spark logs of its workers, when it ends them and how.
+NOISE = ("incubator", " ERROR ", " WARN ")
 Rows = dict[tuple[object, ...], tuple[object, ...]]
 HELPER = """
 import txbatch
@@ -126,7 +128,7 @@ def test_a_failure_is_told_once_reason_first(
     raised = "a function raised ZeroDivisionError: division by zero (job.py, line "
     assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
     assert said["message"].endswith(", in kept) (in 2.txt)")
-    lines = [line for line in capfd.readouterr().err.splitlines() if "incubator" not in line and " ERROR " not in line]
+    lines = [line for line in capfd.readouterr().err.splitlines() if not any(word in line for word in NOISE)]
     assert lines[0] == f"txbatch: {said['message']}"
     assert lines[1] == "Traceback (most recent call last):"
     assert len(lines) < 60
