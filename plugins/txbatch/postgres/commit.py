@@ -19,7 +19,7 @@ from txbatch.postgres import ranges, rows, state_tables
 from txbatch.postgres.csv_stream import CsvStream, in_key_order
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.statements import INDEX_PROBES, StateStatements
 
 Partials = Mapping[str, Any]
 
@@ -85,10 +85,11 @@ def apply(
         _raise_if_ahead(connection, statements, txid, apart=True)
         for statement in statements.take_back(txid) if statements.kind is StateKind.OPAQUE else ():
             execute(connection, statement)
+    execute(connection, INDEX_PROBES)
     execute(connection, "SAVEPOINT before_state")
     try:
         changed = execute(connection, statements.upsert(txid)).rowcount
-    except psycopg2.errors.CardinalityViolation:
+    except (psycopg2.errors.CardinalityViolation, psycopg2.errors.UniqueViolation):
         execute(connection, "ROLLBACK TO before_state")
         staged_rows = _collapse(connection, statements)
         changed = execute(connection, statements.upsert(txid)).rowcount
