@@ -1,11 +1,11 @@
 -- The desired database: what `txbatch migrate` arrives at. A test proves that migrations/ end here.
 -- State tables (state.*), contributions (contribution.*) and their report views are made per topology by the library.
 
-CREATE SCHEMA txbatch;
-CREATE SCHEMA state;
+CREATE SCHEMA IF NOT EXISTS txbatch;
+CREATE SCHEMA IF NOT EXISTS state;
 CREATE SCHEMA contribution;
 CREATE SCHEMA contribution_partition;
-CREATE SCHEMA report;
+CREATE SCHEMA IF NOT EXISTS report;
 
 COMMENT ON SCHEMA txbatch IS 'The ledger: topologies, batches, attempts, partitions. Written by txbatch only.';
 COMMENT ON SCHEMA state IS 'One table per state: keys, values, txid. Written by txbatch only.';
@@ -17,6 +17,14 @@ CREATE TABLE txbatch.migration (
     name       text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
+
+-- Which ledger this is: a state in another database (R21) belongs to one of them.
+CREATE TABLE txbatch.ledger (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    uuid uuid NOT NULL DEFAULT gen_random_uuid()
+);
+
+INSERT INTO txbatch.ledger DEFAULT VALUES;
 
 CREATE TABLE txbatch.topology (
     topology    text COLLATE "C" PRIMARY KEY,
@@ -31,7 +39,11 @@ CREATE TABLE txbatch.state (
     topology      text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
     kind          text NOT NULL CHECK (kind IN ('non_transactional', 'transactional', 'opaque')),
     contributions boolean NOT NULL,
-    columns       json NOT NULL                      -- keys and values with their types
+    columns       json NOT NULL,                     -- keys and values with their types
+    database      text,                              -- the other database it is kept in, apart (R21)
+    applied_txid  bigint,                            -- apart: the last txid committed there
+    CHECK (database IS NULL OR NOT contributions),
+    CHECK (applied_txid IS NULL OR database IS NOT NULL)
 );
 
 -- planned -> emitted -> committed; planned or emitted -> aborted. A re-emission goes emitted -> planned.

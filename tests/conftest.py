@@ -74,6 +74,22 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def databases(postgres_server: str) -> Iterator[Callable[[str], str]]:
+    """The URL of another, empty database by name: the same one for the same name, created when it is first asked for."""
+    made: dict[str, str] = {}
+
+    def url_of(name: str) -> str:
+        if name not in made:
+            made[name] = f"{name}_{next(_numbers)}"
+            admin(postgres_server, f"CREATE DATABASE {made[name]}")
+        return in_database(postgres_server, made[name])
+
+    yield url_of
+    for name in made.values():
+        admin(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
 def engine(postgres_url: str) -> Engine:
     """An engine on a fresh migrated database."""
     return connect(postgres_url, application_name="txbatch test")

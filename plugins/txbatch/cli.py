@@ -23,6 +23,7 @@ from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import check_migrated, migrations
 from txbatch.postgres.migrate import migrate as migrate_database
 from txbatch.postgres.reader import Reader
+from txbatch.postgres.warehouses import Warehouses
 from txbatch.printing import Rows, prints_rows
 from txbatch.runner import Runner
 from txbatch.storage.staging import Staging
@@ -156,7 +157,8 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
 @prints_rows(nothing="")
 def query(state: str, keys: tuple[str, ...]) -> Rows:
     """The values of KEYS in STATE, absent keys included. A key of several columns is written as CSV: AA,JFK."""
-    return Reader(_engine()).query(state, keys)
+    where = settings.load()
+    return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
 
 
 @main.command()
@@ -167,7 +169,8 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
     """Abort the uncommitted batch TXID of TOPOLOGY: its records are free for the next one."""
-    ledger = PostgresLedger(_engine())
+    where = settings.load()
+    ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
     batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
     return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
 
@@ -175,27 +178,40 @@ def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
 @main.command()
 @click.argument("topology")
 @click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
+@click.option("--leave-apart", is_flag=True, help="Leave alone what it has in other databases.")
+@click.option("--database", help="Drop only what it left in this other database, of whatever ledger.")
 @prints_rows("dropped", "states", nothing="")
-def drop(topology: str, yes: bool) -> Rows:
+def drop(topology: str, yes: bool, leave_apart: bool, database: str | None) -> Rows:
     """Drop TOPOLOGY with all its states: its next run counts everything from the start."""
-    engine = _engine()
+    where = settings.load()
+    warehouses = Warehouses(where.warehouse_url)
+    if database is not None:
+        _confirm(yes, f"{topology!r} and its states in {database!r}")
+        return [{"dropped": topology, "states": warehouses.drop_in(database, topology)}]
+    engine = _engine(where)
     known = Reader(engine).status(topology)
     if not known:
         raise _unknown(topology)
-    if not yes:
-        states = ", ".join(known[0]["states"])
-        raise click.UsageError(f"this drops {topology!r} and its states, {states}; say --yes if that is meant")
+    _confirm(yes, f"{topology!r} and its states, {', '.join(known[0]['states'])}")
     with transaction(engine) as connection:
+        if not leave_apart:
+            warehouses.drop(connection, topology)
         return [{"dropped": topology, "states": state_tables.drop(connection, topology)}]
+
+
+def _confirm(yes: bool, what: str) -> None:
+    if not yes:
+        raise click.UsageError(f"this drops {what}; say --yes if that is meant")
 
 
 @main.command()
 @prints_rows(nothing="")
 def doctor() -> Rows:
-    """Check the set-up: database, migrations, Java, staging area, DAG files. Exit code 1 when something is wrong."""
+    """Check the set-up: database, migrations, states apart, Java, staging area, DAG files; exit code 1 if one is wrong."""
     checks: dict[str, Callable[[], str]] = {
         "database": lambda: _server(_connect(settings.load())),
         "migrations": lambda: _migrated(_connect(settings.load())),
+        "states apart": lambda: _apart(settings.load()),
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
         "dags": lambda: check_dag_files(settings.project_root() / "dags"),
@@ -262,6 +278,11 @@ def _server(engine: Engine) -> str:
 def _migrated(engine: Engine) -> str:
     check_migrated(engine)
     return f"all {len(migrations())} applied"
+
+
+def _apart(where: settings.Settings) -> str:
+    with transaction(_connect(where)) as connection:
+        return Warehouses(where.warehouse_url).check(connection)
 
 
 def _writable(staging: str) -> str:

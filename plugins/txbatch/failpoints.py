@@ -20,8 +20,10 @@ NAMES = frozenset(
         "emit.recorded",
         "commit.loaded",
         "commit.before_commit",
+        "commit.apart_committed",
         "commit.committed",
         "success.cleaned",
+        "abort.apart_committed",
     }
 )
 

@@ -17,6 +17,7 @@ from txbatch.lease import kept_alive
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
+from txbatch.postgres.warehouses import Warehouses
 from txbatch.settings import Settings
 from txbatch.storage.staging import AttemptFolder, Staging
 
@@ -34,9 +35,12 @@ class Steps:
     @classmethod
     def open(cls, job: Job, settings: Settings, *, lease_seconds: int = LEASE_SECONDS) -> Steps:
         """With the ledger and staging area of these settings. NotMigrated when the database is not ready."""
-        engine = connect(settings.database_url, application_name=f"txbatch {job.topology.name}")
+        name = f"txbatch {job.topology.name}"
+        engine = connect(settings.database_url, application_name=name)
         check_migrated(engine)
-        return cls(job, PostgresLedger(engine, lease_seconds=lease_seconds), Staging(settings.staging))
+        warehouses = Warehouses(settings.warehouse_url, application_name=name)
+        ledger = PostgresLedger(engine, lease_seconds=lease_seconds, warehouses=warehouses)
+        return cls(job, ledger, Staging(settings.staging))
 
     def initialize_transaction(self, run: Run) -> Batch | Wait | NothingNew:
         """Find or plan the run's batch (R1..R4)."""

@@ -30,17 +30,30 @@ SELECT t.topology, t.job, t.by_interval, t.source,
 
 -- insert_state --
 -- Take a state's name for a topology; no row comes back when it is taken.
-INSERT INTO txbatch.state (state, topology, kind, contributions, columns)
-VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json))
+INSERT INTO txbatch.state (state, topology, kind, contributions, columns, database)
+VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :database)
     ON CONFLICT (state) DO NOTHING RETURNING state;
 
 -- state --
 -- A state as it is stored.
-SELECT state, topology, kind, contributions, columns FROM txbatch.state WHERE state = :state;
+SELECT state, topology, kind, contributions, columns, database, applied_txid FROM txbatch.state WHERE state = :state;
 
 -- states_of --
 -- The states of a topology.
-SELECT state, topology, kind, contributions, columns FROM txbatch.state WHERE topology = :topology ORDER BY state;
+SELECT state, topology, kind, contributions, columns, database, applied_txid
+  FROM txbatch.state WHERE topology = :topology ORDER BY state;
+
+-- states_apart --
+-- The states that are kept in other databases (R21).
+SELECT state, topology, kind, database, applied_txid FROM txbatch.state WHERE database IS NOT NULL ORDER BY database, state;
+
+-- apart_committed --
+-- The ledger knows now that this txid is in the states apart (R21).
+UPDATE txbatch.state SET applied_txid = :txid WHERE state = ANY (:states);
+
+-- ledger --
+-- Which ledger this is.
+SELECT uuid::text FROM txbatch.ledger;
 
 -- batch --
 -- One batch.
@@ -63,6 +76,11 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live
 -- The batches in flight, oldest first.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND status IN ('planned', 'emitted') ORDER BY txid;
+
+-- lock_open_batches --
+-- The same, locked: none of them is committed meanwhile.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND status IN ('planned', 'emitted') ORDER BY txid FOR UPDATE;
 
 -- newest_ordinary --
 -- The batch whose metadata the next plan continues (R3).

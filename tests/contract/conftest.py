@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +15,12 @@ from txbatch.core import coordinator
 from txbatch.core.manifest import Manifest
 from txbatch.core.protocol import Committed, Ledger
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch
+from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.migrate import migrate
 from txbatch.postgres.statements import quoted
+from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Sequence[Keyed]]
 
@@ -42,6 +45,26 @@ class Backing:
 
     def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
         """By key, position and txid: the partial."""
+        raise NotImplementedError
+
+    def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        """The same as `state`, for one that is kept in the database `warehouse`; and its fence under the key `fence`."""
+        raise NotImplementedError
+
+    def set_fence(self, name: str, txid: int) -> None:
+        """As if the warehouse were at another txid."""
+        raise NotImplementedError
+
+    def forget_attempts(self, topology: str, txid: int) -> None:
+        """As if the ledger were set back to when this txid was planned."""
+        raise NotImplementedError
+
+    def lose_ledger(self) -> None:
+        """The ledger's database is made anew, the warehouse stays."""
+        raise NotImplementedError
+
+    def lose_warehouse(self) -> None:
+        """The warehouse is made anew, the ledger stays."""
         raise NotImplementedError
 
     def attempts(self, topology: str) -> list[tuple[str, str]]:
@@ -99,6 +122,28 @@ class Memory(Backing):
     def state(self, name: str) -> dict[Any, tuple[Any, ...]]:
         return {key: (*value.value, value.txid) for key, value in self.ledger.rows(name).items()}
 
+    def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        stored = self.ledger.warehouses.states["warehouse", name]
+        rows, fence = {key: (*value.value, value.txid) for key, value in stored.rows.items()}, stored.fence
+        return {**rows, "fence": (str(fence.attempt), str(fence.status))}
+
+    def set_fence(self, name: str, txid: int) -> None:
+        at, states = ("warehouse", name), self.ledger.warehouses.states
+        changed = replace(states[at], fence=replace(states[at].fence, txid=txid))
+        self.ledger.warehouses.states = {**states, at: changed}
+
+    def forget_attempts(self, topology: str, txid: int) -> None:
+        tables = self.ledger.tables
+        tables.batches[topology, txid] = replace(
+            tables.batches[topology, txid], fence=0, token=None, status=BatchStatus.PLANNED
+        )
+
+    def lose_ledger(self) -> None:
+        self.ledger = MemoryLedger(clock=lambda: self.now, warehouses=self.ledger.warehouses)
+
+    def lose_warehouse(self) -> None:
+        self.ledger.warehouses.states = {}
+
     def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
         return dict(self.ledger.tables.states[name].contributions)
 
@@ -111,13 +156,13 @@ class Memory(Backing):
 
 
 class Postgres(Backing):
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        super().__init__(PostgresLedger(engine))
+    def __init__(self, engine: Engine, databases: Callable[[str], str]) -> None:
+        self.engine, self.databases = engine, databases
+        super().__init__(PostgresLedger(engine, warehouses=Warehouses(databases)))
 
     def reconnect(self) -> None:
         self.engine.dispose()
-        self.ledger = PostgresLedger(self.engine)
+        self.ledger = PostgresLedger(self.engine, warehouses=Warehouses(self.databases))
 
     def end_leases(self) -> None:
         with self.engine.begin() as connection:
@@ -127,6 +172,37 @@ class Postgres(Backing):
         with self.engine.connect() as connection:
             rows = connection.execute(text(f"SELECT word, count, txid FROM state.{quoted(name)}"))
             return {(word,): (count, txid) for word, count, txid in rows}
+
+    def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        with self.ledger.warehouses.engine("warehouse").connect() as connection:
+            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{quoted(name)}"))
+            found: dict[Any, tuple[Any, ...]] = {(word,): (count, txid) for word, count, txid in rows}
+            fence = "SELECT txid || ':' || attempt_id, status FROM txbatch.apart WHERE state = :name"
+            (found["fence"],) = (tuple(row) for row in connection.execute(text(fence), {"name": name}))
+            return found
+
+    def set_fence(self, name: str, txid: int) -> None:
+        with self.ledger.warehouses.engine("warehouse").begin() as connection:
+            statement = "UPDATE txbatch.apart SET txid = :txid WHERE state = :name"
+            connection.execute(text(statement), {"name": name, "txid": txid})
+
+    def forget_attempts(self, topology: str, txid: int) -> None:
+        with self.engine.begin() as connection:
+            ids = {"t": topology, "n": txid}
+            connection.execute(text("DELETE FROM txbatch.attempt WHERE topology = :t AND txid = :n"), ids)
+            set_back = "UPDATE txbatch.batch SET fence = 0, token = NULL, status = 'planned'"
+            connection.execute(text(f"{set_back} WHERE topology = :t AND txid = :n"), ids)
+
+    def lose_ledger(self) -> None:
+        self._drop(self.engine, "txbatch", "state", "contribution", "contribution_partition", "report")
+        migrate(self.engine)
+
+    def lose_warehouse(self) -> None:
+        self._drop(self.ledger.warehouses.engine("warehouse"), "txbatch", "state", "report")
+
+    def _drop(self, engine: Engine, *schemas: str) -> None:
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP SCHEMA {', '.join(schemas)} CASCADE"))
 
     def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
         with self.engine.connect() as connection:
@@ -146,6 +222,6 @@ class Postgres(Backing):
 def backing(request: pytest.FixtureRequest) -> Backing:
     make: dict[str, Callable[[], Backing]] = {
         "memory": Memory,
-        "postgres": lambda: Postgres(request.getfixturevalue("engine")),
+        "postgres": lambda: Postgres(request.getfixturevalue("engine"), request.getfixturevalue("databases")),
     }
     return make[request.param]()

@@ -193,7 +193,7 @@ class PostgresStore(Store):
         execute(self.connection, "SAVEPOINT batch")
         try:
             commit.load(self.connection, self.statements, [record_batch(self.aggregate, partials)], said, assignment)
-            commit.apply(self.connection, self.statements, said.rows, txid, apart=self.apart)
+            commit.apply(self.connection, self.statements, said.rows, txid, apart=self.apart, replay=self.apart)
         except BaseException as error:
             execute(self.connection, "ROLLBACK TO batch")
             raise as_transaction_would(error) from error

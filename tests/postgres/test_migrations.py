@@ -118,6 +118,7 @@ def test_a_password_is_in_no_error() -> None:
 def test_every_statement_can_be_planned(engine: Engine) -> None:
     """Names, columns and types fit the schema, also of those that no test runs."""
     with engine.connect() as connection:
+        connection.connection.cursor().execute((sql_root() / "warehouse.sql").read_text(encoding="utf-8"))
         for number, (name, statement) in enumerate(statements().items()):
             prepared = statement
             for position, parameter in enumerate(sorted(set(text(statement).compile().params)), start=1):

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,8 @@ from txbatch.core.fields import checked_name
 STATE_NAME_BYTES_MAX = 43
 # The schema has views of these names in `report.`, where each state has its own.
 REPORTS = frozenset({"batches", "attempts", "partitions", "completeness", "gaps"})
+# A setting and an Airflow connection are named after it.
+_DATABASE = re.compile(r"[a-z][a-z0-9_]*")
 
 Combine = Callable[[Partial, Partial], Partial]
 
@@ -40,16 +43,24 @@ class State:
     """A keyed aggregate in PostgreSQL: the table `state.<name>`, reported as `report.<name>`.
 
     `contributions` keeps what each batch contributed, for restate, why, as-of and verify; without it the state is
-    smaller and those are refused.
+    smaller and those are refused. `database` names another database than the ledger's, where the state is kept apart
+    (R21): without contributions.
     """
 
     kind: StateKind
 
-    def __init__(self, name: str, *, contributions: bool = True) -> None:
+    def __init__(self, name: str, *, contributions: bool | None = None, database: str | None = None) -> None:
         self.name = checked_name(name, "state", STATE_NAME_BYTES_MAX)
         if name in REPORTS:
             raise DefinitionError(f"state {name!r}: report.{name} is a report of the ledger; name it otherwise")
-        self.contributions = contributions
+        if database is not None and not _DATABASE.fullmatch(database):
+            raise DefinitionError(
+                f"state {name!r}: database {database!r} is not a name such as 'warehouse': small letters, digits, '_'"
+            )
+        if database is not None and contributions:
+            raise DefinitionError(f"state {name!r} is kept apart, in {database!r}: it cannot have contributions there")
+        self.contributions = database is None if contributions is None else contributions
+        self.database = database
 
 
 class NonTransactionalState(State):

@@ -31,7 +31,8 @@ from txbatch.core.manifest import Manifest, check_manifest, check_same_records, 
 from txbatch.core.protocol import Committed, Head
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
-from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables
+from txbatch.memory.apart import MemoryWarehouses
+from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables, shape
 
 # Per state: keys (tuples) with what the batch contributes to each.
 Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
@@ -41,12 +42,20 @@ class MemoryLedger:
     """`core.protocol.Ledger` in this process, for any number of threads.
 
     Each method is one transaction: it changes a snapshot, which then takes the place of what was known, or on an error
-    does not. `clock` says when leases end and whether an interval is over.
+    does not. `clock` says when leases end and whether an interval is over. States apart live in `warehouses`, which know
+    nothing of snapshots (R21).
     """
 
-    def __init__(self, *, lease_seconds: int = 120, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        *,
+        lease_seconds: int = 120,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        warehouses: MemoryWarehouses | None = None,
+    ) -> None:
         self.lease_seconds, self.clock = lease_seconds, clock
-        self.tables = Tables()
+        self.tables, self.warehouses = Tables(), warehouses or MemoryWarehouses()
+        self.uuid = uuid4().hex
         self._lock = Lock()
 
     @contextmanager
@@ -70,7 +79,10 @@ class MemoryLedger:
                 )
             tables.topologies[topology.name] = defined
             for aggregate in topology.aggregates:
+                new = aggregate.state.name not in tables.states
                 tables.ensure_state(topology.name, aggregate)
+                if aggregate.state.database is not None:
+                    self.warehouses.ensure(self.uuid, topology.name, aggregate, shape(aggregate), new=new)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run."""
@@ -102,7 +114,7 @@ class MemoryLedger:
             if now.status.final or now.lease_live:
                 return None
             if not protocol.may_adopt(now, run):
-                tables.abort(now)
+                self._abort(tables, now)
                 return None
             tables.let_find(now, run)
             return self._lease(tables, now, run)
@@ -180,10 +192,16 @@ class MemoryLedger:
                 return Committed(now, applied=False)
             check_manifest(newest.manifest, newest.assignment)
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
             for aggregate in topology.aggregates:
                 tables.check_state(topology.name, aggregate)
                 name = aggregate.state.name
-                tables.apply(aggregate, list(partials[name]), now.txid, newest.manifest.states[name].rows)
+                if aggregate.state.database is None:
+                    tables.apply(aggregate, list(partials[name]), now.txid, expected[name])
+            apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
+            committed = tables.applied_apart(topology.name)
+            self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, committed)
+            tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
             return Committed(tables.record(now, newest.manifest), applied=True)
 
     def success(self, topology: str, txid: int) -> bool:
@@ -199,7 +217,7 @@ class MemoryLedger:
         with self._transaction() as tables:
             now = tables.batch(topology, txid)
             protocol.check_abort(now)
-            return tables.abort(now)
+            return self._abort(tables, now)
 
     def skip(self, topology: str, txid: int, why: str) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16)."""
@@ -208,13 +226,22 @@ class MemoryLedger:
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
             protocol.check_skip(now, open_before, last_committed, tables.offsets(topology))
+            pending = [each.txid for each in tables.batches_of(topology) if not each.status.final]
+            self.warehouses.check_skip(self.uuid, now, pending, tables.states_apart(topology))
             if not now.status.final:
-                tables.abort(now)
+                self._abort(tables, now)
             return tables.give_up(now)
 
     def rows(self, state: str) -> Rows:
         """What a state holds now, by key."""
-        return self.tables.states[state].rows
+        apart = self.tables.states[state].database is not None
+        return self.warehouses.rows(state) if apart else self.tables.states[state].rows
+
+    def _abort(self, tables: Tables, batch: Batch) -> Batch:
+        """The batch's records are free, once nothing of it is left in a state apart."""
+        if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
+            self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology))
+        return tables.abort(batch)
 
     def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
         """The batch, looked after by this run from now on; without one, by whoever does."""

@@ -28,12 +28,17 @@ class StoredTopology:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid."""
+    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
+
+    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21).
+    """
 
     topology: str
     shape: str
     rows: Rows = field(default_factory=dict)
     contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
+    database: str | None = None
+    applied_txid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +140,29 @@ class Tables:
         committed = (batch.txid for batch in self.batches_of(topology) if batch.status is BatchStatus.COMMITTED)
         return max(committed, default=None)
 
+    def states_apart(self, topology: str) -> list[tuple[str, str]]:
+        """Database and name of the states of a topology that are kept apart."""
+        own = ((name, state) for name, state in sorted(self.states.items()) if state.topology == topology)
+        return [(state.database, name) for name, state in own if state.database is not None]
+
+    def applied_apart(self, topology: str) -> dict[str, int]:
+        """What was last committed to states apart."""
+        names = (name for _, name in self.states_apart(topology))
+        applied = ((name, self.states[name].applied_txid) for name in names)
+        return {name: txid for name, txid in applied if txid is not None}
+
     # ---- writing
+
+    def set_applied_apart(self, states: Sequence[str], txid: int) -> None:
+        """The ledger knows now that this txid is in these states apart."""
+        for name in states:
+            self.states[name] = replace(self.states[name], applied_txid=txid)
 
     def ensure_state(self, topology: str, aggregate: PersistentAggregate) -> None:
         """Make room for a state, or check that it is as now defined (SchemaMismatch)."""
-        self.states.setdefault(aggregate.state.name, StoredState(topology, shape(aggregate)))
+        self.states.setdefault(
+            aggregate.state.name, StoredState(topology, shape(aggregate), database=aggregate.state.database)
+        )
         self.check_state(topology, aggregate)
 
     def check_state(self, topology: str, aggregate: PersistentAggregate) -> None:
@@ -223,4 +246,5 @@ def shape(aggregate: PersistentAggregate) -> str:
     values = ", ".join(f"{each.name} {each.partial.type} {each.partial.merge}" for each in aggregate.columns)
     with_contributions = " with contributions" if aggregate.state.contributions else ""
     with_remove = " with remove" if aggregate.removable else ""
-    return f"{aggregate.state.kind}{with_contributions}{with_remove}: {keys} -> {values}"
+    apart = f" in {aggregate.state.database!r}" if aggregate.state.database is not None else ""
+    return f"{aggregate.state.kind}{with_contributions}{with_remove}{apart}: {keys} -> {values}"

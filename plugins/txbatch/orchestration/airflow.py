@@ -60,12 +60,15 @@ def load_settings() -> Settings:
     """TXBATCH_DATABASE_URL, else the connection `txbatch`, else the embedded PostgreSQL."""
     from txbatch import settings
 
-    if os.environ.get("TXBATCH_DATABASE_URL"):
-        return settings.load()
+    url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
+    return settings.load(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
+
+
+def _connection_url(conn_id: str) -> str | None:
     try:
-        return settings.load(_url_of(BaseHook.get_connection(DATABASE_CONN_ID)))
+        return _url_of(BaseHook.get_connection(conn_id))
     except AirflowNotFoundException:
-        return settings.load()
+        return None
 
 
 async def open_ledger() -> PostgresLedger:

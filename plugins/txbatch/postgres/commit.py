@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg2.errors
 from sqlalchemy import Connection
@@ -21,15 +21,19 @@ from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import INDEX_PROBES, StateStatements
 
+if TYPE_CHECKING:
+    from txbatch.postgres.warehouses import Warehouses
+
 Partials = Mapping[str, Any]
 
 
 def commit_batch(
-    connection: Connection, topology: Topology, batch: Batch, loaded: Batch, partials: Partials
+    connection: Connection, warehouses: Warehouses, topology: Topology, batch: Batch, loaded: Batch, partials: Partials
 ) -> Committed:
     """Apply the newest attempt of a batch whose row is locked; the caller commits.
 
     `loaded` is the batch as it was read before the partials were: they may be those of an older attempt by now (R5).
+    States apart come last: what they need is committed there, in `warehouses`, when this returns (R21).
     """
     assignment, manifest = rows.newest_attempt(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
@@ -37,19 +41,19 @@ def commit_batch(
         return Committed(batch, applied=False)
     check_manifest(manifest, assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
-    states = [StateStatements(aggregate, f"staged_{n}") for n, aggregate in enumerate(topology.aggregates)]
-    for statements in states:
-        name = statements.aggregate.state.name
-        state_tables.check(connection, topology.name, statements.aggregate)
+    for aggregate in topology.aggregates:
+        state_tables.check(connection, topology.name, aggregate)
+    here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
+    states = {each.state.name: StateStatements(each, f"staged_{n}") for n, each in enumerate(here)}
+    for name, statements in states.items():
         load(connection, statements, partials[name], manifest.states[name], assignment)
     failpoints.hit("commit.loaded")
-    keys = {
-        aggregate.state.name: apply(connection, staged, manifest.states[aggregate.state.name].rows, batch.txid)
-        for aggregate, staged in zip(topology.aggregates, states, strict=True)
-    }
+    keys = {name: staged.rows for name, staged in manifest.states.items()}
+    keys |= {name: apply(connection, each, keys[name], batch.txid) for name, each in states.items()}
     ranges.record(connection, batch, ranges.read(manifest))
     connection.execute(query("batch_committed"), {**ids, "records": manifest.records, "keys": canonical_json(keys)})
     connection.execute(query("attempt_committed"), {**ids, "attempt_id": batch.fence})
+    warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")
     return Committed(rows.batch(connection, **ids), applied=True)
 
@@ -75,15 +79,24 @@ def load(
 
 
 def apply(
-    connection: Connection, statements: StateStatements, staged_rows: int, txid: int, *, apart: bool = False
+    connection: Connection,
+    statements: StateStatements,
+    staged_rows: int,
+    txid: int,
+    *,
+    apart: bool = False,
+    replay: bool = False,
 ) -> int:
     """R9 for the staged partials of one state; returns the keys it had.
 
-    Raises StateAhead when a row is already at this txid, or at a later one.
+    `apart`: the state is not in the ledger's database; `replay`: an earlier attempt of the txid has been there (R21).
+    Raises StateAhead when a row is already at this txid (unless it is a replay), or at a later one.
     """
-    if apart:
+    unchanged = replay and statements.kind is StateKind.TRANSACTIONAL
+    if unchanged:
         _raise_if_ahead(connection, statements, txid, apart=True)
-        for statement in statements.take_back(txid) if statements.kind is StateKind.OPAQUE else ():
+    if replay and statements.kind is StateKind.OPAQUE:
+        for statement in statements.take_back(txid):
             execute(connection, statement)
     execute(connection, INDEX_PROBES)
     execute(connection, "SAVEPOINT before_state")
@@ -93,7 +106,7 @@ def apply(
         execute(connection, "ROLLBACK TO before_state")
         staged_rows = _collapse(connection, statements)
         changed = execute(connection, statements.upsert(txid)).rowcount
-    if changed != staged_rows and not apart:
+    if changed != staged_rows and not unchanged:
         execute(connection, "ROLLBACK TO before_state")
         _raise_if_ahead(connection, statements, txid, apart=False)
         raise StateAhead(

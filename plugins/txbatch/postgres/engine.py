@@ -43,15 +43,16 @@ _OUT_OF_RANGE = {
 }
 
 
-def connect(url: str, *, application_name: str = "txbatch") -> Engine:
-    """An engine on this SQLAlchemy URL. DefinitionError when the URL is no psycopg2 URL; no connection is made yet.
+def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH_DATABASE_URL") -> Engine:
+    """An engine on this SQLAlchemy URL, which errors call `what`. DefinitionError when it is no psycopg2 URL; no connection
+    is made yet.
 
     Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
     """
     try:
         parsed = make_url(url)
         if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
-            raise DefinitionError(f"TXBATCH_DATABASE_URL: {parsed.drivername!r} is not postgresql+psycopg2://")
+            raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
         return create_engine(
             parsed.set(drivername="postgresql+psycopg2"),
             pool_size=2,
@@ -65,9 +66,7 @@ def connect(url: str, *, application_name: str = "txbatch") -> Engine:
             },
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
-        raise DefinitionError(
-            "TXBATCH_DATABASE_URL is not a URL; write postgresql+psycopg2://user@host:port/database"
-        ) from None
+        raise DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database") from None
 
 
 @contextmanager

@@ -29,15 +29,18 @@ from txbatch.postgres import ranges, rows, state_tables
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
+from txbatch.postgres.warehouses import Warehouses
 
 LEASE_SECONDS = 120
 
 
 class PostgresLedger:
-    """`core.protocol.Ledger` on a migrated database. Each method is one transaction."""
+    """`core.protocol.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
 
-    def __init__(self, engine: Engine, *, lease_seconds: int = LEASE_SECONDS) -> None:
-        self.engine = engine
+    def __init__(
+        self, engine: Engine, *, lease_seconds: int = LEASE_SECONDS, warehouses: Warehouses | None = None
+    ) -> None:
+        self.engine, self.warehouses = engine, warehouses or Warehouses()
         self.lease_seconds = lease_seconds
 
     def register(self, topology: Topology, job: str) -> None:
@@ -56,7 +59,9 @@ class PostgresLedger:
             known = {"job": job, "by_interval": topology.by_interval, "source": canonical_json(topology.source)}
             connection.execute(query("update_topology"), {**ids, **known})
             for aggregate in topology.aggregates:
-                state_tables.ensure(connection, topology.name, aggregate, last_txid + 1)
+                new = state_tables.ensure(connection, topology.name, aggregate, last_txid + 1)
+                if aggregate.state.database is not None:
+                    self.warehouses.ensure(connection, topology.name, aggregate, new=new)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run, in one snapshot and without a lock."""
@@ -98,7 +103,7 @@ class PostgresLedger:
             if now.status.final or now.lease_live:
                 return None
             if not protocol.may_adopt(now, run):
-                _abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
+                self._abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
                 return None
             _insert_key(connection, ids, run)
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
@@ -166,7 +171,7 @@ class PostgresLedger:
         """
         with transaction(self.engine) as connection:
             now = rows.batch(connection, batch.topology, batch.txid, lock=True)
-            return commit_batch(connection, topology, now, batch, partials)
+            return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
@@ -184,7 +189,7 @@ class PostgresLedger:
             batch = rows.batch(connection, **ids, lock=True)
             protocol.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
-                _abort(connection, batch, why)
+                self._abort(connection, batch, why)
             return rows.batch(connection, **ids)
 
     def skip(self, topology: str, txid: int, why: str) -> Batch:
@@ -196,16 +201,25 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
             rows.one(connection, "lock_topology", topology=topology)
+            pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
             batch = rows.batch(connection, **ids, lock=True)
             protocol.check_skip(batch, *rows.order(connection, batch))
+            self.warehouses.check_skip(connection, batch, [each.txid for each in pending])
             if batch.status is not BatchStatus.ABORTED:
-                _abort(connection, batch, why)
+                self._abort(connection, batch, why)
             skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}
             connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
             connection.execute(query("repoint_keys"), skipped)
             given_up = rows.batch(connection, topology, skipped["skip_txid"])
             ranges.record(connection, given_up, ranges.skipped(given_up, why))
             return given_up
+
+    def _abort(self, connection: Connection, batch: Batch, reason: str) -> None:
+        """The batch's records are free, once nothing of it is left in a state apart."""
+        self.warehouses.take_back(connection, batch)
+        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+        connection.execute(query("supersede_attempts"), ids)
+        connection.execute(query("abort"), {**ids, "reason": reason})
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
@@ -219,12 +233,6 @@ def _ids(assignment: Assignment) -> dict[str, Any]:
 def _insert_key(connection: Connection, ids: Mapping[str, Any], run: Run) -> None:
     row = {"key": run.key, "dag_id": run.dag_id, "run_id": run.run_id}
     connection.execute(query("insert_batch_key"), {**ids, **row})
-
-
-def _abort(connection: Connection, batch: Batch, reason: str) -> None:
-    ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-    connection.execute(query("supersede_attempts"), ids)
-    connection.execute(query("abort"), {**ids, "reason": reason})
 
 
 def _check_interval(connection: Connection, topology: str, interval: Interval) -> None:

@@ -13,15 +13,16 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.queries import query
 from txbatch.postgres.statements import quoted, sql_type
+from txbatch.postgres.warehouses import Warehouses
 
 Rows = list[dict[str, Any]]
 
 
 class Reader:
-    """Reads one database. Every method is one transaction."""
+    """Reads the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, warehouses: Warehouses | None = None) -> None:
+        self.engine, self.warehouses = engine, warehouses or Warehouses()
 
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology."""
@@ -60,10 +61,12 @@ class Reader:
         A key of several columns is written as CSV: `AA,JFK`. UnknownName for an unknown state, TerminalError for a key
         that is not of the column's type.
         """
-        typed = dict(self._state(state)["columns"]["keys"])
+        stored = self._state(state)
+        typed = dict(stored["columns"]["keys"])
         asked = [_split(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
-        with transaction(self.engine) as connection:
+        apart = stored["database"]
+        with transaction(self.warehouses.engine(apart) if apart else self.engine) as connection:
             try:
                 found = connection.exec_driver_sql(_query(state, typed), columns)
             except DataError as error:

@@ -17,8 +17,11 @@ from txbatch.postgres.statements import StateStatements, quoted
 PARTITION_TXIDS = 1_000
 
 
-def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, next_txid: int) -> None:
-    """Create the state's tables and report view, or check that they are as now defined (SchemaMismatch)."""
+def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, next_txid: int) -> bool:
+    """Create the state's tables and report view, or check that they are as now defined (SchemaMismatch).
+
+    Whether the state is new here. One that is kept apart has its tables elsewhere: see `postgres.apart`.
+    """
     state = aggregate.state
     row = {
         "state": state.name,
@@ -26,16 +29,20 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
         "kind": str(state.kind),
         "contributions": state.contributions,
         "columns": canonical_json(columns(aggregate)),
+        "database": state.database,
     }
     if connection.execute(query("insert_state"), row).first() is None:
         check(connection, topology, aggregate)
-        return
+        return False
+    if state.database is not None:
+        return True
     statements = StateStatements(aggregate)
     execute(connection, statements.create_state())
     if state.contributions:
         execute(connection, statements.create_contribution())
         _create_partition(connection, state.name, next_txid)
     execute(connection, statements.create_report())
+    return True
 
 
 def check(connection: Connection, topology: str, aggregate: PersistentAggregate) -> None:
@@ -54,14 +61,24 @@ def check(connection: Connection, topology: str, aggregate: PersistentAggregate)
             f"state {state.name!r} is stored as {_kind(stored['kind'], stored['contributions'])}, now defined as "
             f"{_kind(state.kind, state.contributions)}; {way_out}"
         )
-    _check_columns(stored, columns(aggregate), way_out)
+    if stored["database"] != state.database:
+        raise SchemaMismatch(
+            f"state {state.name!r} is kept in {_database(stored['database'])}, now defined in {_database(state.database)}; "
+            f"{way_out}"
+        )
+    check_columns(stored, columns(aggregate), way_out)
+
+
+def _database(name: str | None) -> str:
+    return "the ledger's database" if name is None else f"database {name!r}"
 
 
 def _kind(kind: str, contributions: bool) -> str:
     return f"{kind} {'with' if contributions else 'without'} contributions"
 
 
-def _check_columns(stored: RowMapping, defined: dict[str, Any], way_out: str) -> None:
+def check_columns(stored: RowMapping, defined: dict[str, Any], way_out: str) -> None:
+    """SchemaMismatch names the first column that is stored otherwise."""
     before = {name: spec for part in ("keys", "values") for name, *spec in stored["columns"][part]}
     now = {name: spec for part in ("keys", "values") for name, *spec in defined[part]}
     for name in [*before, *now]:
@@ -110,7 +127,10 @@ def _create_partition(connection: Connection, state: str, txid: int) -> None:
 
 
 def drop(connection: Connection, topology: str) -> list[str]:
-    """Drop the tables and views of a topology's states and forget it; returns the states' names."""
+    """Drop the tables and views of a topology's states and forget it; returns the states' names.
+
+    States apart are dropped before, by `Warehouses.drop`.
+    """
     rows.lock_topology(connection, topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:

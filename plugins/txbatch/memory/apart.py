@@ -1,0 +1,168 @@
+"""Databases beside the ledger, in memory (R21). Compare `postgres.warehouses`: what is done here stays, whatever becomes of
+the ledger's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txbatch import failpoints
+from txbatch.core.aggregator import Partial, merger
+from txbatch.core.apart import (
+    ApartStatus,
+    Fence,
+    Step,
+    check_same_partials,
+    check_skip,
+    decide_step,
+    decide_take_back,
+)
+from txbatch.core.errors import Incomplete, SchemaMismatch
+from txbatch.core.state import StateKind, Value, update_state
+from txbatch.core.topology import PersistentAggregate
+from txbatch.core.transaction import Assignment, Batch
+
+At = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredApart:
+    """Whose a state is, what it looks like, its rows by key, and its fence."""
+
+    ledger: str
+    topology: str
+    kind: StateKind
+    shape: str
+    rows: Mapping[Any, Value] = field(default_factory=dict)
+    fence: Fence = field(default_factory=Fence)
+
+
+class MemoryWarehouses:
+    """States apart, by database and name. `states` is replaced as a whole, never changed in place."""
+
+    def __init__(self) -> None:
+        self.states: Mapping[At, StoredApart] = {}
+
+    def ensure(self, ledger: str, topology: str, aggregate: PersistentAggregate, shape: str, *, new: bool) -> None:
+        """Make room for a state that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
+        at = at_of(aggregate)
+        if new and at not in self.states:
+            self.states = {**self.states, at: StoredApart(ledger, topology, aggregate.state.kind, shape)}
+        stored = self.owned(at, ledger, topology)
+        if stored.shape != shape or (new and stored.fence.txid):
+            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.fence}; name a new state")
+
+    def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
+        """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""
+        stored = self.states.get(at)
+        if stored is None:
+            raise SchemaMismatch(f"{where(at)} is gone, though the ledger knows it")
+        if stored.topology != topology:
+            raise SchemaMismatch(f"{where(at)} belongs to topology {stored.topology!r}; name another state")
+        if stored.ledger != ledger:
+            raise SchemaMismatch(f"{where(at)} belongs to another ledger, {stored.ledger}")
+        return stored
+
+    def commit(
+        self,
+        ledger: str,
+        aggregates: Iterable[PersistentAggregate],
+        assignment: Assignment,
+        partials: Mapping[str, Iterable[tuple[Any, Partial]]],
+        expected: Mapping[str, int],
+        committed: Mapping[str, int],
+    ) -> None:
+        """Apply an attempt to all states apart, database by database. `expected` says how many partials each must have,
+        `committed` what the ledger last committed there.
+        """
+        after: dict[At, StoredApart] = {}
+        for aggregate in aggregates:
+            at, name = at_of(aggregate), aggregate.state.name
+            stored, given = self.owned(at, ledger, assignment.topology), list(partials[name])
+            after[at] = _applied(at, stored, aggregate, assignment, given, expected[name], committed.get(name))
+        self._end(after, "commit.apart_committed")
+
+    def take_back(self, ledger: str, batch: Batch, states: Iterable[At]) -> None:
+        """Undo what attempts of a batch wrote, and keep them out from now on (R16)."""
+        after: dict[At, StoredApart] = {}
+        for at in states:
+            stored = self.owned(at, ledger, batch.topology)
+            fence = decide_take_back(where(at), stored.kind, stored.fence, batch.attempt)
+            if fence is not None:
+                undo = stored.kind is StateKind.OPAQUE and stored.fence.applied(batch.txid)
+                after[at] = replace(stored, fence=fence, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
+        self._end(after, "abort.apart_committed")
+
+    def check_skip(self, ledger: str, batch: Batch, pending: Sequence[int], states: Iterable[At]) -> None:
+        """See `core.apart.check_skip`."""
+        for at in states:
+            stored = self.owned(at, ledger, batch.topology)
+            check_skip(where(at), stored.kind, stored.fence, batch.txid, pending)
+
+    def rows(self, state: str) -> Mapping[Any, Value]:
+        """What a state holds, in whatever database."""
+        return next(stored.rows for (_, name), stored in self.states.items() if name == state)
+
+    def _end(self, after: Mapping[At, StoredApart], failpoint: str) -> None:
+        for database in sorted({database for database, _ in after}):
+            self.states = {**self.states, **{at: stored for at, stored in after.items() if at[0] == database}}
+            failpoints.hit(failpoint)
+
+
+def at_of(aggregate: PersistentAggregate) -> At:
+    """Where a state apart is."""
+    return str(aggregate.state.database), aggregate.state.name
+
+
+def where(at: At) -> str:
+    """A state apart, as errors name it."""
+    return f"state {at[1]!r} in database {at[0]!r}"
+
+
+def _applied(
+    at: At,
+    stored: StoredApart,
+    aggregate: PersistentAggregate,
+    assignment: Assignment,
+    partials: Sequence[tuple[Any, Partial]],
+    expected: int,
+    committed: int | None,
+) -> StoredApart:
+    attempt, combine = assignment.attempt, merger(aggregate.merges)
+    step = decide_step(where(at), stored.kind, stored.fence, assignment, committed)
+    if step is Step.DONE:
+        return stored
+    if len(partials) != expected:
+        raise Incomplete(f"{where(at)}: {len(partials)} partials, the manifest says {expected}; emit again")
+    digest = _digest(aggregate, partials) if stored.kind is StateKind.TRANSACTIONAL else None
+    if step is Step.REPLAY and stored.kind is StateKind.TRANSACTIONAL:
+        check_same_partials(where(at), stored.fence, attempt, digest)
+    update = update_state(
+        stored.kind,
+        stored.rows,
+        partials,
+        txid=attempt.txid,
+        combine=combine,
+        apart=True,
+        removable=aggregate.removable,
+    )
+    rows = {key: value for key, value in {**stored.rows, **update.puts}.items() if key not in update.removes}
+    fence = Fence(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
+    return replace(stored, rows=rows, fence=fence)
+
+
+def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
+    """The rows of an opaque state as they were before a txid."""
+    update = update_state(StateKind.OPAQUE, rows, [], txid=txid, combine=merger([]), apart=True)
+    return {key: value for key, value in {**rows, **update.puts}.items() if key not in update.removes}
+
+
+def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:
+    """What tells the partials of an attempt from others, in whatever order they came; None when there are none."""
+    merged: dict[Any, Partial] = {}
+    for key, partial in partials:
+        merged[key] = merger(aggregate.partial_merges)(merged[key], partial) if key in merged else partial
+    return hashlib.sha256(repr(sorted(merged.items(), key=repr)).encode()).hexdigest() if merged else None

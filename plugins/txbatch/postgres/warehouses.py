@@ -1,0 +1,171 @@
+"""The other databases of a ledger: when what is done there, beside the ledger's own transaction (R21).
+
+The order is always: the ledger's batch row is locked, then the warehouse's transaction begins and ends, then the ledger's
+ends. A crash in between leaves the warehouse ahead; its fence tells the next attempt, or the abort, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, RowMapping
+
+from txbatch import failpoints
+from txbatch.core.apart import check_not_set_back
+from txbatch.core.errors import DefinitionError
+from txbatch.core.manifest import Manifest
+from txbatch.core.topology import PersistentAggregate, Topology
+from txbatch.core.transaction import Assignment, Batch
+from txbatch.postgres import apart
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.queries import query
+from txbatch.postgres.statements import StateStatements
+
+
+def _unknown(database: str) -> str:
+    raise DefinitionError(f"database {database!r}: no URL is known here")
+
+
+class Warehouses:
+    """Databases by name. `url_of` tells the URL of one, or raises DefinitionError; it is asked when it is first needed."""
+
+    def __init__(self, url_of: Callable[[str], str] = _unknown, *, application_name: str = "txbatch") -> None:
+        self._url_of, self._application_name = url_of, application_name
+        self._engines: dict[str, Engine] = {}
+
+    def engine(self, database: str) -> Engine:
+        """The engine of a database."""
+        if database not in self._engines:
+            url = self._url_of(database)
+            self._engines[database] = connect(
+                url, application_name=self._application_name, what=f"the URL of database {database!r}"
+            )
+        return self._engines[database]
+
+    def ensure(self, ledger: Connection, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
+        """Create a state apart that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
+        with transaction(self.engine(str(aggregate.state.database))) as connection:
+            apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
+
+    def commit(
+        self,
+        ledger: Connection,
+        topology: Topology,
+        assignment: Assignment,
+        manifest: Manifest,
+        partials: Mapping[str, Any],
+    ) -> None:
+        """Apply an attempt to all states apart and commit that, while the ledger holds the batch's row.
+
+        Raises StateAhead, StaleAttempt, TerminalError as the fence says; Incomplete (R7); SchemaMismatch.
+        """
+        there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
+        if not there:
+            return
+        identity, committed = (
+            _identity(ledger),
+            {row["state"]: row["applied_txid"] for row in _states(ledger, topology)},
+        )
+        databases = (str(aggregate.state.database) for aggregate in there)
+        with self._all(databases, "commit.apart_committed") as connections:
+            for number, aggregate in enumerate(there):
+                name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
+                stored = apart.check(connection, identity, topology.name, aggregate)
+                statements = StateStatements(aggregate, f"staged_{number}")
+                work = (partials[name], manifest.states[name])
+                apart.apply(connection, stored, statements, assignment, committed[name], *work)
+            _still_there(ledger)
+        states = [aggregate.state.name for aggregate in there]
+        ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
+
+    def take_back(self, ledger: Connection, batch: Batch) -> None:
+        """Undo what attempts of a batch that is to be aborted wrote, and keep them out from now on (R16).
+
+        TerminalError when rows are there that cannot be taken back. Nothing can be there while a lower txid is open.
+        """
+        ids = {"topology": batch.topology, "txid": batch.txid}
+        if not batch.fence or ledger.execute(query("open_before"), ids).scalar_one() is not None:
+            return
+        with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
+            for connection, stored, database in states:
+                apart.take_back_batch(connection, stored, database, batch)
+            _still_there(ledger)
+
+    def check_skip(self, ledger: Connection, batch: Batch, pending: list[int]) -> None:
+        """TerminalError when a batch in flight is half committed and its records may be those that are to be given up."""
+        with self._owned(ledger, batch.topology) as states:
+            for _, stored, database in states:
+                apart.check_skip_of(stored, database, batch.txid, pending)
+
+    def drop(self, ledger: Connection, topology: str) -> None:
+        """Drop the states apart that the ledger knows of a topology."""
+        for database in sorted({row["database"] for row in _states(ledger, topology)}):
+            self.drop_in(database, topology)
+
+    def drop_in(self, database: str, topology: str) -> list[str]:
+        """Drop the states that a topology has in one database, whichever ledger they belong to; returns their names."""
+        with transaction(self.engine(database)) as connection:
+            return apart.drop(connection, topology)
+
+    def check(self, ledger: Connection) -> str:
+        """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not."""
+        states = list(ledger.execute(query("states_apart")).mappings())
+        for row in states:
+            with transaction(self.engine(row["database"])) as connection:
+                names = row["state"], row["database"]
+                stored = apart.owned(connection, *names, _identity(ledger), row["topology"])
+                check_not_set_back(apart.where(*names), apart.fence_of(stored), row["applied_txid"])
+        databases = ", ".join(sorted({row["database"] for row in states}))
+        return f"{len(states)} states in {databases}" if states else "no states apart"
+
+    @contextmanager
+    def _owned(
+        self, ledger: Connection, topology: str, failpoint: str | None = None
+    ) -> Iterator[list[tuple[Connection, RowMapping, str]]]:
+        """The states apart of a topology, their fences locked, each with its connection and its database."""
+        rows = _states(ledger, topology)
+        with self._all((row["database"] for row in rows), failpoint) as connections:
+            yield [
+                (
+                    connections[row["database"]],
+                    apart.owned(
+                        connections[row["database"]], row["state"], row["database"], _identity(ledger), topology
+                    ),
+                    row["database"],
+                )
+                for row in rows
+            ]
+
+    @contextmanager
+    def _all(self, databases: Iterable[str], failpoint: str | None) -> Iterator[dict[str, Connection]]:
+        """A transaction in each of these; they end one after the other, an error undoes those that have not ended."""
+        with ExitStack() as stack:
+            yield {
+                database: stack.enter_context(_transaction(self.engine(database), failpoint))
+                for database in sorted(set(databases))
+            }
+
+
+@contextmanager
+def _transaction(engine: Engine, failpoint: str | None) -> Iterator[Connection]:
+    with transaction(engine) as connection:
+        yield connection
+    if failpoint:
+        failpoints.hit(failpoint)
+
+
+def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
+    name = topology if isinstance(topology, str) else topology.name
+    rows = ledger.execute(query("states_of"), {"topology": name}).mappings()
+    return [row for row in rows if row["database"] is not None]
+
+
+def _identity(ledger: Connection) -> str:
+    return str(ledger.execute(query("ledger")).scalar_one())
+
+
+def _still_there(ledger: Connection) -> None:
+    """Without the ledger's lock on the batch nothing is committed elsewhere, as far as that can be known."""
+    ledger.execute(query("clock"))

@@ -1,0 +1,35 @@
+-- Named statements for a database that is not the ledger's and holds states apart (R21): the warehouse.
+
+-- has_apart --
+-- Whether states apart have been here before.
+SELECT to_regclass('txbatch.apart') IS NOT NULL;
+
+-- insert_apart --
+-- Take a state's name for a topology; no row comes back when it is taken.
+INSERT INTO txbatch.apart (state, topology, ledger, kind, columns)
+VALUES (:state, :topology, CAST(:ledger AS uuid), :kind, CAST(:columns AS json))
+    ON CONFLICT (state) DO NOTHING RETURNING state;
+
+-- apart --
+-- A state apart with its fence.
+SELECT state, topology, ledger::text AS ledger, kind, columns, txid, attempt_id, token, digest, status
+  FROM txbatch.apart WHERE state = :state;
+
+-- lock_apart --
+-- The same, locked: the first lock that an attempt takes here.
+SELECT state, topology, ledger::text AS ledger, kind, columns, txid, attempt_id, token, digest, status
+  FROM txbatch.apart WHERE state = :state FOR UPDATE;
+
+-- apart_of --
+-- The states apart of a topology that are here, whichever ledger they belong to.
+SELECT state FROM txbatch.apart WHERE topology = :topology ORDER BY state;
+
+-- set_fence --
+-- Who wrote here last.
+UPDATE txbatch.apart SET txid = :txid, attempt_id = :attempt_id, token = :token, digest = :digest, status = :status,
+       changed_at = clock_timestamp()
+ WHERE state = :state;
+
+-- forget_apart --
+-- The state is dropped.
+DELETE FROM txbatch.apart WHERE state = :state;

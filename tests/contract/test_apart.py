@@ -1,0 +1,319 @@
+"""States apart from the ledger (R21), against both ledgers: crashes between both commits, zombies, aborts, lost databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import Keyed, LogSpout, word_count
+
+from txbatch import (
+    Count,
+    NonTransactionalState,
+    OpaqueState,
+    SpoutKind,
+    Topology,
+    TransactionalState,
+)
+from txbatch.core.errors import SchemaMismatch, StaleAttempt, StateAhead, TerminalError
+from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.failpoints import FailpointReached
+
+pytestmark = pytest.mark.rule("R21")
+Words = dict[str, list[Keyed]]
+KINDS = {
+    "opaque": (OpaqueState, SpoutKind.OPAQUE),
+    "transactional": (TransactionalState, SpoutKind.TRANSACTIONAL),
+    "non_transactional": (NonTransactionalState, SpoutKind.TRANSACTIONAL),
+}
+
+
+def words(**counts: int) -> Words:
+    return {"word_count": [((word,), (count,)) for word, count in counts.items()]}
+
+
+def apart(kind: str = "opaque", **options: Any) -> Topology:
+    state, spout = KINDS[kind]
+    return word_count(LogSpout({"a": 1000}, kind=spout), state=state("word_count", database="warehouse"), **options)
+
+
+@pytest.fixture
+def crashing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Calls something that dies at a failpoint."""
+
+    def crash(point: str, call: Callable[[], Any]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setenv("TXBATCH_FAILPOINTS", f"{point}=raise")
+            with pytest.raises(FailpointReached):
+                call()
+
+    return crash
+
+
+def half_committed(backing: Any, crashing: Any, topology: Topology, partials: Words, name: str = "run") -> Batch:
+    """A batch whose commit ended in the warehouse and not in the ledger."""
+    batch = backing.initialize(topology, name)
+    backing.emit(topology, batch, partials, name)
+    crashing("commit.apart_committed", lambda: backing.commit(topology, batch, partials))
+    assert backing.ledger.batch("word_count", batch.txid).status is BatchStatus.EMITTED
+    return batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_arrive_in_the_warehouse(backing: Any, kind: str) -> None:
+    topology = apart(kind)
+    backing.whole(topology, words(dog=1, man=2), "1")
+    backing.whole(topology, words(dog=1), "2")
+    assert backing.apart("word_count") == {("dog",): (2, 2), ("man",): (2, 1), "fence": ("2:1", "applied")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_attempt_again_does_nothing_there(backing: Any, crashing: Any, kind: str) -> None:
+    """Also of a state that would count again: it is no other attempt."""
+    topology = apart(kind)
+    backing.whole(topology, words(dog=1), "1")
+    batch = half_committed(backing, crashing, topology, words(dog=1), "2")
+    backing.reconnect()
+    assert backing.commit(topology, batch, words(dog=1)).applied
+    assert backing.apart("word_count") == {("dog",): (2, 2), "fence": ("2:1", "applied")}
+    assert backing.ledger.batch("word_count", 2).status is BatchStatus.COMMITTED
+
+
+def test_a_newer_attempt_with_other_records_takes_the_older_ones_back(backing: Any, crashing: Any) -> None:
+    topology = apart()
+    backing.whole(topology, words(dog=4), "1")
+    batch = half_committed(backing, crashing, topology, words(dog=1, cat=7), "2")
+    assert backing.apart("word_count") == {("dog",): (5, 2), ("cat",): (7, 2), "fence": ("2:1", "applied")}
+    backing.emit(topology, batch, words(man=3), "2")
+    assert backing.commit(topology, batch, words(man=3)).applied
+    assert backing.apart("word_count") == {("dog",): (4, 1), ("man",): (3, 2), "fence": ("2:2", "applied")}
+    backing.whole(topology, words(dog=1), "3")
+    assert backing.apart("word_count")["dog",] == (5, 3)
+
+
+def test_a_newer_attempt_with_the_same_records_changes_no_transactional_state(backing: Any, crashing: Any) -> None:
+    topology = apart("transactional")
+    batch = half_committed(backing, crashing, topology, words(dog=1, cat=7))
+    turned = {"word_count": [(("cat",), (7,)), (("dog",), (1,))]}
+    backing.emit(topology, batch, turned)
+    assert backing.commit(topology, batch, turned).applied
+    assert backing.apart("word_count") == {("dog",): (1, 1), ("cat",): (7, 1), "fence": ("1:2", "applied")}
+
+
+@pytest.mark.parametrize("other", [words(dog=2), words(cat=1), words(), words(dog=1, cat=1)], ids=str)
+def test_a_newer_attempt_with_other_partials_is_refused_by_a_transactional_state(
+    backing: Any, crashing: Any, other: Words
+) -> None:
+    topology = apart("transactional")
+    batch = half_committed(backing, crashing, topology, words(dog=1))
+    backing.emit(topology, batch, other)
+    with pytest.raises(TerminalError, match="holds what attempt 1:1 brought, attempt 1:2 brings something else"):
+        backing.commit(topology, batch, other)
+    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+    backing.emit(topology, batch, words(dog=1))
+    assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+def test_a_non_transactional_state_counts_a_newer_attempt_again(backing: Any, crashing: Any) -> None:
+    topology = apart("non_transactional")
+    batch = half_committed(backing, crashing, topology, words(dog=1))
+    backing.emit(topology, batch, words(dog=1))
+    assert backing.commit(topology, batch, words(dog=1)).applied
+    assert backing.apart("word_count")["dog",] == (2, 1)
+
+
+# ---- abort (R16)
+
+
+def test_abort_takes_back_and_the_aborted_attempt_is_kept_out(backing: Any, crashing: Any) -> None:
+    topology = apart()
+    backing.whole(topology, words(dog=4), "1")
+    half_committed(backing, crashing, topology, words(dog=1, cat=7), "2")
+    assert backing.ledger.abort("word_count", 2, "wrong").status is BatchStatus.ABORTED
+    assert backing.apart("word_count") == {("dog",): (4, 1), "fence": ("2:1", "taken_back")}
+    backing.whole(topology, words(dog=1), "3")
+    assert backing.apart("word_count") == {("dog",): (5, 3), "fence": ("3:1", "applied")}
+
+
+def test_an_abort_that_dies_between_both_databases_is_done_again(backing: Any, crashing: Any) -> None:
+    """The attempt was taken back, the ledger does not know: it may not come again, a newer one may."""
+    topology = apart()
+    batch = half_committed(backing, crashing, topology, words(dog=1))
+    crashing("abort.apart_committed", lambda: backing.ledger.abort("word_count", 1, "wrong"))
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
+    with pytest.raises(StaleAttempt, match=r"has taken back attempt 1:1.*emit again.*or abort the batch"):
+        backing.commit(topology, batch, words(dog=1))
+    backing.emit(topology, batch, words(cat=1))
+    assert backing.commit(topology, batch, words(cat=1)).applied
+    assert backing.apart("word_count") == {("cat",): (1, 1), "fence": ("1:2", "applied")}
+
+
+def test_abort_is_refused_where_nothing_can_be_taken_back(backing: Any, crashing: Any) -> None:
+    topology = apart("transactional")
+    batch = half_committed(backing, crashing, topology, words(dog=1))
+    for refused in (backing.ledger.abort, backing.ledger.skip):
+        with pytest.raises(TerminalError, match=r"cannot be aborted; commit it .clear the task commit"):
+            refused("word_count", 1, "wrong")
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
+    assert backing.commit(topology, batch, words(dog=1)).applied
+    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+
+
+def test_an_empty_transactional_batch_can_be_aborted(backing: Any, crashing: Any) -> None:
+    topology = apart("transactional")
+    half_committed(backing, crashing, topology, words())
+    backing.ledger.abort("word_count", 1, "wrong")
+    backing.whole(topology, words(dog=1), "2")
+    assert backing.apart("word_count") == {("dog",): (1, 2), "fence": ("2:1", "applied")}
+
+
+def test_a_batch_behind_others_is_aborted_without_closing_their_way(backing: Any) -> None:
+    topology = apart(max_pending=2)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.emit(topology, second, words(dog=1), "2")
+    backing.ledger.abort("word_count", 2, "wrong")
+    backing.emit(topology, first, words(dog=1), "1")
+    assert backing.commit(topology, first, words(dog=1)).applied
+    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+
+
+def test_skip_takes_back(backing: Any, crashing: Any) -> None:
+    topology = apart()
+    half_committed(backing, crashing, topology, words(dog=1))
+    assert backing.ledger.skip("word_count", 1, "poison").txid == 2
+    assert backing.apart("word_count") == {"fence": ("1:1", "taken_back")}
+    batch = backing.whole(topology, words(man=1), "3")
+    assert batch.metadata["streams"]["words"]["partitions"] == {"a": {"start": 10, "end": 20}}
+    assert backing.apart("word_count") == {("man",): (1, 3), "fence": ("3:1", "applied")}
+
+
+def test_records_that_a_half_committed_batch_has_are_not_given_up(backing: Any, crashing: Any) -> None:
+    """Else that batch could neither go on, nor be taken back."""
+    topology = apart("transactional")
+    backing.initialize(topology, "1")
+    backing.ledger.abort("word_count", 1, "wrong")
+    batch = half_committed(backing, crashing, topology, words(dog=1), "2")
+    with pytest.raises(TerminalError, match="has applied txid 2, whose commit did not end: commit it before txid 1"):
+        backing.ledger.skip("word_count", 1, "poison")
+    assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+# ---- several states and databases
+
+
+def several() -> Topology:
+    topology = word_count(LogSpout({"a": 1000}), state=OpaqueState("word_count", database="warehouse"))
+    grouped = topology.streams["words"].group_by("word")
+    grouped.persistent_aggregate(OpaqueState("other", database="other_warehouse"), count=Count())
+    grouped.persistent_aggregate(OpaqueState("inside"), count=Count())
+    return topology
+
+
+def in_all(**counts: int) -> Words:
+    return {name: words(**counts)["word_count"] for name in ("word_count", "other", "inside")}
+
+
+def test_states_of_three_databases_come_together(backing: Any, crashing: Any) -> None:
+    """A crash after the first of three commits; the next attempt brings them together, whatever it read."""
+    topology = several()
+    backing.whole(topology, in_all(dog=1), "1")
+    half_committed(backing, crashing, topology, in_all(dog=1, cat=1), "2")
+    assert backing.state("inside") == {("dog",): (1, 1)}
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, in_all(dog=5), "2")
+    assert backing.commit(topology, batch, in_all(dog=5)).applied
+    assert backing.state("inside") == {("dog",): (6, 2)}
+    assert backing.apart("word_count") == {("dog",): (6, 2), "fence": ("2:2", "applied")}
+
+
+def test_an_error_in_the_ledgers_own_state_reaches_no_warehouse(backing: Any) -> None:
+    topology = several()
+    backing.whole(topology, in_all(dog=2**62), "1")
+    batch = backing.initialize(topology, "2")
+    partials = {**in_all(dog=1), "inside": words(dog=2**62 + 5)["word_count"]}
+    backing.emit(topology, batch, partials, "2")
+    with pytest.raises(TerminalError, match="out of range"):
+        backing.commit(topology, batch, partials)
+    assert backing.apart("word_count") == {("dog",): (2**62, 1), "fence": ("1:1", "applied")}
+
+
+# ---- one of the databases is lost, or set back
+
+
+def test_a_new_ledger_does_not_write_into_the_warehouse_of_an_old_one(backing: Any) -> None:
+    topology = apart()
+    backing.whole(topology, words(dog=1), "1")
+    backing.lose_ledger()
+    with pytest.raises(SchemaMismatch, match="'word_count' in database 'warehouse' belongs to another ledger"):
+        backing.ledger.register(topology, "jobs/job.py")
+    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+
+
+def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
+    topology = apart()
+    backing.whole(topology, words(dog=1), "1")
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, words(dog=1), "2")
+    backing.lose_warehouse()
+    for call in (
+        lambda: backing.ledger.register(topology, "jobs/job.py"),
+        lambda: backing.commit(topology, batch, words(dog=1)),
+        lambda: backing.ledger.abort("word_count", 2, "wrong"),
+    ):
+        with pytest.raises(SchemaMismatch, match="'word_count' in database 'warehouse' is gone"):
+            call()
+
+
+def test_another_topologys_state_apart_is_refused(backing: Any) -> None:
+    backing.whole(apart(), words(dog=1), "1")
+    with pytest.raises(SchemaMismatch, match="belongs to topology 'word_count'"):
+        backing.ledger.register(apart(name="thief"), "jobs/thief.py")
+
+
+def test_a_state_does_not_move(backing: Any) -> None:
+    backing.ledger.register(word_count(LogSpout({"a": 1})), "jobs/job.py")
+    inside = word_count(LogSpout({"a": 1}), state=OpaqueState("word_count", contributions=False))
+    with pytest.raises(SchemaMismatch):
+        backing.ledger.register(inside, "jobs/job.py")
+    with pytest.raises(SchemaMismatch):
+        backing.ledger.register(apart(), "jobs/job.py")
+
+
+def test_a_ledger_set_back_is_refused_by_what_the_warehouse_knows(backing: Any, crashing: Any) -> None:
+    """Two attempts went on elsewhere: this one is behind, though its ledger says that it is the newest."""
+    topology = apart()
+    batch = half_committed(backing, crashing, topology, words(dog=1))
+    backing.emit(topology, batch, words(dog=2))
+    crashing("commit.apart_committed", lambda: backing.commit(topology, batch, words(dog=2)))
+    backing.forget_attempts("word_count", 1)
+    backing.emit(topology, batch, words(dog=3))
+    with pytest.raises(StaleAttempt, match=r"has applied attempt 1:2: attempt 1:1 may change nothing"):
+        backing.commit(topology, batch, words(dog=3))
+    backing.emit(topology, batch, words(dog=3))
+    with pytest.raises(StaleAttempt, match="1:2 may change nothing there"):
+        backing.commit(topology, batch, words(dog=3))
+    backing.emit(topology, batch, words(dog=3))
+    assert backing.commit(topology, batch, words(dog=3)).applied
+    assert backing.apart("word_count") == {("dog",): (3, 1), "fence": ("1:3", "applied")}
+
+
+def test_a_later_txid_in_the_warehouse_is_an_error(backing: Any) -> None:
+    topology = apart()
+    backing.whole(topology, words(dog=1), "1")
+    backing.set_fence("word_count", 9)
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, words(dog=1), "2")
+    with pytest.raises(StateAhead, match="is already at txid 9, the batch is txid 2"):
+        backing.commit(topology, batch, words(dog=1))
+
+
+def test_a_warehouse_set_back_is_noticed(backing: Any) -> None:
+    topology = apart()
+    for name in "12":
+        backing.whole(topology, words(dog=1), name)
+    backing.set_fence("word_count", 1)
+    batch = backing.initialize(topology, "3")
+    backing.emit(topology, batch, words(dog=1), "3")
+    with pytest.raises(TerminalError, match=r"is at txid 1, but the ledger has committed txid 2 there.*was set back"):
+        backing.commit(topology, batch, words(dog=1))
