@@ -211,7 +211,7 @@ def doctor() -> Rows:
     checks: dict[str, Callable[[], str]] = {
         "database": lambda: _server(_connect(settings.load())),
         "migrations": lambda: _migrated(_connect(settings.load())),
-        "states apart": lambda: _apart(settings.load()),
+        "warehouses": lambda: _apart(settings.load()),
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
         "dags": lambda: check_dag_files(settings.project_root() / "dags"),

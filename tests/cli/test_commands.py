@@ -19,7 +19,7 @@ topology = Topology("words")
 stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
 stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), total=Sum("n"))
 """
-CHECKS = ["database", "migrations", "states apart", "java", "staging", "dags"]
+CHECKS = ["database", "migrations", "warehouses", "java", "staging", "dags"]
 COMMANDS = [
     ("migrate",),
     ("status",),
@@ -134,7 +134,7 @@ def test_doctor_fails_when_something_is_wrong(
     assert {row["check"]: row["ok"] for row in json.loads(result.stdout)} == {
         "database": False,
         "migrations": False,
-        "states apart": False,
+        "warehouses": False,
         "java": True,
         "staging": False,
         "dags": True,
