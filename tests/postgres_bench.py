@@ -14,13 +14,14 @@ from txbatch.core import coordinator
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.warehouses import Warehouses
 
 
 class Bench:
     """A ledger with a topology, and batches brought as far as a test wants them."""
 
-    def __init__(self, engine: Engine, topology: Topology | None = None) -> None:
-        self.engine, self.ledger = engine, PostgresLedger(engine)
+    def __init__(self, engine: Engine, topology: Topology | None = None, warehouses: Warehouses | None = None) -> None:
+        self.engine, self.ledger = engine, PostgresLedger(engine, warehouses=warehouses)
         self.topology = topology or word_count(LogSpout({"a": 1_000_000}))
         self.ledger.register(self.topology, "jobs/job.py")
 

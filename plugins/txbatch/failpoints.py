@@ -20,6 +20,7 @@ NAMES = frozenset(
         "emit.recorded",
         "commit.loaded",
         "commit.before_commit",
+        "commit.apart_loaded",
         "commit.apart_committed",
         "commit.committed",
         "success.cleaned",

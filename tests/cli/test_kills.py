@@ -54,7 +54,11 @@ POINTS = [
     "commit.committed",
     "success.cleaned",
 ]
-APART = {"commit.apart_committed", "abort.apart_committed"}  # of states in other databases: see test_apart.py
+APART = {
+    "commit.apart_loaded",
+    "commit.apart_committed",
+    "abort.apart_committed",
+}  # of states in other databases: see test_apart.py
 pytestmark = pytest.mark.timeout(300)
 
 

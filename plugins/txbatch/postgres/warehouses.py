@@ -76,6 +76,7 @@ class Warehouses:
                 statements = StateStatements(aggregate, f"staged_{number}")
                 work = (partials[name], manifest.states[name])
                 apart.apply(connection, stored, statements, assignment, committed[name], *work)
+            failpoints.hit("commit.apart_loaded")
             _still_there(ledger)
         states = [aggregate.state.name for aggregate in there]
         ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
