@@ -14,10 +14,10 @@ from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
 from txbatch.core.aggregator import CombinerAggregator, Merge, Partial
 from txbatch.core.fields import FLOATING_TYPES, decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.protocol import ranges
 from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
 from txbatch.core.state import State
-from txbatch.core.topology import PersistentAggregate, ValueColumn
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 
 ARROW = {

@@ -13,7 +13,7 @@ from txbatch.core import protocol
 from txbatch.core.aggregator import merger
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.topology import PersistentAggregate
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.job_file import load_job
 from txbatch.spouts import partitioned_log

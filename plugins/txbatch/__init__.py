@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
+from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
-from txbatch.core.topology import Stream, Topology
+from txbatch.core.static import StaticState
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, TransactionAttempt
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
@@ -25,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Avg",
     "BatchCoordinator",
+    "BatchSpout",
     "CombinerAggregator",
     "Count",
     "Emitter",
@@ -41,8 +45,10 @@ __all__ = [
     "PartitionUnreadable",
     "PartitionedLogSpout",
     "PartitionedSpout",
+    "PlainSpout",
     "Spout",
     "SpoutKind",
+    "StaticState",
     "Stream",
     "Sum",
     "Topology",

@@ -153,10 +153,13 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
 @click.argument("state")
-@click.argument("keys", nargs=-1, required=True)
+@click.argument("keys", nargs=-1)
 @prints_rows(nothing="")
 def query(state: str, keys: tuple[str, ...]) -> Rows:
-    """The values of KEYS in STATE, absent keys included. A key of several columns is written as CSV: AA,JFK."""
+    """The values of KEYS in STATE, absent keys included. A key of several columns is written as CSV: AA,JFK.
+
+    A global value has no key: name the STATE alone.
+    """
     where = settings.load()
     return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
 

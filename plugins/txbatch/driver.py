@@ -15,10 +15,11 @@ from txbatch.core.manifest import Manifest, StagedState, check_manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
-from txbatch.spark.aggregate import BatchReader
+from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words
 from txbatch.spark.fence import stop_when_fenced
 from txbatch.spark.parent import die_with_parent
+from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import session, ship_by_value
 from txbatch.storage.staging import AttemptFolder
 
@@ -96,12 +97,12 @@ def write_partials(
     """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
     staged = {}
     for number, aggregate in enumerate(topology.aggregates):
-        reader = readers.get(aggregate.stream.name)
-        if reader is not None:
+        aggregator = BatchAggregator(aggregate, readers)
+        if aggregator.has_records:
             try:
-                reader.partials(aggregate).write.parquet(folder.partials_uri(number))
+                aggregator.partials().write.parquet(folder.partials_uri(number))
             except Exception as error:
-                raise reader.explain(error, aggregate) from error
+                raise aggregator.explain(error) from error
         staged[aggregate.state.name] = folder.describe(number, aggregate)
     for reader in readers.values():
         reader.records()  # refused where the source changed while it was read

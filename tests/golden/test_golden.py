@@ -26,6 +26,7 @@ from support import ListSpout, code, manifest_of, record_batch, run, staged
 import txbatch
 from txbatch.core import errors
 from txbatch.core.aggregator import merger
+from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import (
     NonTransactionalState,
@@ -37,7 +38,7 @@ from txbatch.core.state import (
     TransactionalValue,
     update_state,
 )
-from txbatch.core.topology import PREVIOUS_PREFIX, PersistentAggregate, Topology
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres import commit

@@ -20,7 +20,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.driver import write_partials
 from txbatch.job_file import Job
-from txbatch.spark.aggregate import BatchReader
+from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import configured
 from txbatch.storage.staging import AttemptFolder
 from txbatch.submission import submission

@@ -14,7 +14,7 @@ import pytest
 from txbatch import Avg, CombinerAggregator, Count, FileSpout, FixedBatchSpout, Max, Min, OpaqueState, Sum, Topology
 from txbatch.core.aggregator import merger
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.topology import Stream
+from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed
 
 Emit = Callable[..., Any]

@@ -8,7 +8,8 @@ from typing import Any
 from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol import Adopt, Head, Ledger, Use, Wait, check_parameters, decide_initialize
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
-from txbatch.core.topology import Stream, Topology
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run, canonical_json
 
 

@@ -11,8 +11,7 @@ OpaqueValue(txid=2, value=(2,), prev=(1,), prev_txid=1)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import reduce
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -21,12 +20,13 @@ from txbatch.core.coordinator import initialize_transaction
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import parse_fields
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.protocol import check_gone
-from txbatch.core.topology import Operation, PersistentAggregate, Stream, Topology
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Run, digest
 from txbatch.memory.ledger import MemoryLedger
-
-Record = dict[str, Any]
+from txbatch.memory.operations import Record, called, records
 
 
 def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:
@@ -50,7 +50,7 @@ def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, di
     """What Spark does: read what the metadata names, run the operations, aggregate to partials."""
     check_gone(assignment)
     read = {name: _read(topology.streams[name], plan) for name, plan in assignment.metadata["streams"].items()}
-    partials = {each.state.name: _partials(each, read.get(each.stream.name, [])) for each in topology.aggregates}
+    partials = {each.state.name: _partials(each, read) for each in topology.aggregates}
     streams = {name: {"": ReadPartition(len(records), digest(str(records)))} for name, records in read.items()}
     states = {name: StagedState((), len(rows), {}) for name, rows in partials.items()}
     identity = (assignment.topology, assignment.attempt, assignment.token, assignment.code, assignment.digest)
@@ -66,10 +66,11 @@ def _read(stream: Stream, plan: Any) -> list[Record]:
     return [dict(zip(names, record, strict=True)) for record in stream.spout.batch(plan)]
 
 
-def _partials(aggregate: PersistentAggregate, records: Iterable[Record]) -> list[tuple[Any, Partial]]:
-    found: dict[Any, Partial] = {}
+def _partials(aggregate: PersistentAggregate, read: Mapping[str, list[Record]]) -> list[tuple[Any, Partial]]:
+    """What the records of each stream in the batch contribute, by key; a global value has the key ()."""
+    found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)
-    for record in reduce(_run, aggregate.stream.operations, records):
+    for record in records(aggregate.stream, read):
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
             raise BadRecord(
@@ -82,28 +83,12 @@ def _partials(aggregate: PersistentAggregate, records: Iterable[Record]) -> list
 
 def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
     """What one record contributes, with its marks where keys may be removed."""
-    if aggregate.removable and _callable("remove", aggregate.remove)(record):
+    if aggregate.removable and called("remove", aggregate.remove)(record):
         return (*(None for _ in aggregate.columns), True, False)
     inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
     values = tuple(part for init in inits for part in init)
     return (*values, False, True) if aggregate.removable else values
 
 
-def _callable(what: str, function: Any) -> Any:
-    if not callable(function):
-        raise DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
-    return function
-
-
-def _run(records: Iterable[Record], operation: Operation) -> Iterator[Record]:
-    kind, function, names = operation.kind, operation.function, [field.name for field in operation.fields]
-    if kind == "transform" or not (callable(function) or kind == "project"):
-        raise DefinitionError(f"{kind} {function!r} needs Spark; write it as a Python function to run it in memory")
-    for record in records:
-        made: Iterable[Any] = [tuple(record[name] for name in names)] if kind in ("filter", "project") else []
-        if kind != "project":
-            result = function(record)
-            made = {"flat_map": result, "filter": made if result else []}.get(kind, [result])
-        for value in made:
-            kept = tuple(record.values()) if kind == "each" else ()
-            yield dict(zip(names, (*kept, *(value if isinstance(value, tuple) else (value,))), strict=True))
+def _zero(aggregate: PersistentAggregate) -> Partial:
+    return tuple(part for each in aggregate.aggregates.values() for part in each.zero())

@@ -87,9 +87,9 @@ def _doc(job: Job) -> str:
     lines = [f"**{job.topology.name}**, defined in `{job.name}`. Each run is one transaction.", ""]
     lines += ["| stream | spout | state | kind | guarantee |", "|---|---|---|---|---|"]
     for each in job.topology.aggregates:
-        spout = each.stream.spout
+        spouts = ", ".join(type(root.spout).__name__ for root in each.stream.roots)
         lines.append(
-            f"| {each.stream.name} | {type(spout).__name__}, {spout.kind} "
+            f"| {each.stream.name} | {spouts}, {each.stream.kind} "
             f"| {each.state.name} | {each.state.kind} | {each.guarantee} |"
         )
     return "\n".join(lines)

@@ -58,21 +58,24 @@ class Reader:
     def query(self, state: str, keys: Sequence[str]) -> Rows:
         """The report rows of many keys in one round trip, in the order asked (R20); an absent key has `found` False.
 
-        A key of several columns is written as CSV: `AA,JFK`. UnknownName for an unknown state, TerminalError for a key
-        that is not of the column's type.
+        A key of several columns is written as CSV: `AA,JFK`; a global value has none, and is given without. UnknownName
+        for an unknown state, TerminalError for a key that is not of the column's type, too many and too few.
         """
         stored = self._state(state)
-        typed = dict(stored["columns"]["keys"])
+        apart, typed = stored["database"], dict(stored["columns"]["keys"])
+        engine = self.warehouses.engine(apart) if apart else self.engine
+        if not typed:
+            return _global(engine, state, keys)
+        if not keys:
+            raise TerminalError(f"state {state!r} has the key {_listed(typed)}; name at least one")
         asked = [_split(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
-        apart = stored["database"]
-        with transaction(self.warehouses.engine(apart) if apart else self.engine) as connection:
+        with transaction(engine) as connection:
             try:
                 found = connection.exec_driver_sql(_query(state, typed), columns)
             except DataError as error:
-                wanted = ", ".join(f"{name} {type_}" for name, type_ in typed.items())
                 message = str(error.orig).partition("\n")[0]
-                raise TerminalError(f"state {state!r} has the key {wanted}; {message}") from error
+                raise TerminalError(f"state {state!r} has the key {_listed(typed)}; {message}") from error
             return [_answer(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
     def _state(self, state: str) -> dict[str, Any]:
@@ -88,6 +91,18 @@ class Reader:
     def _rows(self, name: str, **parameters: Any) -> Rows:
         with transaction(self.engine) as connection:
             return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
+
+
+def _global(engine: Engine, state: str, keys: Sequence[str]) -> Rows:
+    if keys:
+        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {', '.join(keys)}")
+    with transaction(engine) as connection:
+        row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(quoted(state))}").mappings().first()
+        return [{"found": row is not None, **(row or {})}]
+
+
+def _listed(typed: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in typed.items())
 
 
 def _query(state: str, typed: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.errors import SchemaMismatch, UnknownName
-from txbatch.core.topology import PersistentAggregate
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import rows
 from txbatch.postgres.queries import query

@@ -11,8 +11,8 @@ from sqlalchemy.dialects import postgresql
 
 from txbatch.core.aggregator import Merge
 from txbatch.core.fields import FLOATING_TYPES
+from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
 from txbatch.core.state import StateKind
-from txbatch.core.topology import PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
 _PREPARER = postgresql.dialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ class StateStatements:
         self.kind = aggregate.state.kind
         self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
         self.removable = aggregate.removable
-        self.keys = [quoted(key.name) for key in aggregate.keys]
+        self.keys = [quoted(key.name) for key in aggregate.keys or (GLOBAL_KEY,)]
         self.values = [quoted(column.name) for column in self.columns]
         self.partials = [quoted(column.name) for column in self.partial_columns]
         self.marks = self.partials[len(self.values) :]
@@ -92,7 +92,8 @@ class StateStatements:
         """The view people report on: keys, finished values, and the txid that last changed the row."""
         values = [f"{self._finished(name)} AS {quoted(name)}" for name in self.aggregate.aggregates]
         there = " WHERE counted" if self.removable else ""
-        return f"CREATE VIEW {self.report} AS SELECT {_list([*self.keys, *values, 'txid'])} FROM {self.state}{there}"
+        keys = self.keys if self.aggregate.keys else []
+        return f"CREATE VIEW {self.report} AS SELECT {_list([*keys, *values, 'txid'])} FROM {self.state}{there}"
 
     def create_staged(self) -> str:
         """A table of this transaction alone, for COPY."""
@@ -101,7 +102,8 @@ class StateStatements:
 
     def copy(self) -> str:
         """COPY into it, from CSV in which only null is unquoted and empty."""
-        return f"COPY {self.staged} ({_list([*self.keys, *self.partials])}) FROM STDIN (FORMAT csv)"
+        keys = self.keys if self.aggregate.keys else []
+        return f"COPY {self.staged} ({_list([*keys, *self.partials])}) FROM STDIN (FORMAT csv)"
 
     def totals(self) -> str:
         """Row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
@@ -202,6 +204,9 @@ class StateStatements:
         return self.aggregate.aggregates[value].finish_sql(names)
 
     def _typed_keys(self) -> list[str]:
+        if not self.aggregate.keys:
+            (only,) = self.keys
+            return [f"{only} boolean NOT NULL DEFAULT true CHECK ({only})"]
         return [f"{quoted(key.name)} {column_type(key.type)} NOT NULL" for key in self.aggregate.keys]
 
     def _typed_marks(self) -> list[str]:

@@ -1,24 +1,31 @@
-"""A stream's operations on a DataFrame: SQL expressions stay in the JVM, Python functions run over Arrow batches."""
+"""A stream's operations on DataFrames: SQL expressions stay in the JVM, Python functions run over Arrow batches."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field, decimal_scale
-from txbatch.core.topology import Condition, Operation, Stream
+from txbatch.core.fields import Field
+from txbatch.core.persistent_aggregate import Condition
+from txbatch.core.stream import Operation, Stream
+from txbatch.spark.frames import arrow_type, ddl
+from txbatch.spark.static import state_query
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
-def run_operations(stream: Stream, records: DataFrame) -> DataFrame:
-    """The stream's records after all its operations, with exactly its fields and types."""
-    frame = records
+def run_operations(stream: Stream, read: Callable[[Stream], DataFrame]) -> DataFrame:
+    """The stream's records after all its operations, with exactly its fields and types; `read` gives those of a root."""
+    if isinstance(stream.origin, tuple):
+        frame = reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in stream.origin))
+    else:
+        (root,) = stream.roots
+        frame = read(root)
     for operation in stream.operations:
         frame = _STEPS[operation.kind](frame, operation)
     return frame.selectExpr(
@@ -33,11 +40,6 @@ def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFra
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes]
     return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])
-
-
-def ddl(fields: Iterable[Field]) -> str:
-    """Fields as a Spark schema."""
-    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
 
 
 def _filter(frame: DataFrame, operation: Operation) -> DataFrame:
@@ -83,17 +85,6 @@ def _project(frame: DataFrame, operation: Operation) -> DataFrame:
     return frame.select(*(quoted(name) for name in operation.function))
 
 
-_ARROW = {
-    "string": "string",
-    "bigint": "int64",
-    "int": "int32",
-    "smallint": "int16",
-    "boolean": "bool",
-    "double": "float64",
-    "float": "float32",
-    "date": "date32",
-    "binary": "binary",
-}
 _STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
     "filter": _filter,
     "each": _each,
@@ -101,6 +92,7 @@ _STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
     "flat_map": _flat_map,
     "transform": _transform,
     "project": _project,
+    "state_query": lambda frame, operation: state_query(frame, operation.function),
 }
 
 
@@ -151,14 +143,3 @@ def _python(
             yield pa.record_batch(arrays, schema=schema)
 
     return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(numbered)).toDF(*after)
-
-
-def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of a field's type."""
-    import pyarrow as pa
-
-    if type_ == "timestamp":
-        return pa.timestamp("us", "UTC")
-    if decimal_scale(type_) is not None:
-        return pa.decimal128(*map(int, re.findall(r"\d+", type_)))
-    return pa.type_for_alias(_ARROW[type_])

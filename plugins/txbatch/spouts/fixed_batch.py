@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import quoted
+from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import parse_fields
-from txbatch.core.spout import BatchCoordinator, Emitter, Spout
 from txbatch.core.transaction import Metadata, TransactionAttempt, digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class FixedBatchSpout(Spout, BatchCoordinator, Emitter):
+class FixedBatchSpout(PlainSpout):
     """Emits `records` (tuples, or bare values of a single field), at most `max_batch_size` a batch, then nothing more.
 
     With `cycle` it begins again at the end. Transactional: a txid always has the same records.
@@ -43,12 +43,6 @@ class FixedBatchSpout(Spout, BatchCoordinator, Emitter):
         """Nothing is read."""
         return 0
 
-    def coordinator(self) -> BatchCoordinator:
-        return self
-
-    def emitter(self) -> Emitter:
-        return self
-
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
@@ -74,9 +68,3 @@ class FixedBatchSpout(Spout, BatchCoordinator, Emitter):
     def batch(self, metadata: Metadata) -> Sequence[tuple[Any, ...]]:
         """The same as tuples, for the in-memory twin."""
         return self.records[metadata["start"] : metadata["end"]]
-
-    def success(self, txid: Any) -> None:
-        """Nothing to clean up."""
-
-    def close(self) -> None:
-        """Nothing to let go of."""

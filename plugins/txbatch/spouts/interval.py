@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import quoted
+from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.fields import parse_fields
-from txbatch.core.spout import BatchCoordinator, Emitter, Spout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts.listing import check_size, escaped, files_below, hidden, relative_path
 
@@ -24,7 +24,7 @@ REFUSED_OPTIONS = frozenset(
 )
 
 
-class IntervalSpout(Spout, BatchCoordinator, Emitter):
+class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) whose field `time` lies in the run's interval.
 
     `fields` is the whole DDL of the files: the header of a CSV file with `options={"header": True}` must name the same
@@ -60,12 +60,6 @@ class IntervalSpout(Spout, BatchCoordinator, Emitter):
         """The sizes of the files."""
         return sum(metadata["files"].values())
 
-    def coordinator(self) -> BatchCoordinator:
-        return self
-
-    def emitter(self) -> Emitter:
-        return self
-
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
@@ -92,12 +86,6 @@ class IntervalSpout(Spout, BatchCoordinator, Emitter):
         if left_out:
             raise TransientError(f"{self.root}: Spark does not read {', '.join(left_out[:5])}; rename them")
         return self._inside(records, *map(datetime.fromisoformat, metadata["interval"]))
-
-    def success(self, txid: object) -> None:
-        """Nothing to clean up."""
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
     @property
     def _folder(self) -> Path:

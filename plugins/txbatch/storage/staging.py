@@ -29,7 +29,7 @@ from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.manifest import Manifest, StagedFile, StagedState
-from txbatch.core.topology import PersistentAggregate, ValueColumn
+from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.transaction import Assignment
 
 ROWS_PER_BATCH = 64 * 1024

@@ -1,0 +1,150 @@
+"""PersistentAggregate: what a stream adds up to in a state, across batches; and which spouts and states fit (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.aggregator import CombinerAggregator, Merge, PartialColumn
+from txbatch.core.errors import DefinitionError, NotExactlyOnce
+from txbatch.core.fields import Field, checked_name, unique
+from txbatch.core.spout import SpoutKind
+from txbatch.core.state import State, StateKind
+
+if TYPE_CHECKING:
+    from txbatch.core.stream import Stream
+
+EXACTLY_ONCE = frozenset(
+    {
+        (SpoutKind.TRANSACTIONAL, StateKind.TRANSACTIONAL),
+        (SpoutKind.TRANSACTIONAL, StateKind.OPAQUE),
+        (SpoutKind.OPAQUE, StateKind.OPAQUE),
+    }
+)
+PREVIOUS_PREFIX = "prev_"
+# The primary key of a global value's one row; always true.
+GLOBAL_KEY = Field("only", "boolean")
+# Ours, and those that PostgreSQL gives to every table.
+RESERVED_COLUMNS = frozenset(
+    {"txid", PREVIOUS_PREFIX + "txid", "position", "tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
+)
+# A Spark SQL condition, or a Python predicate of a record (a dict).
+Condition = str | Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueColumn:
+    """A column of a state that holds a partial of the value named `value`."""
+
+    name: str
+    value: str
+    partial: PartialColumn
+
+
+# What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
+# and whether records of the key count.
+MARKS = tuple(
+    ValueColumn(name, name, PartialColumn("", "boolean", Merge.GREATEST, f"bool_or({name})"))
+    for name in ("removed", "counted")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentAggregate:
+    """A stream grouped by keys and aggregated into a state across batches; `remove` says which records remove their key.
+
+    Without keys it is one global value, which every batch of the stream writes: an empty one adds zero.
+    """
+
+    stream: Stream
+    keys: tuple[Field, ...]
+    state: State
+    aggregates: Mapping[str, CombinerAggregator]
+    guarantee: str
+    remove: Condition | None = None
+
+    @property
+    def columns(self) -> tuple[ValueColumn, ...]:
+        """The state's value columns, in order."""
+        return tuple(
+            ValueColumn(name + partial.suffix, name, partial)
+            for name, aggregator in self.aggregates.items()
+            for partial in aggregator.columns(self.stream.field(aggregator.input) if aggregator.input else None)
+        )
+
+    @property
+    def removable(self) -> bool:
+        """Whether records may remove keys; then partials carry `MARKS`."""
+        return self.remove is not None
+
+    @property
+    def partial_columns(self) -> tuple[ValueColumn, ...]:
+        """The columns of a partial: values, and marks where keys may be removed."""
+        return self.columns + (MARKS if self.removable else ())
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """How each value column merges."""
+        return tuple(column.partial.merge for column in self.columns)
+
+    @property
+    def partial_merges(self) -> tuple[Merge, ...]:
+        """How each column of a partial merges with that of another one of the same batch."""
+        return tuple(column.partial.merge for column in self.partial_columns)
+
+
+def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
+    """The aggregate, if it can be kept.
+
+    Raises NotExactlyOnce (R11), DefinitionError for what is no state, aggregator or condition, and for names or types.
+    """
+    state = aggregate.state
+    if not isinstance(state, State):
+        raise DefinitionError(f"{state!r} takes no updates; aggregate into a state, such as OpaqueState('name')")
+    check_guarantee(aggregate.stream, state, aggregate.guarantee)
+    _check_aggregators(aggregate)
+    if not (aggregate.remove is None or isinstance(aggregate.remove, str) or callable(aggregate.remove)):
+        raise DefinitionError(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
+    if aggregate.removable and not aggregate.keys:
+        raise DefinitionError(f"state {state.name!r}: remove needs a key to remove; group_by one first")
+    _check_columns(aggregate)
+    return aggregate
+
+
+def check_guarantee(stream: Stream, state: State, guarantee: str) -> None:
+    """The guarantee matrix (R11)."""
+    if guarantee not in ("exactly_once", "at_least_once"):
+        raise DefinitionError(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")
+    if guarantee == "exactly_once" and (stream.kind, state.kind) not in EXACTLY_ONCE:
+        raise NotExactlyOnce(
+            f"state {state.name!r}: a {stream.kind} spout with {state.kind} state is not exactly-once; "
+            f'choose another state, or say guarantee="at_least_once"'
+        )
+
+
+def _check_aggregators(aggregate: PersistentAggregate) -> None:
+    name = aggregate.state.name
+    if not aggregate.aggregates:
+        raise DefinitionError(f"state {name!r}: give at least one aggregate, such as count=Count()")
+    for value, aggregator in aggregate.aggregates.items():
+        if not isinstance(aggregator, CombinerAggregator):
+            raise DefinitionError(
+                f"state {name!r}: {value} is {aggregator!r}; give an aggregator, such as {value}=Count()"
+            )
+
+
+def _check_columns(aggregate: PersistentAggregate) -> None:
+    keys = [key.name for key in aggregate.keys or (GLOBAL_KEY,)]
+    values = [column.name for column in aggregate.columns]
+    previous = [PREVIOUS_PREFIX + name for name in values] if aggregate.state.kind is StateKind.OPAQUE else []
+    for name in keys:
+        checked_name(name, "key")
+    for name in (*values, *previous):
+        checked_name(name, "value")
+    marks = [mark.name for mark in aggregate.partial_columns[len(values) :]]
+    reported = [name for name in aggregate.aggregates if name not in values]  # such as an average
+    names = [*keys, *values, *previous, *marks, *reported]
+    for name in RESERVED_COLUMNS.intersection(names):
+        raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")
+    unique(names, "column")

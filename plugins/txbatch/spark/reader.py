@@ -1,0 +1,102 @@
+"""Reads one stream of a batch, and audits what was read (R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from txbatch.core.aggregator import quoted
+from txbatch.core.errors import BadRecord, PartitionUnreadable
+from txbatch.core.manifest import ReadPartition
+from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout, SpoutKind
+from txbatch.core.stream import Stream
+from txbatch.core.transaction import Assignment, Metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """Reads one stream of a batch, `stream` being as its spout gives it."""
+
+    spark: SparkSession
+    stream: Stream
+    assignment: Assignment
+    left_out: frozenset[str] = frozenset()
+
+    @property
+    def plan(self) -> Metadata:
+        """What the batch's metadata says of this stream, less the partitions left out."""
+        plan: Metadata = self.assignment.metadata["streams"][self.stream.name]
+        if not self.left_out:
+            return plan
+        return {**plan, "partitions": {k: v for k, v in plan["partitions"].items() if k not in self.left_out}}
+
+    def holes(self) -> dict[str, str]:
+        """The partitions that an opaque spout declares unreadable, with the reason (R13)."""
+        spout, attempt = self.stream.spout, self.assignment.attempt
+        found: dict[str, str] = {}
+        if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
+            return found
+        for partition, range_ in self.plan["partitions"].items():
+            try:
+                spout.emit_partition_batch(self.spark, attempt, partition, range_)
+            except PartitionUnreadable as error:
+                found[partition] = str(error)
+        return found
+
+    def records(self, partitions: Collection[str] | None = None) -> DataFrame:
+        """The batch's records as the spout emits them, or those of some of its partitions."""
+        plan = self.plan
+        if partitions is not None:
+            plan = {**plan, "partitions": {name: plan["partitions"][name] for name in partitions}}
+        return self.stream.spout.emitter().emit_batch(self.spark, self.assignment.attempt, plan)
+
+    def audit(self) -> dict[str, ReadPartition]:
+        """Per partition: records read, and the sum of their xxhash64. BadRecord names partitions with invalid UTF-8.
+
+        An empty range and a file without records count as read; any other partition that gave nothing stays away, and
+        is found missing (R7b).
+        """
+        records = self.records()
+        found = {self._partition(row["partition"]): row for row in self._audit(records).collect()}
+        invalid = sorted(name for name, row in found.items() if row["invalid"])
+        if invalid:
+            raise BadRecord(f"{self}: invalid UTF-8 in {', '.join(invalid[:5])}; mend the source, or abort the batch")
+        return self._without_records(records) | {
+            name: ReadPartition(row["records"], str(row["fingerprint"])) for name, row in found.items()
+        }
+
+    def __str__(self) -> str:
+        return f"{self.assignment.topology} {self.assignment.attempt}, stream {self.stream.name!r}"
+
+    def _audit(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        names = [quoted(field.name) for field in self.stream.fields]
+        strings = [quoted(field.name) for field in self.stream.fields if field.type == "string"]
+        valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
+        partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
+        return records.groupBy(partition.alias("partition")).agg(
+            F.expr("count(1) as records"),
+            F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
+            F.expr(f"count_if(not ({valid})) as invalid"),
+        )
+
+    def _without_records(self, records: DataFrame) -> dict[str, ReadPartition]:
+        """What counts as read though it gave no records: a batch without partitions, empty ranges, and files that Spark
+        says it opens.
+        """
+        if not isinstance(self.stream.spout, PartitionedSpout):
+            return {"": ReadPartition(0, "0")}
+        planned = self.plan["partitions"]
+        opened = {self._partition(uri) for uri in records.inputFiles()}
+        return {
+            name: ReadPartition(0, "0") for name, of in planned.items() if of["start"] == of["end"] or name in opened
+        }
+
+    def _partition(self, value: str) -> str:
+        spout = self.stream.spout
+        return spout.partition_name(value) if isinstance(spout, PartitionedSpout) else value
