@@ -68,6 +68,8 @@ def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table
     plan = assignment.metadata["streams"][aggregate.stream.name]
     names = [field.name for field in aggregate.stream.fields]
     combine, found = merger(aggregate.merges), {}
+    if not aggregate.keys:
+        found[()] = tuple(value for each in aggregate.aggregates.values() for value in each.zero())
     for record in records(aggregate.stream.spout, plan):
         fields = dict(zip(names, record, strict=True))
         key = tuple(fields[each.name] for each in aggregate.keys)

@@ -148,3 +148,27 @@ def test_a_key_cannot_do_anything_to_a_terminal(txbatch: Txbatch, write_job: Wri
     assert "[red]x[/red]" in printed
     assert '"\\u001b[31m\\n"' in printed
     assert "\x1b" not in printed
+
+
+@pytest.mark.rule("R20")
+def test_a_global_value_is_asked_for_without_a_key(txbatch: Txbatch, write_job: WriteJob) -> None:
+    job = """
+topology = Topology("sums")
+stream = topology.new_stream("in", FixedBatchSpout("n int", 2, 1, 2, 3))
+stream.persistent_aggregate(OpaqueState("100% all"), total=Sum("n"), mean=Avg("n"))
+stream.group_by("n").persistent_aggregate(OpaqueState("by_n"), count=Count())
+"""
+    path = write_job("sums.py", job)
+    for expected in (["3", "1.5"], ["6", "2.0"]):
+        assert txbatch("run", path).exit_code == 0
+        (row,) = ask(txbatch, "100% all")
+        assert [row["found"], row["total"], str(row["mean"])[:3]] == [True, int(expected[0]), expected[1]]
+    assert "only" not in row
+    assert row["txid"] == 2
+    assert "100%" not in txbatch("query", "100% all").stderr
+    told = txbatch("query", "100% all", "x")
+    assert told.exit_code == 1
+    assert "state '100% all' is one global value and has no key; ask without x" in told.stderr
+    missing = txbatch("query", "by_n")
+    assert missing.exit_code == 1
+    assert "state 'by_n' has the key n int; name at least one" in missing.stderr

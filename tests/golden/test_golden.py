@@ -1,10 +1,10 @@
 """The golden cases of R9: data in <group>/<case>.json, each run against the core, the in-memory twin and PostgreSQL.
 
 A case says the `kind` of state, whether it commits `apart`, `fields`, `keys` and `values` (aggregator, input, options;
-by default a count per word), the `stored` rows and `steps`: each applies a `batch` of partials as `txid` and names the
-rows expected afterwards, or the `error` and what it `says`: then nothing may have changed. `report` is what people see.
-With `remove`, a partial that is `removed` removes its key, and counts if it has values; a row that is `removed` is a
-tombstone, which reports do not show.
+by default a count per word; without keys it is one global value), the `stored` rows and `steps`: each applies a `batch`
+of partials as `txid` and names the rows expected afterwards, or the `error` and what it `says`: then nothing may have
+changed. `report` is what people see. With `remove`, a partial that is `removed` removes its key, and counts if it has
+values; a row that is `removed` is a tombstone, which reports do not show.
 `rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/.
 """
 
@@ -65,8 +65,9 @@ def load(path: Path) -> tuple[Topology, dict[str, Any]]:
     spout = ListSpout(kind=SpoutKind.TRANSACTIONAL)
     spout.fields = case.get("fields", "word string")
     values = case.get("values", {"count": ["Count"]})
-    topology.new_stream("words", spout).group_by(*keys).persistent_aggregate(
-        STATES[case["kind"]](keys[0], contributions=False),
+    words = topology.new_stream("words", spout)
+    (words.group_by(*keys) if keys else words).persistent_aggregate(
+        STATES[case["kind"]](keys[0] if keys else "total", contributions=False),
         guarantee="at_least_once",
         remove="removed" if case.get("remove") else None,
         **{name: aggregator(*specification) for name, specification in values.items()},
@@ -202,6 +203,8 @@ class PostgresStore(Store):
 
     def rows(self) -> list[Row]:
         rows = self._select(self.statements.state)
+        for row in rows if not self.aggregate.keys else ():
+            assert row.pop("only")
         for row in rows if self.aggregate.removable else ():
             counted = row.pop("counted")
             assert counted or row["removed"]

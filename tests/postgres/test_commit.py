@@ -12,7 +12,7 @@ from postgres_bench import Bench, words
 from sqlalchemy import Engine
 from support import LogSpout, manifest_of, record_batch, run, word_count
 
-from txbatch import Count, Max, OpaqueState, Sum, TransactionalState
+from txbatch import Count, Max, NonTransactionalState, OpaqueState, Sum, TransactionalState
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.topology import Topology
@@ -146,6 +146,46 @@ def test_columns_are_found_by_name_not_by_place(bench: Bench) -> None:
 
 
 @pytest.mark.rule("R10")
+@pytest.mark.rule("R10")
+def test_several_states_commit_together_or_not_at_all(engine: Engine) -> None:
+    """Of every kind, keyed and global; the last one fails, by a value out of range. Then the batch is retried, whole."""
+    spout = LogSpout({"a": 100})
+    spout.fields = "word string, n bigint"
+    topology = Topology("word_count")
+    stream = topology.new_stream("words", spout)
+    grouped = stream.group_by("word")
+    grouped.persistent_aggregate(OpaqueState("word_count"), remove="n < 0", n=Count())
+    grouped.persistent_aggregate(TransactionalState("lean", contributions=False), n=Count())
+    grouped.persistent_aggregate(NonTransactionalState("loose"), guarantee="at_least_once", n=Count())
+    stream.persistent_aggregate(OpaqueState("total"), n=Sum("n"))
+    names = ["word_count", "lean", "loose", "total"]
+    bench = Bench(engine, topology)
+
+    def partials(n: int) -> dict[str, Any]:
+        dog: Any = [(("dog",), (1,))]
+        return {"word_count": [(("dog",), (1, False, True))], "lean": dog, "loose": dog, "total": [((), (n,))]}
+
+    def states() -> list[Any]:
+        return [bench.rows(f"SELECT * FROM state.{name}") for name in names]
+
+    bench.whole(partials(2**63 - 10), "1")
+    before = everything(bench), states()
+    removal: Any = {**partials(11), "word_count": [(("dog",), (None, True, False))]}
+    batch = bench.emitted(removal, "2")
+    emitted = everything(bench)
+    with pytest.raises(BadRecord, match="out of range"):
+        bench.commit(batch, removal)
+    assert everything(bench) == emitted
+    assert states() == before[1]
+    assignment = bench.ledger.start_attempt(batch, run("2"), "code")
+    good = partials(9)
+    retried = bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, good))
+    assert bench.commit(retried, good)
+    assert bench.rows("SELECT n FROM report.total") == [(2**63 - 1,)]
+    for name in names[:3]:
+        assert bench.rows(f"SELECT n, txid FROM report.{name}") == [(2, 2)]
+
+
 def test_one_of_two_states_fails(engine: Engine) -> None:
     topology = word_count(LogSpout({"a": 100}))
     topology.streams["words"].group_by("word").persistent_aggregate(TransactionalState("second"), top=Max("word"))

@@ -11,7 +11,20 @@ from typing import Any
 
 import pytest
 
-from txbatch import Avg, CombinerAggregator, Count, FileSpout, FixedBatchSpout, Max, Min, OpaqueState, Sum, Topology
+from txbatch import (
+    Avg,
+    BatchSpout,
+    CombinerAggregator,
+    Count,
+    FileSpout,
+    FixedBatchSpout,
+    Max,
+    Min,
+    OpaqueState,
+    StaticState,
+    Sum,
+    Topology,
+)
 from txbatch.core.aggregator import merger
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.stream import Stream
@@ -216,6 +229,85 @@ def test_records_that_remove_their_key(emit: Emit, remove: Any) -> None:
         ("b",): (None, None, None, None, True, False),
         ("c",): (2, 2, 2, 1, False, True),
     }
+
+
+def test_merged_streams_static_states_and_global_values_in_one_batch(emit: Emit) -> None:
+    """Each stream is audited by itself; the merged one has the records of both, after their own operations."""
+    topology = Topology("t")
+    shop = topology.new_stream("shop", FixedBatchSpout("item string, pieces int", 9, ("a", 1), ("b", 2), (None, 3)))
+    web = topology.new_stream("web", FixedBatchSpout("n bigint, article string", 9, (10, "a"), (20, "c")))
+    merged = topology.merge(
+        shop.each("pieces", "n bigint").project("item", "n"),
+        web.map(["article", "n"], "x string, y bigint"),
+        name="sales",
+    )
+    names = topology.new_static_state(
+        StaticState("names", [("a", "Äpfel"), (None, "nobody")], "item string, name string")
+    )
+    prices = topology.new_static_state(
+        StaticState(
+            "prices",
+            lambda spark: spark.range(1).selectExpr("'c' as item", "7 as price", "1 as more"),
+            "item string, price int",
+        )
+    )
+    named = merged.state_query(names, "item").state_query(prices, "item", fields=["price"])
+    named.each("coalesce(name, 'unknown')", "label string").group_by("label").persistent_aggregate(
+        OpaqueState("sales"), n=Sum("n"), price=Max("price")
+    )
+    merged.persistent_aggregate(OpaqueState("total"), records=Count(), n=Sum("n"))
+    merged.filter("false").persistent_aggregate(OpaqueState("nothing"), records=Count(), mean=Avg("n"))
+    emitted = emit(topology)
+    assert {stream: read[""].records for stream, read in emitted.manifest.streams.items()} == {"shop": 3, "web": 2}
+    assert emitted.partials == {
+        "sales": {("Äpfel",): (11, None), ("unknown",): (25, 7)},
+        "total": {(): (5, 36)},
+        "nothing": {(): (0, None, 0)},
+    }
+
+
+def test_a_static_state_with_a_key_twice_is_refused(emit: Emit) -> None:
+    stream = stream_of("word string", "a")
+    twice = stream.topology.new_static_state(StaticState("twice", [("a", 1), ("a", 2)], "word string, n int"))
+    stream.state_query(twice, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
+    with pytest.raises(BadRecord, match="static state 'twice' has two rows with one word; a key has one"):
+        emit(stream.topology)
+
+
+class Ticks(BatchSpout):
+    """As many records as it is told."""
+
+    fields = "n bigint"
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+
+    @property
+    def identity(self) -> Any:
+        return {"spout": "Ticks"}
+
+    def emit_batch(self, spark: Any, txid: int) -> Any:
+        return spark.range(self.records).selectExpr(f"id + {txid} as n")
+
+
+@pytest.mark.parametrize("records", [3, 0])
+def test_a_batch_spout_with_and_without_records(emit: Emit, records: int) -> None:
+    stream = Topology("t").new_stream("in", Ticks(records))
+    stream.persistent_aggregate(OpaqueState("s"), guarantee="at_least_once", records=Count(), top=Max("n"))
+    emitted = emit(stream.topology, txid=7)
+    assert emitted.read() == {"": records}
+    assert emitted.partials["s"] == {(): (records, 9 if records else None)}
+
+
+def test_a_stream_that_is_not_in_the_batch(emit: Emit) -> None:
+    """The merged stream has the records of the other one; a global value of the absent one is written, and adds zero."""
+    topology = Topology("t")
+    here, away = (topology.new_stream(name, FixedBatchSpout("word string", 9, "a")) for name in ("here", "away"))
+    topology.merge(here, away, name="both").group_by("word").persistent_aggregate(OpaqueState("both"), n=Count())
+    away.group_by("word").persistent_aggregate(OpaqueState("keyed"), n=Count())
+    away.persistent_aggregate(OpaqueState("total"), n=Count())
+    emitted = emit(topology, {"format": 1, "streams": {"here": {"start": 0, "end": 1}}})
+    assert emitted.partials == {"both": {("a",): (1,)}, "keyed": {}, "total": {(): (0,)}}
 
 
 def test_a_string_value_that_postgres_cannot_store(emit: Emit) -> None:

@@ -42,7 +42,10 @@ class CsvStream(io.RawIOBase):
 
 
 def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """The same rows in runs in key order, by bytes as `COLLATE "C"`: sorted once here, PostgreSQL sorts no text twice."""
+    """The same rows in runs in key order, by bytes as `COLLATE "C"`: sorted once here, PostgreSQL sorts no text twice.
+
+    Without keys they come as they are.
+    """
     run: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -55,7 +58,9 @@ def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator
 
 
 def _sorted(run: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    if run:
+    if not keys:
+        yield from run
+    elif run:
         ordered = pa.Table.from_batches(run).sort_by([(key, "ascending") for key in keys])
         yield from ordered.to_batches(ROWS_PER_CHUNK)
 
