@@ -21,8 +21,8 @@ from txbatch.core.apart import (
     decide_take_back,
 )
 from txbatch.core.errors import Incomplete, SchemaMismatch
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind, Value, update_state
-from txbatch.core.topology import PersistentAggregate
 from txbatch.core.transaction import Assignment, Batch
 
 At = tuple[str, str]

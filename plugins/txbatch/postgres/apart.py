@@ -20,8 +20,8 @@ from txbatch.core.apart import (
 )
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import StagedState
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
-from txbatch.core.topology import PersistentAggregate
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import commit, state_tables
 from txbatch.postgres.engine import check_server

@@ -16,7 +16,8 @@ from txbatch import failpoints
 from txbatch.core.apart import check_not_set_back
 from txbatch.core.errors import DefinitionError
 from txbatch.core.manifest import Manifest
-from txbatch.core.topology import PersistentAggregate, Topology
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch
 from txbatch.postgres import apart
 from txbatch.postgres.engine import connect, transaction
