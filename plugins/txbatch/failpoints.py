@@ -14,16 +14,20 @@ from pathlib import Path
 
 NAMES = frozenset(
     {
+        "initialize.before_lock",
         "initialize.planned",
+        "attempt.before_lock",
         "emit.attempt_started",
         "emit.manifest_written",
         "emit.recorded",
+        "commit.before_lock",
         "commit.loaded",
         "commit.before_commit",
         "commit.apart_loaded",
         "commit.apart_committed",
         "commit.committed",
         "success.cleaned",
+        "abort.before_lock",
         "abort.apart_committed",
     }
 )

@@ -89,7 +89,7 @@ class Runner:
     def _emit_and_commit(self, batch: Batch, run: Run) -> Batch:
         if batch.status is BatchStatus.PLANNED:
             batch = self.steps.emit_batch(batch, run, self.submit)
-        batch = self.steps.commit(batch).batch
+        batch = self.steps.commit(batch, run).batch
         self.steps.success(batch)
         return replace(batch, succeeded=True)
 

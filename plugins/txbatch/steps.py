@@ -91,8 +91,11 @@ class Steps:
         """The txid whose end this batch waits for (R6)."""
         return self.ledger.turn_of(batch.topology, batch.txid)
 
-    def commit(self, batch: Batch) -> Committed:
-        """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted."""
+    def commit(self, batch: Batch, run: Run | None = None) -> Committed:
+        """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted.
+
+        `run` may end an older commit of its own that does not go on.
+        """
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
@@ -105,7 +108,7 @@ class Steps:
             )
         partials = {name: folder.partials(staged) for name, staged in manifest.states.items()}
         try:
-            committed = self.ledger.commit(self.job.topology, batch, partials)
+            committed = self.ledger.commit(self.job.topology, batch, partials, run)
         except BrokenChain as error:
             self.ledger.abort(batch.topology, batch.txid, str(error))
             raise

@@ -65,6 +65,16 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND txid = :txid FOR UPDATE;
 
+-- set_application_name --
+-- What others see of this session in pg_stat_activity, until the transaction ends.
+SELECT set_config('application_name', :name, true);
+
+-- terminate_commit --
+-- End the session of this name that holds its locks and does not go on; others of that name wait for one.
+SELECT pid, pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+ WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+   AND application_name = :name AND cardinality(pg_blocking_pids(pid)) = 0;
+
 -- batch_of_key --
 -- The batch a run finds again (R2).
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live

@@ -140,7 +140,7 @@ class CommitOperator(TransactionOperator):
         if before is not None:
             log.info("%s: txid %s waits for txid %s", batch.topology, batch.txid, before)
             self.wait_for(before, context)
-        return {"topology": batch.topology, "txid": batch.txid, "applied": steps.commit(batch).applied}
+        return {"topology": batch.topology, "txid": batch.txid, "applied": steps.commit(batch, run).applied}
 
 
 class SuccessOperator(TransactionOperator):

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
 
+from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
@@ -25,7 +26,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import ranges, rows, state_tables
+from txbatch.postgres import ranges, rows, state_tables, takeover
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
@@ -71,6 +72,7 @@ class PostgresLedger:
     def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         ids: dict[str, Any] = {"topology": head.topology, "txid": head.next_txid}
+        failpoints.hit("initialize.before_lock")
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, head.topology)
             now = rows.head(connection, head.topology, run)
@@ -99,7 +101,7 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, batch.topology)
-            now = rows.batch(connection, **ids, lock=True)
+            now = rows.lock_batch(connection, **ids)
             if now.status.final or now.lease_live:
                 return None
             if not protocol.may_adopt(now, run):
@@ -112,8 +114,9 @@ class PostgresLedger:
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
+        failpoints.hit("attempt.before_lock")
         with transaction(self.engine) as connection:
-            now = rows.batch(connection, **ids, lock=True)
+            now = rows.lock_batch(connection, **ids, run=run)
             protocol.check_attempt(now, run)
             connection.execute(query("supersede_attempts"), ids)
             raised = rows.one(connection, "raise_fence", **ids, **self._lease(run))
@@ -137,7 +140,7 @@ class PostgresLedger:
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
         with transaction(self.engine) as connection:
-            now = rows.batch(connection, assignment.topology, assignment.attempt.txid, lock=True)
+            now = rows.lock_batch(connection, assignment.topology, assignment.attempt.txid)
             protocol.check_fence(now, assignment)
             check_manifest(manifest, assignment)
             source = rows.one(connection, "topology", topology=assignment.topology)["source"]
@@ -163,30 +166,36 @@ class PostgresLedger:
             open_before = connection.execute(query("open_before"), {"topology": topology, "txid": txid})
             return cast("int | None", open_before.scalar_one())
 
-    def commit(self, topology: Topology, batch: Batch, partials: Mapping[str, Any]) -> Committed:
+    def commit(
+        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
+    ) -> Committed:
         """Apply the partials of the attempt that `batch` names, in one transaction (R10).
 
-        `partials` maps each state to Arrow record batches. Raises StaleAttempt, NotItsTurn, BrokenChain, Incomplete,
+        `partials` maps each state to Arrow record batches. `run` may end an older commit of its own that does not go on.
+        Raises StaleAttempt, NotItsTurn, BrokenChain, Incomplete,
         StateAhead; OutcomeUnknown when the answer to COMMIT is lost.
         """
+        failpoints.hit("commit.before_lock")
         with transaction(self.engine) as connection:
-            now = rows.batch(connection, batch.topology, batch.txid, lock=True)
+            takeover.say_commit(connection, batch)
+            now = rows.lock_batch(connection, batch.topology, batch.txid, run)
             return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
-            batch = rows.batch(connection, **ids, lock=True)
+            batch = rows.lock_batch(connection, **ids)
             protocol.check_success(batch)
             return connection.execute(query("succeed"), ids).first() is not None
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
+        failpoints.hit("abort.before_lock")
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
-            batch = rows.batch(connection, **ids, lock=True)
+            batch = rows.lock_batch(connection, **ids)
             protocol.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
                 self._abort(connection, batch, why)
@@ -201,8 +210,8 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
             rows.one(connection, "lock_topology", topology=topology)
+            batch = rows.lock_batch(connection, **ids)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
-            batch = rows.batch(connection, **ids, lock=True)
             protocol.check_skip(batch, *rows.order(connection, batch))
             self.warehouses.check_skip(connection, batch, [each.txid for each in pending])
             if batch.status is not BatchStatus.ABORTED:

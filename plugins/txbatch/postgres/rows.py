@@ -10,6 +10,7 @@ from txbatch.core.errors import UnknownName
 from txbatch.core.manifest import Manifest
 from txbatch.core.protocol import Head, consumed
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
+from txbatch.postgres import takeover
 from txbatch.postgres.queries import query
 
 
@@ -36,10 +37,19 @@ def batch_from(row: RowMapping) -> Batch:
     )
 
 
-def batch(connection: Connection, topology: str, txid: int, *, lock: bool = False) -> Batch:
-    """One batch, locked if asked for; UnknownName when there is none."""
-    name = "lock_batch" if lock else "batch"
-    row = connection.execute(query(name), {"topology": topology, "txid": txid}).mappings().first()
+def batch(connection: Connection, topology: str, txid: int) -> Batch:
+    """One batch; UnknownName when there is none."""
+    return _known(
+        connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().first(), topology, txid
+    )
+
+
+def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
+    """One batch, locked, for this run; raises as `takeover.locked_row`, and UnknownName when there is none."""
+    return _known(takeover.locked_row(connection, topology, txid, run), topology, txid)
+
+
+def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:
     if row is None:
         raise UnknownName(f"topology {topology!r} has no txid {txid}; see `txbatch batches {topology}`")
     return batch_from(row)

@@ -1,0 +1,431 @@
+"""Two real processes race, held at a failpoint until both are there; and a zombie that wakes up late, in each place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres_bench import Bench, raw_connection, words
+from sqlalchemy import Engine, make_url
+from support import LogSpout, code, record_batch, run, word_count
+
+from txbatch import settings
+from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
+from txbatch.core.transaction import BatchStatus, TransactionAttempt
+from txbatch.postgres import takeover
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.queries import query
+
+TESTS = Path(__file__).parents[1]
+pytestmark = pytest.mark.timeout(180)
+
+
+@dataclass
+class Process:
+    """A racer: see tests/racer.py."""
+
+    popen: subprocess.Popen[str]
+    held: Path
+
+    def wait_until_held(self) -> None:
+        deadline = time.monotonic() + 90
+        while not self.held.exists():
+            assert time.monotonic() < deadline, "never got there"
+            assert self.popen.poll() is None, self.popen.communicate()
+            time.sleep(0.02)
+
+    def let_go(self) -> None:
+        self.held.unlink()
+
+    def answer(self) -> Any:
+        """What it returned, or the name of its error."""
+        out, err = self.popen.communicate(timeout=90)
+        assert self.popen.returncode == 0, err
+        said = json.loads(out)
+        return said.get("answer", said.get("error"))
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(postgres_url: str, tmp_path: Path) -> Iterator[Start]:
+    begun: list[Process] = []
+
+    def begin(step: str, name: str = "run", *, at: str | None = None, txid: int = 1, max_pending: int = 2) -> Process:
+        """A process on its way to a step, held at a failpoint."""
+        held = tmp_path / f"held-{len(begun)}"
+        armed = {"TXBATCH_FAILPOINTS": f"{at or f'{step}.before_lock'}=block:{held}"}
+        path = os.pathsep.join([str(TESTS), str(settings.project_root() / "plugins")])
+        command = [sys.executable, "-P", str(TESTS / "racer.py"), postgres_url, step, name, str(txid), str(max_pending)]
+        environment = {**os.environ, **armed, "PYTHONPATH": path}
+        pipe = subprocess.PIPE
+        begun.append(Process(subprocess.Popen(command, env=environment, text=True, stdout=pipe, stderr=pipe), held))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.popen.kill()
+        process.popen.communicate()
+
+
+@pytest.fixture
+def bench(engine: Engine) -> Bench:
+    return Bench(engine, word_count(LogSpout({"a": 1_000_000}), max_pending=2))
+
+
+def race(*processes: Process) -> list[Any]:
+    """Let them go when all are there; their answers."""
+    for process in processes:
+        process.wait_until_held()
+    for process in processes:
+        process.let_go()
+    return [process.answer() for process in processes]
+
+
+def counted(bench: Bench) -> list[tuple[Any, ...]]:
+    return bench.rows("SELECT word, count, txid FROM state.word_count")
+
+
+def die(bench: Bench) -> None:
+    """As if no run had renewed its lease."""
+    bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
+
+
+# ---- two at once
+
+
+@pytest.mark.rule("R1", "R3")
+def test_two_plan(bench: Bench, start: Start) -> None:
+    """Both have read the same head; the loser asks its spout again."""
+    assert sorted(race(start("initialize", "1"), start("initialize", "2"))) == [[1, 0, 10], [2, 10, 20]]
+
+
+@pytest.mark.rule("R1", "R6")
+def test_two_plan_and_one_may(bench: Bench, start: Start) -> None:
+    answers = race(start("initialize", "1", max_pending=1), start("initialize", "2", max_pending=1))
+    assert sorted(answers, key=str) == ["Wait", [1, 0, 10]]
+
+
+@pytest.mark.rule("R2")
+def test_the_same_run_plans_twice(bench: Bench, start: Start) -> None:
+    assert race(start("initialize"), start("initialize")) == [[1, 0, 10], [1, 0, 10]]
+
+
+@pytest.mark.rule("R5")
+def test_two_tries_of_one_run_begin_an_attempt(bench: Bench, start: Start) -> None:
+    bench.planned()
+    assert sorted(race(start("attempt"), start("attempt"))) == ["1:1", "1:2"]
+    assert bench.ledger.batch("word_count", 1).fence == 2
+
+
+@pytest.mark.rule("R5", "R6")
+def test_two_runs_begin_an_attempt_of_a_dead_ones_batch(bench: Bench, start: Start) -> None:
+    bench.planned("dead")
+    die(bench)
+    assert sorted(race(start("attempt", "1"), start("attempt", "2"))) == ["1:1", "LeaseHeld"]
+
+
+@pytest.mark.rule("R10")
+def test_two_commit(bench: Bench, start: Start) -> None:
+    bench.emitted(words(dog=1))
+    assert sorted(race(start("commit"), start("commit"))) == [False, True]
+    assert counted(bench) == [("dog", 1, 1)]
+
+
+@pytest.mark.rule("R16")
+def test_two_abort(bench: Bench, start: Start) -> None:
+    bench.planned()
+    assert race(start("abort"), start("abort")) == ["aborted", "aborted"]
+    assert bench.planned().txid == 2
+
+
+@pytest.mark.rule("R10", "R16")
+def test_one_commits_and_one_aborts(bench: Bench, start: Start) -> None:
+    bench.emitted(words(dog=1))
+    answers = race(start("commit"), start("abort"))
+    if answers[0] is True:
+        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 1)])
+    else:
+        assert (answers, counted(bench)) == (["StaleAttempt", "aborted"], [])
+
+
+@pytest.mark.rule("R5", "R10")
+def test_one_commits_and_one_begins_an_attempt(bench: Bench, start: Start) -> None:
+    bench.emitted(words(dog=1))
+    answers = race(start("commit"), start("attempt"))
+    if answers[0] is True:
+        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 1)])
+    else:
+        assert (answers, counted(bench)) == (["StaleAttempt", "1:2"], [])
+
+
+# ---- a zombie wakes up late
+
+
+@pytest.mark.rule("R1", "R3")
+def test_a_zombie_plans_when_the_head_has_moved(bench: Bench, start: Start) -> None:
+    (zombie := start("initialize", "zombie")).wait_until_held()
+    bench.whole(words(dog=1), "quick")
+    assert race(zombie) == [[2, 10, 20]]
+
+
+@pytest.mark.rule("R5")
+def test_a_zombie_begins_an_attempt_of_what_is_committed(bench: Bench, start: Start) -> None:
+    batch = bench.planned()
+    (zombie := start("attempt")).wait_until_held()
+    bench.whole(words(dog=1))
+    assert race(zombie) == ["TerminalError"]
+    assert bench.ledger.batch("word_count", batch.txid).fence == 1
+
+
+@pytest.mark.rule("R5", "R16")
+def test_a_zombie_begins_an_attempt_of_what_is_aborted(bench: Bench, start: Start) -> None:
+    bench.planned()
+    (zombie := start("attempt")).wait_until_held()
+    bench.ledger.abort("word_count", 1, "why")
+    assert bench.planned().txid == 2
+    assert race(zombie) == ["TerminalError"]
+    assert bench.ledger.batch("word_count", 2).fence == 0
+
+
+@pytest.mark.rule("R5")
+def test_a_zombie_offers_its_manifest(bench: Bench, start: Start) -> None:
+    batch = bench.planned()
+    bench.ledger.start_attempt(batch, run("run"), code())
+    (zombie := start("manifest", at="emit.manifest_written")).wait_until_held()
+    bench.emitted(words(dog=2))
+    assert race(zombie) == ["StaleAttempt"]
+    assert bench.commit(bench.ledger.batch("word_count", 1), words(dog=2))
+    assert counted(bench) == [("dog", 2, 1)]
+
+
+@pytest.mark.rule("R5", "R10")
+@pytest.mark.parametrize(("meanwhile", "told"), [("emitted", "StaleAttempt"), ("committed", False)])
+def test_a_zombie_commits(bench: Bench, start: Start, meanwhile: str, told: Any) -> None:
+    bench.emitted(words(dog=1))
+    (zombie := start("commit")).wait_until_held()
+    newer = bench.emitted(words(dog=2))
+    if meanwhile == "committed":
+        bench.commit(newer, words(dog=2))
+    assert race(zombie) == [told]
+    bench.commit(newer, words(dog=2))
+    assert counted(bench) == [("dog", 2, 1)]
+
+
+@pytest.mark.rule("R16")
+def test_a_zombie_aborts_what_is_committed(bench: Bench, start: Start) -> None:
+    batch = bench.emitted(words(dog=1))
+    (zombie := start("abort")).wait_until_held()
+    bench.commit(batch, words(dog=1))
+    assert race(zombie) == ["TerminalError"]
+    assert bench.ledger.batch("word_count", 1).status is BatchStatus.COMMITTED
+
+
+@pytest.mark.rule("R16")
+def test_a_zombie_aborts_what_was_aborted_and_planned_anew(bench: Bench, start: Start) -> None:
+    bench.planned()
+    (zombie := start("abort")).wait_until_held()
+    bench.ledger.abort("word_count", 1, "why")
+    anew = bench.emitted(words(dog=1))
+    assert race(zombie) == ["aborted"]
+    assert bench.commit(anew, words(dog=1))
+
+
+# ---- a commit that holds the batch's row and does not go on
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(takeover, "WAIT_SECONDS", 0.2)
+
+
+def stopped(bench: Bench, start: Start, *, dead: bool = False) -> Process:
+    """Stopped by the kernel after its upsert: it holds its locks and hears nothing. `dead`: its lease is over."""
+    bench.emitted(words(dog=1))
+    if dead:
+        die(bench)
+    process = start("commit", at="commit.before_commit")
+    process.wait_until_held()
+    process.popen.send_signal(signal.SIGSTOP)
+    return process
+
+
+def wake(process: Process) -> Any:
+    process.popen.send_signal(signal.SIGCONT)
+    (answer,) = race(process)
+    return answer
+
+
+@pytest.mark.rule("R5")
+@pytest.mark.usefixtures("impatient")
+def test_a_newer_attempt_of_the_same_run_ends_a_commit_that_stands_still(bench: Bench, start: Start) -> None:
+    zombie = stopped(bench, start)
+    newer = bench.emitted(words(dog=2))
+    assert newer.attempt == TransactionAttempt(1, 2)
+    assert wake(zombie) == "Unavailable"
+    assert counted(bench) == []
+    assert bench.commit(newer, words(dog=2))
+    assert counted(bench) == [("dog", 2, 1)]
+
+
+@pytest.mark.rule("R5", "R10")
+@pytest.mark.usefixtures("impatient")
+def test_a_retried_commit_ends_the_one_that_stands_still(bench: Bench, start: Start) -> None:
+    zombie = stopped(bench, start)
+    batch = bench.ledger.batch("word_count", 1)
+    arrow = {"word_count": [record_batch(bench.topology.aggregates[0], words(dog=1)["word_count"])]}
+    assert bench.ledger.commit(bench.topology, batch, arrow, run("run")).applied
+    assert wake(zombie) == "Unavailable"
+    assert counted(bench) == [("dog", 1, 1)]
+
+
+@pytest.mark.rule("R5", "R6")
+@pytest.mark.usefixtures("impatient")
+def test_others_wait_for_a_commit_while_its_lease_lives(bench: Bench, start: Start) -> None:
+    zombie = stopped(bench, start)
+    batch = bench.ledger.batch("word_count", 1)
+    calls: list[Callable[[], Any]] = [
+        lambda: bench.ledger.start_attempt(batch, run("other"), code()),
+        lambda: bench.ledger.abort("word_count", 1, "why"),
+        lambda: bench.commit(batch, words(dog=1)),
+    ]
+    for call in calls:
+        with pytest.raises(LeaseHeld, match=r"attempt 1:1 of run is being committed; wait until it ends"):
+            call()
+    assert wake(zombie) is True
+    assert counted(bench) == [("dog", 1, 1)]
+
+
+@pytest.mark.rule("R5", "R6")
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("step", ["attempt", "abort", "adopt"])
+def test_anyone_ends_a_commit_that_stands_still_once_its_lease_is_over(bench: Bench, start: Start, step: str) -> None:
+    zombie = stopped(bench, start, dead=True)
+    batch, other = bench.ledger.batch("word_count", 1), run("other")
+    calls: dict[str, Callable[[], Any]] = {
+        "attempt": lambda: bench.ledger.start_attempt(batch, other, code()),
+        "abort": lambda: bench.ledger.abort("word_count", 1, "why"),
+        "adopt": lambda: bench.ledger.adopt(batch, other),
+    }
+    assert calls[step]() is not None
+    assert wake(zombie) == "Unavailable"
+    assert counted(bench) == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_row_that_someone_else_holds_is_left_to_him(bench: Bench, postgres_url: str) -> None:
+    bench.planned()
+    person = raw_connection(postgres_url, application_name="txbatch commit word_count 1:7")
+    with person.cursor() as cursor:
+        cursor.execute("SELECT FROM txbatch.batch FOR UPDATE")
+        with pytest.raises(Unavailable, match=r"txid 1 stays locked; see pg_stat_activity for who holds it"):
+            bench.ledger.start_attempt(bench.ledger.batch("word_count", 1), run("run"), code())
+        cursor.execute("SELECT 1")  # his session lives
+    person.close()
+
+
+def test_waiting_for_the_row_leaves_no_timeout_behind(bench: Bench) -> None:
+    bench.planned()
+    with transaction(bench.engine) as connection:
+        takeover.locked_row(connection, "word_count", 1, None)
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1min"
+
+
+@pytest.mark.parametrize("topology", ["a", "ü" * 25, "x" * 60])
+def test_the_name_of_a_commit_is_not_cut(engine: Engine, topology: str) -> None:
+    name = takeover.commit_name(topology, TransactionAttempt(123456789, 12))
+    with engine.begin() as connection:
+        connection.execute(query("set_application_name"), {"name": name})
+        shown = connection.exec_driver_sql("SHOW application_name").scalar_one()
+    assert (shown, shown.endswith(" 123456789:12")) == (name, True)
+
+
+# ---- the answer to COMMIT is lost on the way
+
+
+class Proxy:
+    """Between us and the server's socket. Once `armed`, it hands COMMIT on, and cuts us off when its answer comes."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        self.server = f"{parsed.query['host']}/.s.PGSQL.{parsed.query['port']}"
+        self.sockets = [socket.create_server(("127.0.0.1", 0))]
+        address = {"host": "127.0.0.1", "port": str(self.sockets[0].getsockname()[1])}
+        through = parsed.set(query={**address, "sslmode": "disable", "gssencmode": "disable"})
+        self.url, self.armed, self.cut = through.render_as_string(hide_password=False), False, threading.Event()
+        self.threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def _start(self, target: Callable[..., None], *arguments: Any) -> None:
+        self.threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self.threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, server, lost = self.sockets[0].accept()[0], socket.socket(socket.AF_UNIX), threading.Event()
+                self.sockets += [client, server]
+                server.connect(self.server)
+                self._start(self._ask, client, server, lost)
+                self._start(self._answer, server, client, lost)
+
+    def _ask(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError):
+            while chunk := client.recv(65536):
+                if self.armed and b"COMMIT\0" in chunk:
+                    lost.set()
+                server.sendall(chunk)
+
+    def _answer(self, server: socket.socket, client: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError):
+            while chunk := server.recv(65536):
+                if lost.is_set():
+                    self.cut.set()
+                    break
+                client.sendall(chunk)
+            client.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        for each in self.sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self.threads:
+            thread.join(10)
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    made = Proxy(postgres_url)
+    yield made
+    made.close()
+
+
+@pytest.mark.rule("R10")
+def test_the_answer_to_commit_is_lost_on_the_wire(bench: Bench, proxy: Proxy) -> None:
+    """It is unknown until the ledger is asked; then it says that it is committed, and nothing counts twice."""
+    batch, far = bench.emitted(words(dog=1)), Bench(connect(proxy.url), bench.topology)
+    proxy.armed = True
+    with pytest.raises(OutcomeUnknown, match="the answer to COMMIT was lost; try again: the ledger knows"):
+        far.commit(batch, words(dog=1))
+    assert proxy.cut.is_set()
+    proxy.armed = False
+    assert far.commit(batch, words(dog=1)) is False
+    assert counted(bench) == [("dog", 1, 1)]
+    with pytest.raises(TerminalError, match="already committed as txid 1"):
+        far.ledger.start_attempt(batch, run("run"), code())
+    far.engine.dispose()
