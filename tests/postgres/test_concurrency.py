@@ -259,7 +259,7 @@ def terminate(bench: Bench, url: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'txbatch test'"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'txbatch %'"
         )
     connection.close()
 
