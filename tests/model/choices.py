@@ -24,9 +24,13 @@ def choices(story: Story, batches: list[Batch]) -> Iterator[Action]:
     if story.slow:
         yield from (("wake", ()), ("crash", ()))
     yield from _works(story, size)
+    if story.astray:
+        yield from (("arrive", ()), ("forget", ()))
     for txid in txids:
         yield "success", (txid,)
         yield "abort", (txid,)
+        if size.apart:
+            yield "cut", (txid,)
         if len(txids) < size.txids:
             yield "skip", (txid,)
     for txid in (batch.txid for batch in pending):
@@ -52,6 +56,8 @@ def _works(story: Story, size: Size) -> Iterator[Action]:
                 yield from (("emit", (txid, number, away)) for away in _outages(planned, size))
             else:
                 yield "commit", (txid, number)
+                if size.apart and story.astray is None:
+                    yield "stray", (txid, number)
             yield "renew", (txid, number)
 
 

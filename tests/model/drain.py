@@ -6,7 +6,7 @@ from model.oracle import Violation, check, counted_by, given_up, require
 from model.story import Story
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import NotItsTurn, TxbatchError
+from txbatch.core.errors import NotItsTurn, StaleAttempt, TxbatchError
 from txbatch.core.transaction import Batch, BatchStatus
 
 ROUNDS = 12
@@ -23,7 +23,7 @@ def drain(story: Story) -> None:
 def _drain(story: Story) -> None:
     for partition in story.source.late:
         story.source.appear(partition)
-    story.slow = None
+    story.slow, story.astray = None, None
     rounds = ROUNDS + 3 * story.size.txids
     for number in range(rounds):
         for run in [f"r{each}" for each in range(story.size.runs)] if number % 4 == 0 else []:
@@ -55,6 +55,8 @@ def finish(story: Story, run: str) -> bool:
             story.success(batch.txid)
     except NotItsTurn:
         pass  # those before it come first
+    except StaleAttempt:
+        story.abort(batch.txid)  # an abort was cut off when the warehouse had taken the attempt back: it is done again
     return False
 
 

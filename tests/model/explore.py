@@ -52,6 +52,8 @@ class Node:
     works: Any
     slow: Any
     lengths: Any
+    there: Any
+    astray: Any
     trace: Trace
     depth: int
     fingerprint: bytes
@@ -156,7 +158,9 @@ class Explorer:
     def unchanged(self, node: Node) -> bool:
         """Whether the story still stands there, for certain."""
         now, slow, lengths = self.story.ledger.tables, self.story.slow, self.story.source.lengths
-        return self.story.works is node.works and slow is node.slow and lengths == node.lengths and now == node.tables
+        there, astray = self.story.ledger.warehouses.states, self.story.astray
+        beside = slow is node.slow and lengths == node.lengths and there == node.there and astray == node.astray
+        return self.story.works is node.works and beside and now == node.tables
 
     def judge(self, before: Node, node: Node) -> None:
         """Every invariant, in a state that the story stands in for the first time."""
@@ -175,13 +179,16 @@ class Explorer:
     def node(self, trace: Trace, depth: int) -> Node:
         """Where the story stands. Nothing of it is ever changed in place."""
         story = self.story
-        return Node(story.ledger.tables, story.works, story.slow, story.source.lengths, trace, depth, self.digest())
+        there = story.ledger.warehouses.states
+        here = story.ledger.tables, story.works, story.slow, story.source.lengths, there, story.astray
+        return Node(*here, trace, depth, self.digest())
 
     def enter(self, node: Node) -> None:
         """Stand there again."""
         story = self.story
         story.ledger.tables, story.works, story.slow = node.tables, node.works, node.slow
         story.source.lengths = dict(node.lengths)
+        story.ledger.warehouses.states, story.astray = node.there, node.astray
 
 
 def told(violation: Violation, trace: Trace) -> Violation:

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
+from txbatch.core.apart import Fence
 from txbatch.core.protocol import Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
@@ -36,6 +37,7 @@ class Seen:
     read: Mapping[tuple[int, str], int | None]
     rows: Mapping[Key, tuple[int, int, int | None]]
     contributions: Mapping[tuple[Key, int, int], int]
+    fence: Fence | None = None  # of a state apart, which has no contributions (R21)
 
     def final(self) -> dict[int, Any]:
         """Of each final batch all that must never change again."""
@@ -89,15 +91,17 @@ class MemoryView:
 
     def seen(self, topology: str) -> Seen:
         tables, state = self.ledger.tables, self.ledger.tables.states[topology]
+        apart = self.ledger.warehouses.states.get((str(state.database), topology))
         return Seen(
             batches=tuple(tables.batches_of(topology)),
             consumed={at[2]: range_["end"] for at, range_ in tables.consumed.items()},
             read={(at[3], at[2]): read.records if read else None for at, read in tables.partitions.items()},
             rows={
                 key: (row.value[0], row.txid, row.prev[0] if getattr(row, "prev", None) else None)
-                for key, row in state.rows.items()
+                for key, row in (apart or state).rows.items()
             },
             contributions={at: partial[0] for at, partial in state.contributions.items()},
+            fence=apart.fence if apart else None,
         )
 
     def end_lease(self, topology: str, txid: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from model.ledgers import Seen
 from model.source import STREAM, Record, Weights, records_of
 
+from txbatch.core.apart import ApartStatus
 from txbatch.core.protocol import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
@@ -35,7 +36,10 @@ def check(seen: Seen, read: Read, source: Weights, max_pending: int) -> None:
     counted = counted_by(seen, read)
     check_order(seen, counted)
     check_counted_once(counted, given_up(seen))
-    check_values(seen, counted, source)
+    if seen.fence is None:
+        check_values(seen, counted, source)
+    else:
+        check_apart(seen, counted, read, source)
     check_offsets(seen, counted)
 
 
@@ -97,6 +101,34 @@ def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: W
             require(
                 value - before == folds[key, txid, txid], f"{key} is {value} and was {before} before txid {txid} (R9)"
             )
+
+
+def check_apart(seen: Seen, counted: Mapping[int, frozenset[Record]], read: Read, source: Weights) -> None:
+    """A state apart is what the ledger has committed, and at most what the batch has read whose commit ends there next (R21).
+
+    Reckoned from the source and from what the attempt that its fence names has read.
+    """
+    fence, batches = seen.fence, {batch.txid: batch for batch in seen.batches}
+    assert fence is not None
+    there = dict(counted)
+    if fence.status is ApartStatus.APPLIED and fence.txid not in counted:
+        batch = batches[fence.txid]
+        require(
+            not batch.status.final, f"txid {fence.txid} is {batch.status}, and its rows are in the warehouse (R16, R21)"
+        )
+        (half,) = (records for token, records in read[fence.txid] if token == fence.token)
+        assert half is not None
+        there[fence.txid] = half
+    newest = max(there, default=0)
+    applied = fence.status is ApartStatus.APPLIED and fence.txid == newest
+    require(not newest or fence.txid > newest or applied, f"the warehouse is at {fence}, behind txid {newest} (R21)")
+    expected = source.fold(record for records in there.values() for record in records)
+    values = {key: value for key, (value, _, _) in seen.rows.items()}
+    require(values == expected, f"the warehouse has {values}, the source adds up to {expected} (R21)")
+    folds = {(key, txid) for txid, records in there.items() for key in source.fold(records)}
+    for key, (_, txid, _) in seen.rows.items():
+        last = max(at for each, at in folds if each == key)
+        require(txid == last, f"{key} says txid {txid} in the warehouse, txid {last} was the last to change it (R19)")
 
 
 def check_offsets(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> None:

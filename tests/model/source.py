@@ -20,7 +20,7 @@ class Size:
     """How far an exploration goes: it stops planning at `txids`, and issuing attempts at `attempts` for each of them.
 
     `runs` ask for batches; each may also find one abandoned and adopt it. `late` partitions are not there at first. Each
-    partition has `records`, one for every txid unless told otherwise.
+    partition has `records`, one for every txid unless told otherwise. `apart`: the state is in another database (R21).
     """
 
     txids: int
@@ -31,12 +31,14 @@ class Size:
     runs: int = 2
     late: int = 0
     records: int = 0
+    apart: bool = False
 
     def __str__(self) -> str:
         late = f" ({self.late} late)" if self.late else ""
+        apart = ", state apart" if self.apart else ""
         return (
             f"{self.txids} txids x {self.attempts} attempts x {self.partitions} partitions{late}, {self.kind}, "
-            f"max_pending {self.max_pending}, {self.runs} runs"
+            f"max_pending {self.max_pending}, {self.runs} runs{apart}"
         )
 
 
@@ -107,4 +109,5 @@ def records_of(ranges: Mapping[str, Metadata], without: Collection[str] = ()) ->
 def topology_of(size: Size, source: Source, name: str) -> Topology:
     """Transactional spout with transactional state, or opaque with opaque: the two exactly-once pairs (R11)."""
     states: dict[SpoutKind, Any] = {SpoutKind.TRANSACTIONAL: TransactionalState, SpoutKind.OPAQUE: OpaqueState}
-    return word_count(source, name, state=states[size.kind](name), max_pending=size.max_pending)
+    state = states[size.kind](name, database="warehouse" if size.apart else None)
+    return word_count(source, name, state=state, max_pending=size.max_pending)

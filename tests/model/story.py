@@ -15,12 +15,16 @@ one that comes late. An outage is a parameter of reading and planning: only who 
 | success | the success task, early, twice, late |
 | expire | a run is dead or cut off: its lease ends |
 | abort, skip | an operator frees a batch's records, or gives them up |
+| stray, arrive, forget | a commit is cut off from the ledger that let it pass: it gets to the warehouse late, or never |
+| cut | an abort that dies between the warehouse and the ledger |
 | appear | a partition that was not there before |
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +41,7 @@ from txbatch.core.errors import (
     NotItsTurn,
     PartitionUnreadable,
     StaleAttempt,
+    StateAhead,
     TerminalError,
     TxbatchError,
     UnknownName,
@@ -45,6 +50,8 @@ from txbatch.core.manifest import Manifest
 from txbatch.core.protocol import Head, ranges
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.failpoints import FailpointReached
+from txbatch.memory.ledger import MemoryLedger
 
 CODE = code()
 # How the protocol may refuse an action here. Any other error is a fault: every worker is honest.
@@ -99,6 +106,7 @@ class Story:
         self.source: Any = self.topology.streams[STREAM].spout
         self.works: dict[int, tuple[Work, ...]] = {}
         self.slow: Slow | None = None
+        self.astray: tuple[int, int] | None = None
         self.ledger.register(self.topology, "jobs/model.py")
 
     @property
@@ -208,6 +216,35 @@ class Story:
         partials: list[Keyed] = self.source.partials(work.read)
         return partials
 
+    # ---- a state apart: what happens between two databases
+
+    def stray(self, txid: int, number: int) -> None:
+        """A commit passes every check of the ledger, and is cut off from it before it gets to the warehouse."""
+        if dies("commit.loaded", lambda: self.commit(txid, number)):
+            self.astray = txid, number
+
+    def arrive(self) -> None:
+        """It gets there, however late: only the warehouse can notice. Arriving at once is a crash between both commits."""
+        assert self.astray is not None
+        (txid, number), self.astray = self.astray, None
+        work = self.works[txid][number]
+        assert work.read is not None
+        partials = {self.name: self.source.partials(work.read)}
+        expected = {self.name: len(partials[self.name])}
+        memory: MemoryLedger = self.ledger
+        with suppress(StaleAttempt, StateAhead):
+            memory.warehouses.commit(
+                memory.uuid, self.topology.aggregates, work.assignment, partials, expected, committed={}
+            )
+
+    def forget(self) -> None:
+        """It never gets there."""
+        self.astray = None
+
+    def cut(self, txid: int) -> None:
+        """An abort dies when the warehouse has taken back what the batch wrote."""
+        dies("abort.apart_committed", lambda: self.ledger.abort(self.name, txid, "wrong"))
+
     def success(self, txid: int) -> None:
         """Tell the world."""
         self.ledger.success(self.name, txid)
@@ -239,6 +276,18 @@ class Story:
         require(
             number == newest, f"of txid {txid} attempt {number + 1} is not the newest, {newest + 1} is; but {what} (R5)"
         )
+
+
+def dies(point: str, call: Callable[[], Any]) -> bool:
+    """Whether a process came to this point, where it died."""
+    os.environ["TXBATCH_FAILPOINTS"] = f"{point}=raise"
+    try:
+        call()
+    except FailpointReached:
+        return True
+    finally:
+        del os.environ["TXBATCH_FAILPOINTS"]
+    return False
 
 
 Action = tuple[str, tuple[Any, ...]]

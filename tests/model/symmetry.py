@@ -77,7 +77,19 @@ class Symmetry:
             sorted((key, row.txid, row.value, getattr(row, "prev", None)) for key, row in self._state().rows.items()),
             sorted(self._state().contributions.items()),
             len(story.source.lengths),
+            self._there(tokens),
         )
+
+    def _there(self, tokens: dict[str, int]) -> Any:
+        """A state apart, with who wrote it last, and the commit that is on its way there."""
+        found = []
+        for stored in self.story.ledger.warehouses.states.values():
+            fence, rows = stored.fence, sorted(stored.rows.items())
+            found.append((fence.attempt, tokens.get(str(fence.token)), fence.status.value, rows))
+        if self.story.astray is None:
+            return found
+        txid, number = self.story.astray
+        return found, txid, number, sorted(self.story.works[txid][number].read or ())
 
     def _state(self) -> StoredState:
         return self.story.ledger.tables.states[self.story.name]

@@ -12,9 +12,13 @@ from model.source import Size
 
 from txbatch import SpoutKind
 from txbatch.core import protocol
+from txbatch.core.apart import Fence, Step
+from txbatch.core.errors import StaleAttempt, StateAhead
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.protocol import Offsets
-from txbatch.core.transaction import Assignment, Batch, Run
+from txbatch.core.state import StateKind
+from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.memory import apart
 from txbatch.memory import ledger as memory
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
@@ -106,9 +110,43 @@ def holes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Tables, "record", forgetting)
 
 
+def no_fence_apart(patch: pytest.MonkeyPatch) -> None:
+    """The warehouse lets every attempt write (R21)."""
+    decide = apart.decide_step
+
+    def lenient(where: str, kind: StateKind, fence: Fence, assignment: Assignment, committed: int | None) -> Step:
+        try:
+            return decide(where, kind, fence, assignment, committed)
+        except (StaleAttempt, StateAhead):
+            return Step.REPLAY
+
+    patch.setattr(apart, "decide_step", lenient)
+
+
+def aborts_only_here(patch: pytest.MonkeyPatch) -> None:
+    """An abort leaves alone what the batch wrote in the warehouse (R16, R21)."""
+    patch.setattr(apart, "decide_take_back", lambda *_: None)
+
+
+def abort_forgets_to_keep_out(patch: pytest.MonkeyPatch) -> None:
+    """An abort takes back what is there, and does not keep out what may still come (R21)."""
+    decide = apart.decide_take_back
+
+    def forgetful(where: str, kind: StateKind, fence: Fence, newest: TransactionAttempt) -> Fence | None:
+        return decide(where, kind, fence, newest) if fence.applied(newest.txid) else None
+
+    patch.setattr(apart, "decide_take_back", forgetful)
+
+
+def gives_up_what_is_half_committed(patch: pytest.MonkeyPatch) -> None:
+    """Records are given up that a batch has in a transactional state of the warehouse (R21)."""
+    patch.setattr(apart, "decide_skip", lambda *_: None)
+
+
 ONE = Size(2, 2, 1, runs=2)
 AHEAD = Size(2, 1, 1, max_pending=2, runs=2)
 OPAQUE = Size(1, 2, 2, SpoutKind.OPAQUE, runs=1)
+APART = Size(2, 2, 1, SpoutKind.OPAQUE, runs=1, apart=True)
 MUTATIONS = [
     (no_fence, ONE, "R5"),
     (no_chain, AHEAD, "not continuous|records were lost"),
@@ -119,6 +157,10 @@ MUTATIONS = [
     (consumes_a_hole, OPAQUE, "R13"),
     (reuses_attempt_ids, OPAQUE, "R5"),
     (skips_what_others_have, ONE, "given up"),
+    (no_fence_apart, APART, "R21|outside the ledger"),
+    (aborts_only_here, APART, "R21"),
+    (abort_forgets_to_keep_out, APART, "R21"),
+    (gives_up_what_is_half_committed, Size(3, 1, 1, runs=1, apart=True), "cannot be aborted"),
     (holes_are_forgotten, Size(3, 1, 2, SpoutKind.OPAQUE, runs=3), "lost|counts in"),
 ]
 

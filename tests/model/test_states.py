@@ -28,6 +28,13 @@ SIZES = [
     Size(2, 2, 2, OPAQUE, runs=2),
     Size(2, 2, 2, OPAQUE, max_pending=2, runs=2, late=1),
 ]
+APART = [
+    Size(2, 2, 1, runs=1, apart=True),
+    Size(2, 2, 1, OPAQUE, runs=1, apart=True),
+    Size(1, 3, 2, OPAQUE, runs=1, apart=True),
+    Size(2, 1, 1, max_pending=2, runs=2, apart=True),
+    Size(2, 1, 1, OPAQUE, max_pending=2, runs=2, apart=True),
+]
 LARGER = [
     Size(5, 3, 3, OPAQUE, max_pending=3, runs=4, late=1),
     Size(6, 3, 2, max_pending=2, runs=4, late=1),
@@ -39,6 +46,17 @@ LARGER = [
 def test_all_states(size: Size, capsys: pytest.CaptureFixture[str]) -> None:
     report = Explorer(size, states=STATES).all_states()
     assert report.drained
+    with capsys.disabled():
+        print(f"\n{report}")
+
+
+@pytest.mark.timeout(LIMIT)
+@pytest.mark.parametrize("size", APART, ids=str)
+def test_all_states_apart(size: Size, capsys: pytest.CaptureFixture[str]) -> None:
+    """With crashes between both databases, and commits that are cut off from the ledger (R21)."""
+    report = Explorer(size, states=STATES).all_states()
+    assert report.drained
+    assert not report.capped
     with capsys.disabled():
         print(f"\n{report}")
 

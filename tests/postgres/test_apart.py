@@ -27,6 +27,7 @@ from txbatch import (
 )
 from txbatch.core.errors import (
     BadRecord,
+    BrokenChain,
     DefinitionError,
     Incomplete,
     OutcomeUnknown,
@@ -188,6 +189,23 @@ def test_a_zombie_that_comes_after_the_abort_changes_nothing(bench: Apart) -> No
     with pytest.raises(StateAhead):
         bench.zombie(zombie, words(dog=99))
     assert (bench.there(), bench.fence()) == ([("dog", 2, 3)], ("3:1", "applied"))
+
+
+def test_a_zombie_that_comes_after_its_records_were_given_up(engine: Engine, databases: Databases) -> None:
+    """Found by the model: the batch could neither continue, nor be taken back from a transactional state."""
+    bench = Apart(engine, databases, in_warehouse(TransactionalState, SpoutKind.TRANSACTIONAL))
+    bench.planned("1")
+    bench.ledger.abort("word_count", 1, "wrong")
+    batch = bench.emitted(words(dog=99), "2")
+    zombie, _ = bench.ledger.newest_attempt(batch)
+    assert bench.ledger.skip("word_count", 1, "poison").txid == 3
+    with pytest.raises(StaleAttempt, match="has taken back attempt 2:1"):
+        bench.zombie(zombie, words(dog=99))
+    with pytest.raises(BrokenChain):
+        bench.commit(batch, words(dog=99))
+    bench.ledger.abort("word_count", 2, "broken")
+    bench.whole(words(dog=1), "4")
+    assert (bench.there(), bench.fence()) == ([("dog", 1, 4)], ("4:1", "applied"))
 
 
 # ---- the warehouse does not answer

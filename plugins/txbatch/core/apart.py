@@ -7,7 +7,6 @@ or from a process that was cut off from the ledger and goes on too late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,14 +114,16 @@ def decide_take_back(where: str, kind: StateKind, fence: Fence, newest: Transact
     return Fence(last.txid, last.attempt_id, status=ApartStatus.TAKEN_BACK)
 
 
-def check_skip(where: str, kind: StateKind, fence: Fence, txid: int, pending: Iterable[int]) -> None:
-    """Refuse to give up a txid's records while a later one is half committed, which may have them and cannot be taken back.
+def decide_skip(where: str, kind: StateKind, fence: Fence, turn: TransactionAttempt) -> Fence | None:
+    """The fence before records are given up that the batch whose `turn` it is may have planned anew; None: as it is.
 
-    `pending` are the txids of the batches in flight.
+    That batch will then no longer continue what is committed, and must not be half committed where nothing can be taken
+    back: TerminalError when it is; else its attempts are kept out, also those on their way.
     """
-    if kind is StateKind.TRANSACTIONAL and fence.digest is not None:
-        for other in pending:
-            if other != txid and fence.applied(other):
-                raise TerminalError(
-                    f"{where} has applied txid {other}, whose commit did not end: commit it before txid {txid} is given up"
-                )
+    if kind is not StateKind.TRANSACTIONAL or fence.txid > turn.txid or not turn.attempt_id:
+        return None
+    if fence.applied(turn.txid) and fence.digest is not None:
+        raise TerminalError(
+            f"{where} has applied txid {turn.txid}, whose commit did not end: commit it before an earlier txid is given up"
+        )
+    return decide_take_back(where, kind, fence, turn)

@@ -16,7 +16,7 @@ from txbatch.core.apart import (
     Fence,
     Step,
     check_same_partials,
-    check_skip,
+    decide_skip,
     decide_step,
     decide_take_back,
 )
@@ -96,11 +96,15 @@ class MemoryWarehouses:
                 after[at] = replace(stored, fence=fence, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
         self._end(after, "abort.apart_committed")
 
-    def check_skip(self, ledger: str, batch: Batch, pending: Sequence[int], states: Iterable[At]) -> None:
-        """See `core.apart.check_skip`."""
-        for at in states:
+    def prepare_skip(self, ledger: str, batch: Batch, pending: Sequence[Batch], states: Iterable[At]) -> None:
+        """Before a batch's records are given up: see `core.apart.decide_skip`. `pending` are the batches in flight."""
+        others, after = [each for each in pending if each.txid != batch.txid], {}
+        for at in states if others else ():
             stored = self.owned(at, ledger, batch.topology)
-            check_skip(where(at), stored.kind, stored.fence, batch.txid, pending)
+            fence = decide_skip(where(at), stored.kind, stored.fence, others[0].attempt)
+            if fence is not None:
+                after[at] = replace(stored, fence=fence)
+        self.states = {**self.states, **after}
 
     def rows(self, state: str) -> Mapping[Any, Value]:
         """What a state holds, in whatever database."""

@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any
 from uuid import uuid4
 
+from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
 from txbatch.core.errors import SchemaMismatch, StaleAttempt
@@ -200,6 +201,7 @@ class MemoryLedger:
                     tables.apply(aggregate, list(partials[name]), now.txid, expected[name])
             apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
             committed = tables.applied_apart(topology.name)
+            failpoints.hit("commit.loaded")
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, committed)
             tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
             return Committed(tables.record(now, newest.manifest), applied=True)
@@ -226,8 +228,8 @@ class MemoryLedger:
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
             protocol.check_skip(now, open_before, last_committed, tables.offsets(topology))
-            pending = [each.txid for each in tables.batches_of(topology) if not each.status.final]
-            self.warehouses.check_skip(self.uuid, now, pending, tables.states_apart(topology))
+            pending = [each for each in tables.batches_of(topology) if not each.status.final]
+            self.warehouses.prepare_skip(self.uuid, now, pending, tables.states_apart(topology))
             if not now.status.final:
                 self._abort(tables, now)
             return tables.give_up(now)

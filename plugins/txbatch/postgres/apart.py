@@ -14,7 +14,7 @@ from txbatch.core.apart import (
     Fence,
     Step,
     check_same_partials,
-    check_skip,
+    decide_skip,
     decide_step,
     decide_take_back,
 )
@@ -143,11 +143,12 @@ def take_back_batch(connection: Connection, stored: RowMapping, database: str, b
     _set_fence(connection, stored["state"], after)
 
 
-def check_skip_of(stored: RowMapping, database: str, txid: int, pending: list[int]) -> None:
-    """See `core.apart.check_skip`."""
-    check_skip(
-        where(stored["state"], database), StateKind(stored["kind"]), fence_of(stored), txid=txid, pending=pending
-    )
+def prepare_skip(connection: Connection, stored: RowMapping, database: str, turn: Batch) -> None:
+    """See `core.apart.decide_skip`."""
+    name, kind = where(stored["state"], database), StateKind(stored["kind"])
+    after = decide_skip(name, kind, fence_of(stored), turn.attempt)
+    if after is not None:
+        _set_fence(connection, stored["state"], after)
 
 
 def _set_fence(connection: Connection, state: str, fence: Fence) -> None:

@@ -213,7 +213,7 @@ class PostgresLedger:
             batch = rows.lock_batch(connection, **ids)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
             protocol.check_skip(batch, *rows.order(connection, batch))
-            self.warehouses.check_skip(connection, batch, [each.txid for each in pending])
+            self.warehouses.prepare_skip(connection, batch, pending)
             if batch.status is not BatchStatus.ABORTED:
                 self._abort(connection, batch, why)
             skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}

@@ -6,7 +6,7 @@ ends. A crash in between leaves the warehouse ahead; its fence tells the next at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -95,11 +95,17 @@ class Warehouses:
                 apart.take_back_batch(connection, stored, database, batch)
             _still_there(ledger)
 
-    def check_skip(self, ledger: Connection, batch: Batch, pending: list[int]) -> None:
-        """TerminalError when a batch in flight is half committed and its records may be those that are to be given up."""
-        with self._owned(ledger, batch.topology) as states:
-            for _, stored, database in states:
-                apart.check_skip_of(stored, database, batch.txid, pending)
+    def prepare_skip(self, ledger: Connection, batch: Batch, pending: Sequence[Batch]) -> None:
+        """Before a batch's records are given up: the one in flight that may have them too must not end there by half.
+
+        TerminalError when it has. `pending` are the batches in flight, locked, oldest first.
+        """
+        others = [each for each in pending if each.txid != batch.txid]
+        if others:
+            with self._owned(ledger, batch.topology) as states:
+                for connection, stored, database in states:
+                    apart.prepare_skip(connection, stored, database, others[0])
+                _still_there(ledger)
 
     def drop(self, ledger: Connection, topology: str) -> None:
         """Drop the states apart that the ledger knows of a topology."""
