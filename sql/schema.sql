@@ -144,6 +144,15 @@ CREATE TABLE txbatch.consumed (
     PRIMARY KEY (topology, stream, partition)
 ) WITH (fillfactor = 85);
 
+-- Runs that have no batch yet, for as many as allowed are in flight (R6); the view report.waiting shows those that still wait.
+CREATE TABLE txbatch.waiting (
+    topology text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    run      text COLLATE "C" NOT NULL,
+    txid     bigint NOT NULL,                        -- it waits for the end of this one
+    since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (topology, run)
+);
+
 CREATE VIEW report.batches AS
 SELECT b.topology, b.txid, b.kind, b.status,
        b.status = 'committed' AND NOT EXISTS (
@@ -175,6 +184,21 @@ SELECT topology, covered_to AS gap_start, lower(data_interval) AS gap_end
           FROM txbatch.batch
          WHERE data_interval IS NOT NULL AND status <> 'aborted' AND kind <> 'restate') i
  WHERE covered_to < lower(data_interval);
+
+-- Who waits for whom, and since when: batches for their turn, and runs for a txid. `lease_live` is that of the one waited for.
+CREATE VIEW report.waiting AS
+SELECT w.topology, w.txid, w.run, w.status, h.txid AS waits_for_txid, h.lease_run AS waits_for_run,
+       h.status AS waits_for_status, h.lease_until > clock_timestamp() AS lease_live,
+       w.since, clock_timestamp() - w.since AS waited
+  FROM (SELECT b.topology, b.txid, b.lease_run AS run, b.status, a.finished_at AS since,
+               (SELECT min(o.txid) FROM txbatch.batch o
+                 WHERE o.topology = b.topology AND o.txid < b.txid AND o.status IN ('planned', 'emitted')) AS waits_for
+          FROM txbatch.batch b
+          JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
+         WHERE b.status = 'emitted'
+         UNION ALL
+        SELECT topology, NULL, run, 'waiting', since, txid FROM txbatch.waiting) w
+  JOIN txbatch.batch h ON (h.topology, h.txid) = (w.topology, w.waits_for) AND h.status IN ('planned', 'emitted');
 
 CREATE VIEW report.completeness AS
 SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c.txid AS current_to_txid,

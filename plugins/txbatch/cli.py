@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from txbatch import __version__, settings
 from txbatch.core.errors import DefinitionError, UnknownName
-from txbatch.core.transaction import Interval
+from txbatch.core.transaction import Interval, Run
 from txbatch.job_file import Job, check_dag_files, load_job
 from txbatch.local.java import java_home
 from txbatch.postgres import state_tables
@@ -24,8 +24,9 @@ from txbatch.postgres.migrate import check_migrated, migrations
 from txbatch.postgres.migrate import migrate as migrate_database
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
-from txbatch.printing import Rows, prints_rows
-from txbatch.runner import Runner
+from txbatch.preview import preview
+from txbatch.printing import Rows, prints_rows, show_plan, show_status
+from txbatch.runner import RUN_PREFIX, Runner
 from txbatch.storage.staging import Staging
 from txbatch.submission import LOCAL_MASTER
 
@@ -117,6 +118,24 @@ def run(
 
 
 @main.command()
+@click.argument("job")
+@click.option("--run-id", help="As this run; else as a new one.")
+@click.option(
+    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
+)
+@click.option("--param", "params", multiple=True, type=Parameter(), metavar="NAME=VALUE", help=PARAM_HELP)
+@prints_rows(nothing="", show=show_plan)
+def plan(
+    job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, params: tuple[tuple[str, Any], ...]
+) -> Rows:
+    """What the job file JOB guarantees, and what its next batch would be. Starts no Spark, uses no txid."""
+    loaded = load_job(job)
+    between = _interval(*interval) if interval else None
+    run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=_parameters(loaded, params))
+    return [preview(PostgresLedger(_engine()), loaded.topology, run)]
+
+
+@main.command()
 @click.argument("topology", required=False)
 @prints_rows(
     *(
@@ -131,9 +150,10 @@ def run(
         "states",
     ),
     nothing="no topology has run yet; `txbatch run jobs/sentences.py` runs one",
+    show=show_status,
 )
 def status(topology: str | None) -> Rows:
-    """One line per topology: committed, in flight, and for how long."""
+    """One line per topology: committed, in flight, and for how long; below, what failed, and who waits for whom."""
     rows = Reader(_engine()).status(topology)
     if topology and not rows:
         raise _unknown(topology)

@@ -271,6 +271,27 @@ SELECT * FROM report.batches WHERE topology = :topology AND txid = ANY (:txids) 
 -- The attempts of a topology, newest first.
 SELECT * FROM report.attempts WHERE topology = :topology ORDER BY txid DESC, attempt_id DESC LIMIT :limit;
 
+-- note_wait --
+-- A run waits for the end of a txid; it keeps the moment at which it began to wait.
+INSERT INTO txbatch.waiting (topology, run, txid) VALUES (:topology, :run, :txid)
+    ON CONFLICT (topology, run) DO UPDATE SET txid = EXCLUDED.txid;
+
+-- forget_wait --
+-- A run waits no more; those that never came back are forgotten after a month.
+DELETE FROM txbatch.waiting
+ WHERE topology = :topology AND (run = :run OR since < clock_timestamp() - interval '30 days');
+
+-- waiting --
+-- Who waits for whom.
+SELECT * FROM report.waiting WHERE CAST(:topology AS text) IS NULL OR topology = :topology ORDER BY topology, txid, since;
+
+-- failing --
+-- The batches in flight whose newest attempt failed, and why.
+SELECT a.topology, a.txid, a.attempt, a.finished_at, a.error
+  FROM report.attempts a JOIN txbatch.batch b ON (b.topology, b.txid, b.fence) = (a.topology, a.txid, a.attempt_id)
+ WHERE b.status IN ('planned', 'emitted') AND a.status = 'failed'
+   AND (CAST(:topology AS text) IS NULL OR a.topology = :topology) ORDER BY a.topology, a.txid;
+
 -- status --
 -- One line per topology.
 SELECT t.topology, t.job,
@@ -316,6 +337,7 @@ WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
      attempt AS (DELETE FROM txbatch.attempt WHERE topology = :topology),
      batch_key AS (DELETE FROM txbatch.batch_key WHERE topology = :topology),
      state AS (DELETE FROM txbatch.state WHERE topology = :topology),
+     waiting AS (DELETE FROM txbatch.waiting WHERE topology = :topology),
      batch AS (DELETE FROM txbatch.batch WHERE topology = :topology)
 DELETE FROM txbatch.topology WHERE topology = :topology;
 

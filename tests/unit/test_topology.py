@@ -157,7 +157,7 @@ def test_a_definition_that_cannot_run_is_refused_where_it_stands(define: Any, sa
         define()
 
 
-@pytest.mark.parametrize("name", ["batches", "attempts", "partitions", "completeness", "gaps"])
+@pytest.mark.parametrize("name", ["batches", "attempts", "partitions", "completeness", "gaps", "waiting"])
 def test_states_may_not_take_the_names_of_reports(name: str) -> None:
     with pytest.raises(DefinitionError, match=f"state '{name}'.*report.{name}.*name it otherwise"):
         OpaqueState(name)

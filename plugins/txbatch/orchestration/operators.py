@@ -67,6 +67,7 @@ class TransactionOperator(BaseOperator):
             self.skip("nothing new")
         if isinstance(found, Wait):
             log.info("%s: waits for txid %s of %s", found.batch.topology, found.batch.txid, found.batch.lease_run)
+            steps.ledger.note_wait(found.batch, run)
             self.wait_for(found.batch.txid, context)
         return found
 

@@ -91,6 +91,7 @@ class PostgresLedger:
             }
             connection.execute(query("insert_batch"), {**ids, **row, **self._lease(run)})
             _insert_key(connection, ids, run)
+            connection.execute(query("forget_wait"), {"topology": head.topology, "run": run.name})
             return rows.batch(connection, **ids)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
@@ -109,7 +110,14 @@ class PostgresLedger:
                 return None
             _insert_key(connection, ids, run)
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
+            connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
             return rows.batch(connection, **ids)
+
+    def note_wait(self, batch: Batch, run: Run) -> None:
+        """Let others see that this run, which has no batch yet, waits for that one's end."""
+        with transaction(self.engine) as connection:
+            ids = {"topology": batch.topology, "txid": batch.txid, "run": run.name}
+            connection.execute(query("note_wait"), ids)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""

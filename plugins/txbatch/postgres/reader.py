@@ -25,8 +25,13 @@ class Reader:
         self.engine, self.warehouses = engine, warehouses or Warehouses()
 
     def status(self, topology: str | None = None) -> Rows:
-        """One row per topology."""
-        return self._rows("status", topology=topology)
+        """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why."""
+        rows = self._rows("status", topology=topology)
+        for name in ("waiting", "failing"):
+            found = self._rows(name, topology=topology)
+            for row in rows:
+                row[name] = [each for each in found if each["topology"] == row["topology"]]
+        return rows
 
     def batches(self, topology: str, limit: int = 20) -> Rows:
         """The newest batches of a topology; UnknownName when there is no such topology."""

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import PartitionUnreadable, RecordsGone
+from txbatch.core.errors import PartitionUnreadable, RecordsGone, TransientError
 from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 
@@ -66,7 +66,9 @@ class PartitionedLog:
         (self.root / partition / OFFLINE).unlink(missing_ok=True)
 
     def partitions(self) -> list[str]:
-        """All partitions, those that are away included."""
+        """All partitions, those that are away included. TransientError when the log is no folder."""
+        if not self.root.is_dir():
+            raise TransientError(f"{self.root} is not a folder that can be read; create it or mend the path")
         return sorted(path.name for path in self.root.iterdir() if path.is_dir())
 
     def start(self, partition: str) -> int:

@@ -1,0 +1,80 @@
+"""`txbatch plan`: what the next run would do. Asks the spouts as a plan does, and stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from txbatch.core.coordinator import plan_batch
+from txbatch.core.guarantee import guarantees
+from txbatch.core.protocol import Adopt, Ledger, Use, Wait, decide_initialize, may_adopt, ranges
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, Metadata, Run
+
+
+def preview(ledger: Ledger, topology: Topology, run: Run) -> dict[str, Any]:
+    """The guarantee of each state, the batches in flight, and the next batch: its txid, what the run does, and its metadata.
+
+    Works before the topology is known. Raises what planning raises.
+    """
+    head = ledger.head(topology.name, run)
+    decision = decide_initialize(head, topology.max_pending)
+    found = {
+        "topology": topology.name,
+        "guarantees": guarantees(topology),
+        "in_flight": list(map(_batch, head.pending)),
+    }
+    if isinstance(decision, Use):
+        return {**found, "next": _known(decision.batch, f"the run goes on with txid {decision.batch.txid}")}
+    if topology.by_interval and run.interval is None:
+        return {**found, "next": {"does": "reads by time: give --interval START END"}}
+    if isinstance(decision, Adopt):
+        if may_adopt(decision.batch, run):
+            return {
+                **found,
+                "next": _known(decision.batch, f"nobody looks after txid {decision.batch.txid}: it is adopted"),
+            }
+        return {
+            **found,
+            "next": {"does": f"nobody looks after txid {decision.batch.txid}: it is aborted, and planned anew"},
+        }
+    metadata = plan_batch(topology, head, run)
+    if metadata is None:
+        return {**found, "next": {"does": "nothing new: no txid is used"}}
+    does = f"txid {head.next_txid} is planned"
+    if isinstance(decision, Wait):
+        does = f"waits for txid {decision.batch.txid} of {decision.batch.lease_run}; as things stand, {does} then"
+    return {**found, "next": _next(does, head.next_txid, metadata)}
+
+
+def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:
+    return {"does": does, "txid": txid, "ranges": list(_ranges(metadata)), "metadata": metadata}
+
+
+def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
+    """What a batch's metadata names, one row per range; `note` says what is unreadable or gone. Of long lists, the length."""
+    for stream, plan in metadata["streams"].items():
+        for partition, range_ in ranges(plan).items():
+            rest = {
+                name: f"{len(value):,}" if isinstance(value, Mapping) else value
+                for name, value in range_.items()
+                if name not in ("start", "end", "gone")
+            }
+            note = f"gone: {range_['gone']}" if "gone" in range_ else None
+            row = {
+                "stream": stream,
+                "partition": partition or None,
+                "start": range_.get("start"),
+                "end": range_.get("end"),
+            }
+            yield {**row, **rest, "note": note}
+        for partition, why in plan.get("unreadable", {}).items():
+            yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": f"unreadable: {why}"}
+
+
+def _known(batch: Batch, does: str) -> dict[str, Any]:
+    return _next(f"{does} ({batch.status})", batch.txid, batch.metadata)
+
+
+def _batch(batch: Batch) -> dict[str, Any]:
+    return {"txid": batch.txid, "status": str(batch.status), "run": batch.lease_run, "lease_live": batch.lease_live}

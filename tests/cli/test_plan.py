@@ -1,0 +1,196 @@
+"""`txbatch plan` says what would happen and lets nothing happen; `txbatch status` says who waits, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import COUNT, refused
+from click.testing import Result
+from sqlalchemy import Engine, text
+from without_spark import submit_without_spark
+
+from txbatch import settings
+from txbatch.core.protocol import Wait
+from txbatch.core.transaction import Assignment, Batch, Run
+from txbatch.job_file import load_job
+from txbatch.postgres.reader import Reader
+from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.steps import Steps
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import submission
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+JOB = """
+topology = Topology("log", max_pending=2)
+stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=4))
+grouped = stream.group_by("line")
+grouped.persistent_aggregate(OpaqueState("lines"), count=Count())
+"""
+LOOSE = """
+loose = TransactionalState("loose", database="warehouse")
+grouped.persistent_aggregate(loose, guarantee="at_least_once", count=Count())
+"""
+DAYS = """
+class Days(Spout, BatchCoordinator):
+    fields, by_interval, parameters, identity = "word string", True, ("top",), {"spout": "Days"}
+    def coordinator(self):
+        return self
+    def emitter(self):
+        raise AssertionError
+    def initialize_transaction(self, txid, prev_metadata, curr_metadata):
+        return curr_metadata
+topology = Topology("days")
+stream = topology.new_stream("in", Days())
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionedLog:
+    made = PartitionedLog(tmp_path / "log", segment_records=2)
+    for name in "ab":
+        made.append(name, [f"{name}{n}" for n in range(6)])
+    return made
+
+
+@pytest.fixture
+def job(write_job: WriteJob, log: PartitionedLog) -> str:
+    return write_job("log.py", JOB.format(root=str(log.root)))
+
+
+def json_rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def lines(result: Result) -> list[list[str]]:
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+@pytest.mark.rule("R11")
+def test_the_guarantee_matrix(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
+    job = write_job("loose.py", JOB.format(root=str(log.root)) + LOOSE)
+    header, lines_, loose, *_ = lines(txbatch("plan", job))
+    assert header == ["stream", "spout", "spout_kind", "state", "state_kind", "guarantee", "database"]
+    spout = ["in", "OpaquePartitionedLogSpout", "opaque"]
+    assert lines_ == [*spout, "lines", "opaque", "exactly", "once", "the", "ledger's"]
+    assert loose == [*spout, "loose", "transactional", "at", "least", "once", "warehouse"]
+
+
+def test_a_plan_before_the_first_run_uses_no_txid(
+    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
+) -> None:
+    log.take_away("b")
+    for _ in range(2):
+        *_, does, header, a, b = lines(txbatch("plan", job))
+        assert does == ["next:", "txid", "1", "is", "planned"]
+        assert (header, a) == (["stream", "partition", "start", "end", "note"], ["in", "a", "0", "4"])
+        assert b[:3] == ["in", "b", "unreadable:"]
+    assert Reader(engine).status() == []
+    (row,) = json_rows(txbatch("plan", job, "--json"))
+    assert row["next"]["metadata"]["streams"]["in"]["partitions"] == {"a": {"start": 0, "end": 4}}
+
+
+@pytest.fixture
+def steps(txbatch: Txbatch, job: str) -> Steps:
+    return Steps.open(load_job(job), settings.load())
+
+
+def planned(steps: Steps, name: str) -> Batch:
+    batch = steps.initialize_transaction(Run(name))
+    assert isinstance(batch, Batch)
+    return batch
+
+
+def test_a_plan_says_what_is_in_flight_and_what_is_gone(
+    txbatch: Txbatch, job: str, log: PartitionedLog, steps: Steps
+) -> None:
+    planned(steps, "cli:one")
+    log.delete_before("a", 6)
+    said = txbatch("plan", job).stdout.splitlines()
+    assert said[2:4] == ["in flight: txid 1 of cli:one; it is planned", "next: txid 2 is planned"]
+    assert said[-1].split()[:5] == ["in", "a", "4", "6", "gone:"]
+    planned(steps, "cli:two")
+    said = txbatch("plan", job).stdout.splitlines()
+    assert "next: waits for txid 1 of cli:one; as things stand, txid 3 is planned then" in said
+    assert "next: the run goes on with txid 2 (planned)" in txbatch("plan", job, "--run-id", "two").stdout
+    with steps.ledger.engine.begin() as connection:
+        connection.execute(text("UPDATE txbatch.batch SET lease_until = now() - interval '1 s' WHERE txid = 1"))
+    said = txbatch("plan", job).stdout.splitlines()
+    assert "in flight: txid 1 of cli:one, which shows no sign of life; it is planned" in said
+    assert "next: nobody looks after txid 1: it is adopted (planned)" in said
+
+
+def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
+    empty = write_job("empty.py", JOB.format(root=str(log.root / "a")))
+    assert "next: nothing new: no txid is used" in txbatch("plan", empty).stdout
+    job = write_job("days.py", DAYS + COUNT.format(state="days"))
+    assert "next: reads by time: give --interval START END" in txbatch("plan", job).stdout
+    day = ("--interval", "2013-01-01T00:00:00Z", "2013-01-02T00:00:00Z")
+    (row,) = json_rows(txbatch("plan", job, *day, "--param", "top=3", "--json"))
+    assert row["next"]["metadata"]["parameters"] == {"top": 3}
+    assert row["next"]["metadata"]["streams"]["in"]["interval"][0] == "2013-01-01T00:00:00+00:00"
+
+
+def test_a_plan_of_a_source_that_is_not_there(txbatch: Txbatch, write_job: WriteJob, tmp_path: Path) -> None:
+    refused(
+        txbatch("plan", write_job("none.py", JOB.format(root=str(tmp_path / "none")))),
+        "none is not a folder that can be read; create it or mend the path",
+    )
+
+
+# ---- who waits for whom
+
+
+@pytest.mark.rule("R6")
+def test_status_says_who_waits_for_whom_and_why(txbatch: Txbatch, steps: Steps, job: str) -> None:
+    first, second = planned(steps, "cli:one"), planned(steps, "cli:two")
+    found = steps.initialize_transaction(Run("airflow:three"))
+    assert isinstance(found, Wait)
+    steps.ledger.note_wait(found.batch, Run("airflow:three"))
+    steps.emit_batch(second, Run("cli:two"), submit_without_spark_of(steps))
+    with pytest.raises(TimeoutError):
+        steps.emit_batch(first, Run("cli:one"), fail)
+    failed, run, batch = txbatch("status").stdout.splitlines()[-3:]
+    assert failed.startswith("log: attempt 1:1 failed at 20")
+    assert failed.endswith(": Spark was away")
+    assert batch.startswith("log: airflow:three waits for txid 1 of cli:one (planned), since 20")
+    assert run.startswith("log: txid 2 of cli:two waits for txid 1 of cli:one (planned), since 20")
+    (row,) = json_rows(txbatch("status", "--json"))
+    assert [(each["txid"], each["waits_for_txid"], each["lease_live"]) for each in row["waiting"]] == [
+        (2, 1, True),
+        (None, 1, True),
+    ]
+    steps.ledger.abort("log", 1, "why")
+    steps.ledger.abort("log", 2, "why")
+    planned(steps, "airflow:three")
+    assert json_rows(txbatch("status", "--json"))[0]["waiting"] == []
+
+
+def test_status_says_that_nobody_looks_after_what_is_waited_for(txbatch: Txbatch, steps: Steps) -> None:
+    batch = planned(steps, "cli:one")
+    steps.ledger.note_wait(batch, Run("airflow:two"))
+    with steps.ledger.engine.begin() as connection:
+        connection.execute(text("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'"))
+    said = txbatch("status", "log").stdout.splitlines()[-1]
+    assert said.startswith(
+        "log: airflow:two waits for txid 1 of cli:one (planned), which shows no sign of life, since 20"
+    )
+
+
+def fail(*_: object) -> None:
+    raise TimeoutError("Spark was away")
+
+
+def submit_without_spark_of(steps: Steps) -> Callable[[AttemptFolder, Assignment], None]:
+    def submit(folder: AttemptFolder, assignment: Assignment) -> None:
+        what = submission(steps.job, assignment, folder.uri, settings.home(), local=True)
+        submit_without_spark(what, "local")
+
+    return submit
