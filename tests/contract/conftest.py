@@ -17,9 +17,9 @@ from txbatch.core.protocol import Committed, Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.postgres.expressions import quoted
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
-from txbatch.postgres.statements import quoted
 from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Sequence[Keyed]]

@@ -43,8 +43,9 @@ from txbatch.core.transaction import Assignment, Batch, BatchStatus, Transaction
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres import commit
 from txbatch.postgres.engine import connect, translated
+from txbatch.postgres.expressions import quoted
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements, quoted
+from txbatch.postgres.statements import StateStatements
 
 ROOT = Path(__file__).parent
 CASES = sorted(path for path in ROOT.glob("*/*.json") if path.parent.name != "protocol")

@@ -21,9 +21,9 @@ from txbatch.memory.tables import Tables
 from txbatch.postgres import rows as rows_of
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import quoted
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reader import Reader
-from txbatch.postgres.statements import quoted
 
 Key = tuple[str, ...]
 

@@ -25,9 +25,10 @@ from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import commit, state_tables
 from txbatch.postgres.engine import check_server
+from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query, sql_root
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements, quoted, take_back
+from txbatch.postgres.statements import StateStatements, take_back
 
 
 def ensure(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:

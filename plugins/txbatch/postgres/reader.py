@@ -11,8 +11,8 @@ from sqlalchemy.exc import DataError
 
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import quoted, sql_type
 from txbatch.postgres.queries import query
-from txbatch.postgres.statements import quoted, sql_type
 from txbatch.postgres.warehouses import Warehouses
 
 Rows = list[dict[str, Any]]

@@ -10,8 +10,9 @@ from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import rows
+from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query
-from txbatch.postgres.statements import StateStatements, quoted
+from txbatch.postgres.statements import StateStatements
 
 # A contribution partition holds this many txids.
 PARTITION_TXIDS = 1_000

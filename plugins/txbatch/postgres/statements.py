@@ -1,45 +1,24 @@
 """The SQL of one state, made from its definition: R9 a second time, where it cannot be forgotten.
 
-Every name is quoted by SQLAlchemy's PostgreSQL dialect; the only values are txids, which are integers.
+Every name is quoted; the only values are txids, which are integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy.dialects import postgresql
-
-from txbatch.core.aggregator import Merge
-from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
 from txbatch.core.state import StateKind
-
-# These statements are executed without parameters, so a percent sign in a name must not be doubled.
-_PREPARER = postgresql.dialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
-_TYPES = {
-    "string": "text",
-    "int": "integer",
-    "double": "double precision",
-    "float": "real",
-    "timestamp": "timestamptz",
-    "binary": "bytea",
-}
-
-
-def quoted(name: str) -> str:
-    """A PostgreSQL identifier."""
-    return _PREPARER.quote_identifier(name)
-
-
-def sql_type(type_: str) -> str:
-    """The PostgreSQL type of a field's type."""
-    return _TYPES.get(type_, type_.replace("decimal", "numeric"))
-
-
-def column_type(type_: str) -> str:
-    """The same for a column: text compares by its bytes, as Spark does."""
-    return sql_type(type_) + (' COLLATE "C"' if type_ == "string" else "")
-
+from txbatch.postgres.expressions import (
+    AGGREGATES,
+    MERGES,
+    column_type,
+    is_approximate,
+    listed,
+    quoted,
+    sql_type,
+    total_sql,
+)
 
 # Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone.
 INDEX_PROBES = (
@@ -70,9 +49,9 @@ class StateStatements:
         columns = [*self._typed_keys(), *self._typed_values(self.values)]
         if self.kind is StateKind.OPAQUE:
             columns += [*self._typed_values(self.previous), "prev_txid bigint"]
-        columns += [*self._typed_marks(), "txid bigint NOT NULL", f"PRIMARY KEY ({_list(self.keys)})"]
+        columns += [*self._typed_marks(), "txid bigint NOT NULL", f"PRIMARY KEY ({listed(self.keys)})"]
         options = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
-        table = f"CREATE TABLE {self.state} ({_list(columns)}) WITH ({options})"
+        table = f"CREATE TABLE {self.state} ({listed(columns)}) WITH ({options})"
         # By a column that rarely changes, so that updates stay HOT.
         return f"{table}; CREATE INDEX ON {self.state} (counted) WHERE NOT counted" if self.removable else table
 
@@ -85,38 +64,38 @@ class StateStatements:
             *self._typed_values(self.values),
             *self._typed_marks(),
         ]
-        primary_key = f"PRIMARY KEY ({_list([*self.keys, 'position', 'txid'])})"
-        return f"CREATE TABLE {self.contribution} ({_list([*columns, primary_key])}) PARTITION BY RANGE (txid)"
+        primary_key = f"PRIMARY KEY ({listed([*self.keys, 'position', 'txid'])})"
+        return f"CREATE TABLE {self.contribution} ({listed([*columns, primary_key])}) PARTITION BY RANGE (txid)"
 
     def create_report(self) -> str:
         """The view people report on: keys, finished values, and the txid that last changed the row."""
         values = [f"{self._finished(name)} AS {quoted(name)}" for name in self.aggregate.aggregates]
         there = " WHERE counted" if self.removable else ""
         keys = self.keys if self.aggregate.keys else []
-        return f"CREATE VIEW {self.report} AS SELECT {_list([*keys, *values, 'txid'])} FROM {self.state}{there}"
+        return f"CREATE VIEW {self.report} AS SELECT {listed([*keys, *values, 'txid'])} FROM {self.state}{there}"
 
     def create_staged(self) -> str:
         """A table of this transaction alone, for COPY."""
         columns = [*self._typed_keys(), *self._typed_values(self.values), *self._typed_marks()]
-        return f"CREATE TEMP TABLE {self.staged.removeprefix('pg_temp.')} ({_list(columns)}) ON COMMIT DROP"
+        return f"CREATE TEMP TABLE {self.staged.removeprefix('pg_temp.')} ({listed(columns)}) ON COMMIT DROP"
 
     def copy(self) -> str:
         """COPY into it, from CSV in which only null is unquoted and empty."""
         keys = self.keys if self.aggregate.keys else []
-        return f"COPY {self.staged} ({_list([*keys, *self.partials])}) FROM STDIN (FORMAT csv)"
+        return f"COPY {self.staged} ({listed([*keys, *self.partials])}) FROM STDIN (FORMAT csv)"
 
     def totals(self) -> str:
         """Row count and totals over the rows that the upsert reads (R7), in the order of the columns."""
         totals = ["count(*)::text", *(total_sql(column) for column in self.partial_columns)]
-        return f"SELECT {_list(totals)} FROM {self.staged}"
+        return f"SELECT {listed(totals)} FROM {self.staged}"
 
     def collapse(self) -> Sequence[str]:
         """Combine several rows of one key into one."""
         merged = [
-            f"CAST({_AGGREGATES[column.partial.merge].format(name)} AS {sql_type(column.partial.type)}) AS {name}"
+            f"CAST({AGGREGATES[column.partial.merge].format(name)} AS {sql_type(column.partial.type)}) AS {name}"
             for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
-        once = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
+        once = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
         return (
             f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {once}",
             f"TRUNCATE {self.staged}",
@@ -126,9 +105,9 @@ class StateStatements:
 
     def contribute(self, txid: int, position: int) -> str:
         """Append the batch's contributions."""
-        columns = _list([*self.keys, "position", "txid", *self.partials])
-        selected = _list([*self.keys, f"{position:d}", f"{txid:d}", *self.partials])
-        return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {_list(self.keys)}"
+        columns = listed([*self.keys, "position", "txid", *self.partials])
+        selected = listed([*self.keys, f"{position:d}", f"{txid:d}", *self.partials])
+        return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {listed(self.keys)}"
 
     def upsert(self, txid: int) -> str:
         """R9 for every staged row, in key order. A row that may not change is left alone and not counted.
@@ -136,12 +115,12 @@ class StateStatements:
         To be run under `INDEX_PROBES`: one probe of the state's index a row, in its order.
         """
         same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
-        columns = _list([*self.keys, *self.partials])
-        inserted = _list([*(f"e.{name}" for name in (*self.keys, *self.partials)), f"{txid:d}"])
+        columns = listed([*self.keys, *self.partials])
+        inserted = listed([*(f"e.{name}" for name in (*self.keys, *self.partials)), f"{txid:d}"])
         return (
             f"MERGE INTO {self.state} s "
-            f"USING (SELECT {columns} FROM {self.staged} ORDER BY {_list(self.keys)} OFFSET 0) e ON {same} "
-            f"WHEN MATCHED{self._condition(txid)} THEN UPDATE SET {_list(self._assignments(txid))} "
+            f"USING (SELECT {columns} FROM {self.staged} ORDER BY {listed(self.keys)} OFFSET 0) e ON {same} "
+            f"WHEN MATCHED{self._condition(txid)} THEN UPDATE SET {listed(self._assignments(txid))} "
             f"WHEN NOT MATCHED THEN INSERT ({columns}, txid) VALUES ({inserted})"
         )
 
@@ -157,7 +136,7 @@ class StateStatements:
         """A staged key whose row is at this txid or a later one (apart: only later)."""
         same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
         return (
-            f"SELECT {_list(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
+            f"SELECT {listed(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
             f"JOIN {self.staged} e ON {same} WHERE s.txid {'>' if apart else '>='} {txid:d} LIMIT 1"
         )
 
@@ -172,10 +151,10 @@ class StateStatements:
         Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out.
         """
         merged = [
-            f"count({name})" if _is_approximate(column) else f"{_AGGREGATES[column.partial.merge].format(name)}"
+            f"count({name})" if is_approximate(column) else f"{AGGREGATES[column.partial.merge].format(name)}"
             for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
-        by_key = f"SELECT {_list([*self.keys, *merged])} FROM {self.staged} GROUP BY {_list(self.keys)}"
+        by_key = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
         hashed = "left(encode(sha256(convert_to(to_jsonb(e)::text, 'UTF8')), 'hex'), 15)"
         return f"SELECT count(*) || ':' || sum(('x' || {hashed})::bit(60)::bigint) FROM ({by_key}) e"
 
@@ -193,7 +172,7 @@ class StateStatements:
         return [*assigned, f"txid = {txid:d}"]
 
     def _after(self, column: ValueColumn, value: str, partial: str) -> str:
-        merged = _MERGES[column.partial.merge].format(value, partial)
+        merged = MERGES[column.partial.merge].format(value, partial)
         return f"CASE WHEN e.removed THEN {partial} ELSE {merged} END" if self.removable else merged
 
     def _condition(self, txid: int) -> str:
@@ -216,31 +195,6 @@ class StateStatements:
         return [f"{name} {column_type(column.partial.type)}" for name, column in zip(names, self.columns, strict=True)]
 
 
-_MERGES = {
-    Merge.ADD: "COALESCE({0} + {1}, {0}, {1})",
-    Merge.LEAST: "LEAST({0}, {1})",
-    Merge.GREATEST: "GREATEST({0}, {1})",
-}
-# There is no min or max of boolean, nor of bytea before PostgreSQL 18; every type has an order.
-_AGGREGATES = {
-    Merge.ADD: "sum({0})",
-    Merge.LEAST: "(array_agg({0} ORDER BY {0}) FILTER (WHERE {0} IS NOT NULL))[1]",
-    Merge.GREATEST: "(array_agg({0} ORDER BY {0} DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
-}
-
-
-def total_sql(column: ValueColumn) -> str:
-    """The total of a partial column as text: the sum where it is exact, how many are true, else how many are not null."""
-    if column.partial.type == "boolean":
-        return f"(count(*) FILTER (WHERE {quoted(column.name)}))::text"
-    exact = column.partial.merge is Merge.ADD and not _is_approximate(column)
-    return f"{'sum' if exact else 'count'}({quoted(column.name)})::text"
-
-
-def _is_approximate(column: ValueColumn) -> bool:
-    return column.partial.merge is Merge.ADD and column.partial.type in FLOATING_TYPES
-
-
 def take_back(state: str, values: Sequence[str], txid: int, *, removable: bool = False) -> Sequence[str]:
     """Whatever a txid wrote to an opaque state becomes what it was before; `values` are the names of its value columns.
 
@@ -251,9 +205,5 @@ def take_back(state: str, values: Sequence[str], txid: int, *, removable: bool =
     restored += ["removed = false", "counted = true"] if removable else []
     return (
         f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",
-        f"UPDATE {table} SET {_list([*restored, 'txid = prev_txid'])} WHERE txid = {txid:d}",
+        f"UPDATE {table} SET {listed([*restored, 'txid = prev_txid'])} WHERE txid = {txid:d}",
     )
-
-
-def _list(parts: Iterable[str]) -> str:
-    return ", ".join(parts)

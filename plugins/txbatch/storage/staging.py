@@ -182,7 +182,7 @@ class Staging:
 
 
 def _total(column: ValueColumn, chunks: list[pa.ChunkedArray]) -> str | None:
-    """The same as `postgres.statements.total_sql`: the sum where it is exact, how many are true, or not null."""
+    """The same as `postgres.expressions.total_sql`: the sum where it is exact, how many are true, or not null."""
     if column.partial.type == "boolean":
         return str(sum(pc.sum(chunk).as_py() or 0 for chunk in chunks))
     if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
