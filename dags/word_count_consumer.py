@@ -21,7 +21,7 @@ def word_count_consumer() -> None:
         folder = settings.home / "demo" / "word_count_consumer"
         folder.mkdir(parents=True, exist_ok=True)
         events = get_current_context()["triggering_asset_events"].values()
-        for txid in sorted({event.extra["txid"] for each in events for event in each}):
+        for txid in sorted({txid for each in events for event in each for txid in event.extra["txids"]}):
             file = folder / f"{txid}.json"
             if file.exists():
                 print(f"txid {txid} was summarized before")

@@ -9,9 +9,10 @@ from dataclasses import replace
 from uuid import uuid4
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn
+from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
+from txbatch.finish import finish
 from txbatch.job_file import Job
 from txbatch.postgres import run_lock
 from txbatch.settings import Settings
@@ -72,26 +73,16 @@ class Runner:
 
     def _finish(self, run: Run) -> Batch | None:
         """The run's batch, through all steps; None for nothing new."""
-        while True:
-            found = self.steps.initialize_transaction(run)
-            if isinstance(found, NothingNew):
-                return None
-            if isinstance(found, Wait):
-                raise NotItsTurn(
-                    f"{self.job.topology.name}: txid {found.batch.txid} of {found.batch.lease_run} is in flight; "
-                    f"try again when it is committed, see `txbatch batches {self.job.topology.name}`"
-                )
-            try:
-                return self._emit_and_commit(found, run)
-            except BrokenChain as error:
-                log.info("%s", error)
-
-    def _emit_and_commit(self, batch: Batch, run: Run) -> Batch:
-        if batch.status is BatchStatus.PLANNED:
-            batch = self.steps.emit_batch(batch, run, self.submit)
-        batch = self.steps.commit(batch, run).batch
-        self.steps.success(batch)
-        return replace(batch, succeeded=True)
+        found = finish(self.steps, run, self.submit)
+        if isinstance(found, NothingNew):
+            return None
+        if isinstance(found, Wait):
+            raise NotItsTurn(
+                f"{self.job.topology.name}: txid {found.batch.txid} of {found.batch.lease_run} is in flight; "
+                f"try again when it is committed, see `txbatch batches {self.job.topology.name}`"
+            )
+        self.steps.success(found.batch)
+        return replace(found.batch, succeeded=True)
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""

@@ -32,6 +32,6 @@ def test_the_consumer_works_once_per_txid(stack: Stack, corpus: Path) -> None:
     written = summary.stat().st_mtime_ns
     assert json.loads(summary.read_text())["keys"] == {"word_count": 2}
 
-    stack.api.create_asset_event("word_count", {"topology": "word_count", "txid": 1})
+    stack.api.create_asset_event("word_count", {"topology": "word_count", "txid": 1, "txids": [1]})
     assert "txid 1 was summarized before" in consumed(stack, runs=2)
     assert summary.stat().st_mtime_ns == written

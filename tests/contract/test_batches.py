@@ -10,7 +10,7 @@ import pytest
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, TransactionalState
-from txbatch.core.coordinator import NothingNew, initialize_transaction
+from txbatch.core.coordinator import NothingNew, initialize_transaction, take_turn
 from txbatch.core.errors import (
     BrokenChain,
     Incomplete,
@@ -339,6 +339,56 @@ def test_a_batch_that_is_looked_after_or_over_is_not_adopted(backing: Any) -> No
     backing.commit(topology, batch, words(dog=1))
     backing.end_leases()
     assert backing.ledger.adopt(batch, run("2")) is None
+
+
+@pytest.mark.rule("R6")
+def test_a_run_that_waits_for_the_dead_finishes_their_batch_and_keeps_its_own(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}), max_pending=2)
+    dead, own = backing.initialize(topology, "dead"), backing.initialize(topology, "heir")
+    backing.emit(topology, own, words(dog=2), "heir")
+    waits = take_turn(backing.ledger, own, run("heir"))
+    assert isinstance(waits, Wait)
+    assert (waits.batch.txid, waits.batch.lease_run) == (1, "dead")
+
+    backing.end_leases()
+    for _ in ("adopted", "the heir was killed and is there again"):
+        adopted = take_turn(backing.ledger, own, run("heir"))
+        assert isinstance(adopted, Batch)
+        assert (adopted.txid, adopted.metadata, adopted.lease_run) == (1, dead.metadata, "heir")
+    assert backing.initialize(topology, "heir").txid == 2
+    assert backing.initialize(topology, "dead").txid == 1
+    backing.emit(topology, adopted, words(dog=1), "heir")
+    backing.commit(topology, adopted, words(dog=1))
+    assert take_turn(backing.ledger, own, run("heir")) is None
+    assert backing.commit(topology, own, words(dog=2)).applied
+    assert backing.state("word_count") == {("dog",): (3, 2)}
+
+
+@pytest.mark.rule("R6")
+def test_a_run_whose_own_batch_was_aborted_goes_on_with_what_it_adopted(backing: Any) -> None:
+    """It does not wait for itself until its own lease ends."""
+    topology = word_count(LogSpout({"a": 30}), max_pending=2)
+    backing.initialize(topology, "dead")
+    own = backing.initialize(topology, "heir")
+    backing.end_leases()
+    assert isinstance(take_turn(backing.ledger, own, run("heir")), Batch)
+    backing.ledger.abort("word_count", own.txid, "wrong")
+    assert backing.initialize(topology, "heir").txid == 1
+
+
+@pytest.mark.rule("R6")
+def test_who_waits_keeps_its_batch_as_long_as_it_is_its(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    batch = backing.initialize(topology, "waits")
+    backing.end_leases()
+    assert not backing.ledger.keep_lease(batch, run("another"))
+    assert backing.ledger.keep_lease(batch, run("waits"))
+    assert backing.ledger.batch("word_count", 1).lease_live
+    backing.end_leases()
+    assert backing.initialize(topology, "heir").lease_run == "heir"
+    assert not backing.ledger.keep_lease(batch, run("waits"))
+    backing.ledger.abort("word_count", 1, "wrong")
+    assert not backing.ledger.keep_lease(batch, run("heir"))
 
 
 # ---- completeness (R7)
@@ -748,6 +798,21 @@ def test_a_dead_runs_interval_is_aborted_not_adopted(backing: Any) -> None:
     again = initialize_transaction(backing.ledger, daily_pending(2), of_day(1))
     assert isinstance(again, Batch)
     assert again.txid == 3
+
+
+@pytest.mark.rule("R6")
+def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> None:
+    topology = daily_pending(2)
+    backing.ledger.register(topology, "jobs/job.py")
+    dead, own = (initialize_transaction(backing.ledger, topology, of_day(number)) for number in (1, 2))
+    assert isinstance(own, Batch)
+    assert take_turn(backing.ledger, own, of_day(2)) == Wait(dead)
+    backing.end_leases()
+    assert take_turn(backing.ledger, own, of_day(2)) is None
+    assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+    again = initialize_transaction(backing.ledger, topology, of_day(1))
+    assert isinstance(again, Batch)
+    assert (again.txid, again.key) == (3, of_day(1).key)
 
 
 def daily_pending(pending: int) -> Topology:

@@ -21,6 +21,8 @@ def choices(story: Story, batches: list[Batch]) -> Iterator[Action]:
         yield from _initialize(story, size)
     elif len(pending) >= size.max_pending or any(not batch.lease_live for batch in pending):
         yield from (("initialize", (name,)) for name in runs_apart(story))  # it waits or adopts, and plans nothing
+    if len(pending) > 1 and not pending[0].lease_live:
+        yield from (("turn", (name,)) for name in runs_apart(story))
     if story.slow:
         yield from (("wake", ()), ("crash", ()))
     yield from _works(story, size)

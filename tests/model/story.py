@@ -8,6 +8,7 @@ one that comes late. An outage is a parameter of reading and planning: only who 
 |---|---|
 | initialize | the task of that name finds its batch, adopts an abandoned one, or plans; partitions may be away |
 | look, wake, crash | the same in slow motion: it stalls before it stores or adopts, and goes on too late, or never |
+| turn | a commit task finds nobody looking after the txid below its own, and adopts it |
 | attempt | emit_batch takes an attempt; from now on every older one is a zombie |
 | emit | an attempt reads (but for partitions that are away) and offers its manifest: the newest, or a zombie |
 | renew | an attempt says that it is alive: the newest, or a zombie |
@@ -155,6 +156,15 @@ class Story:
             hopeless = at is not None and self.ledger.batch(self.name, at.txid).status.final
         if hopeless:
             require(self.wake() is None, "a plan or an adoption went through that came too late (R1, R6)")
+
+    def turn(self, name: str) -> None:
+        """A run that has a batch adopts the one it waits for, when nobody looks after that."""
+        own = self.ledger.head(self.name, run(name)).own
+        if own is None or own.status.final:
+            return
+        coordinator.take_turn(self.ledger, own, run(name))
+        found = self.ledger.head(self.name, run(name)).own
+        require(found is not None and found.txid == own.txid, f"{name} adopted, and lost its own txid {own.txid} (R2)")
 
     # ---- emit_batch
 

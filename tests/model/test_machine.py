@@ -84,6 +84,11 @@ class Machine(RuleBasedStateMachine):
     def run_starts_an_attempt(self, run: str, back: int) -> None:
         self.act("attempt", run, max(1, self.txids - back))
 
+    @precondition(lambda self: self.txids > 1 and self.story.size.max_pending > 1)
+    @rule(run=RUNS)
+    def run_takes_its_turn(self, run: str) -> None:
+        self.act("turn", run)
+
     # ---- attempts, new and old
 
     @precondition(lambda self: self.story.works)

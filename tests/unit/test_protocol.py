@@ -62,12 +62,20 @@ def test_txids_are_consecutive_from_1() -> None:
 
 def test_what_a_run_does_first() -> None:
     dead = replace(PLANNED, txid=4, lease_live=False)
-    assert decide_initialize(HEAD, 1) == Plan(4)
-    assert decide_initialize(replace(HEAD, own=COMMITTED, pending=(dead,)), 1) == Use(COMMITTED)
-    assert decide_initialize(replace(HEAD, pending=(PLANNED,)), 1) == Wait(PLANNED)
-    assert decide_initialize(replace(HEAD, pending=(PLANNED,)), 2) == Plan(4)
-    assert decide_initialize(replace(HEAD, pending=(PLANNED, dead)), 2) == Adopt(dead)
-    assert decide_initialize(replace(HEAD, pending=(PLANNED, dead)), 9) == Adopt(dead)
+    for head, max_pending, expected in (
+        (HEAD, 1, Plan(4)),
+        (replace(HEAD, own=COMMITTED, pending=(dead,)), 1, Use(COMMITTED)),
+        (replace(HEAD, pending=(PLANNED,)), 1, Wait(PLANNED)),
+        (replace(HEAD, pending=(PLANNED,)), 2, Plan(4)),
+        (replace(HEAD, pending=(PLANNED, dead)), 2, Adopt(dead)),
+        (replace(HEAD, pending=(PLANNED, dead)), 9, Adopt(dead)),
+    ):
+        assert decide_initialize(head, run("other"), max_pending) == expected
+
+
+def test_a_run_goes_on_with_what_it_adopted_and_died_over() -> None:
+    """Its own batch was aborted meanwhile: it must not wait for itself until its lease ends."""
+    assert decide_initialize(replace(HEAD, pending=(PLANNED,)), run("r"), 1) == Adopt(PLANNED)
 
 
 @pytest.mark.parametrize("change", [{"next_txid": 5}, {"prev": None}, {"own": PLANNED}, {"offsets": {"s": {}}}])

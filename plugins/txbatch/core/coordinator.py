@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol import Adopt, Head, Ledger, Use, Wait, check_parameters, decide_initialize
+from txbatch.core.protocol import (
+    Adopt,
+    Head,
+    Ledger,
+    Use,
+    Wait,
+    check_parameters,
+    decide_initialize,
+    unattended,
+)
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
@@ -21,7 +30,7 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
     """The run's batch: found again, adopted or planned; Wait when max_pending batches are in flight."""
     while True:
         head = ledger.head(topology.name, run)
-        decision = decide_initialize(head, topology.max_pending)
+        decision = decide_initialize(head, run, topology.max_pending)
         if isinstance(decision, Use):
             check_parameters(decision.batch, run)
             return decision.batch
@@ -36,6 +45,22 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             batch = ledger.plan(head, run, metadata)
         if batch is not None:
             return batch
+
+
+def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
+    """None when all lower txids are final, so that the run's own batch may be committed (R6).
+
+    Else the lowest open one: with a Wait while another run looks after it, without when it is this run's to finish first.
+    An abandoned one that has an interval is aborted instead: its own run plans it anew.
+    """
+    while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
+        lowest = ledger.batch(own.topology, txid)
+        if not lowest.status.final and not unattended(lowest, run):
+            return Wait(lowest)
+        adopted = ledger.adopt(lowest, run)
+        if adopted is not None:
+            return adopted
+    return None
 
 
 def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:

@@ -72,13 +72,19 @@ class Ledger(Protocol):
         """Store the next txid with its metadata (R1); None when the head moved meanwhile."""
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Make an abandoned batch this run's too, or abort it when it has an interval (R6); None: look again."""
+        """Let this run look after an abandoned batch, or abort it when it has an interval (R6); None: look again.
+
+        A run that has no batch finds it as its own from then on; one that has keeps its own.
+        """
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt: from now on no older one can change anything (R5)."""
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Say that the run is alive; False when the attempt is no longer the newest."""
+
+    def keep_lease(self, batch: Batch, run: Run) -> bool:
+        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
@@ -138,16 +144,21 @@ class Plan:
     txid: int
 
 
-def decide_initialize(head: Head, max_pending: int) -> Use | Adopt | Wait | Plan:
+def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | Plan:
     """What a run does first (R2, R6)."""
     if head.own is not None:
         return Use(head.own)
-    abandoned = next((batch for batch in head.pending if not batch.lease_live), None)
+    abandoned = next((batch for batch in head.pending if unattended(batch, run)), None)
     if abandoned is not None:
         return Adopt(abandoned)
     if len(head.pending) >= max_pending:
         return Wait(head.pending[0])
     return Plan(head.next_txid)
+
+
+def unattended(batch: Batch, run: Run) -> bool:
+    """Whether an open batch has nobody but this run to look after it: an heir may have begun to, and died (R6)."""
+    return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
 
 
 def same_parameters(batch: Batch, run: Run) -> bool:

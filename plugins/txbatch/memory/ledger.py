@@ -106,18 +106,19 @@ class MemoryLedger:
             return self._lease(tables, batch, run)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Make an abandoned batch this run's too, or abort it when it has an interval or other parameters (R6).
+        """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
         None when it was aborted, is final, or is looked after again: look again.
         """
         with self._transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
-            if now.status.final or now.lease_live:
+            if not protocol.unattended(now, run):
                 return None
             if not protocol.may_adopt(now, run):
                 self._abort(tables, now)
                 return None
-            tables.let_find(now, run)
+            if tables.head(batch.topology, run).own is None:
+                tables.let_find(now, run)
             return self._lease(tables, now, run)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
@@ -139,6 +140,15 @@ class MemoryLedger:
             try:
                 protocol.check_fence(now, assignment)
             except StaleAttempt:
+                return False
+            self._lease(tables, now)
+            return True
+
+    def keep_lease(self, batch: Batch, run: Run) -> bool:
+        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+        with self._transaction() as tables:
+            now = tables.batch(batch.topology, batch.txid)
+            if now.status.final or now.lease_run != run.name:
                 return False
             self._lease(tables, now)
             return True

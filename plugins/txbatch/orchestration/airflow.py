@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
-# A batch is held this long between two tasks of its run; emit_batch renews it. Others adopt it afterwards.
+# A batch is held this long between two tasks of its run; emit_batch and waits renew it. Others adopt it afterwards.
 LEASE_SECONDS = 900
 LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
 
@@ -82,7 +82,7 @@ async def open_ledger() -> PostgresLedger:
         with suppress(AirflowNotFoundException):
             url = _url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
     loaded = await asyncio.to_thread(settings.load, url)
-    return PostgresLedger(connect(loaded.database_url, application_name="txbatch trigger"))
+    return PostgresLedger(connect(loaded.database_url, application_name="txbatch trigger"), lease_seconds=LEASE_SECONDS)
 
 
 def _url_of(connection: Connection) -> str:

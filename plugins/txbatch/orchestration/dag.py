@@ -12,15 +12,18 @@ from airflow.sdk import DAG, Asset, Param, chain
 from txbatch.core.errors import DefinitionError
 from txbatch.job_file import Job, load_job
 from txbatch.orchestration.operators import (
-    TURN_TIMEOUT_PARAM,
     CommitOperator,
     EmitBatchOperator,
     InitializeTransactionOperator,
     SuccessOperator,
 )
+from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
 
+_MINUTE = timedelta(minutes=1)
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
 TURN_TIMEOUT = timedelta(hours=6)
+READY_TIMEOUT = timedelta(hours=6)
+ASK_AGAIN = timedelta(minutes=1)
 
 
 def topology_dag(
@@ -28,28 +31,34 @@ def topology_dag(
     *,
     schedule: Any = None,
     turn_timeout: timedelta = TURN_TIMEOUT,
+    ready_timeout: timedelta = READY_TIMEOUT,
+    ask_again: timedelta = ASK_AGAIN,
     emit_batch: dict[str, Any] | None = None,
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
 ) -> DAG:
     """The DAG `initialize_transaction` → `emit_batch` → `commit` → `success` of a job file.
 
-    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is how long
-    a run may wait for the batches before its own; the form that triggers a run can say otherwise. `emit_batch` holds
-    further arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), `dag_arguments` those of DAG
-    (start_date, end_date, catchup, params, tags, ...).
+    `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is how long a
+    run may wait for the batches before its own (R6), `ready_timeout` how long for a source that reads by time and is not
+    ready, which is asked every `ask_again` (R4); the form that triggers a run can say otherwise. `emit_batch` holds further
+    arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, which emits what it
+    has to plan anew or to adopt; `dag_arguments` are those of DAG (start_date, end_date, catchup, params, tags, ...).
 
     Raises DefinitionError, which Airflow shows as an import error of the DAG file.
     """
     loaded = load_job(job, _root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     name = loaded.topology.name
     arguments = {"doc_md": _doc(loaded), "catchup": False, **dag_arguments}
-    arguments["params"] = {TURN_TIMEOUT_PARAM: _turn_timeout_param(turn_timeout), **dag_arguments.get("params", {})}
+    arguments["params"] = {
+        **_waits(loaded, turn_timeout, ready_timeout, ask_again),
+        **dag_arguments.get("params", {}),
+    }
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
             EmitBatchOperator(task_id="emit_batch", job=loaded, **(emit_batch or {})),
-            CommitOperator(task_id="commit", job=loaded),
+            CommitOperator(task_id="commit", job=loaded, **(emit_batch or {})),
             SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
         )
     return dag
@@ -63,14 +72,22 @@ def topology_asset(topology: str) -> Asset:
     return Asset(name=topology, uri=f"txbatch://{topology}")
 
 
-def _turn_timeout_param(timeout: timedelta) -> Param:
-    return Param(
-        timeout.total_seconds() / 60,
-        type="number",
-        exclusiveMinimum=0,
-        title="Minutes to wait for its turn",
-        description="How long this run may wait for the batches before its own, before it fails. It chooses no data.",
-    )
+def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta) -> dict[str, Param]:
+    """The parameters of every run that say how long it waits. They choose no data."""
+    turn = "How long this run may wait for the batches before its own, before it fails. It chooses no data."
+    params = {TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, "Minutes to wait for its turn", turn)}
+    if not job.topology.by_interval:
+        return params
+    ready = "How long this run may wait for a source that is not ready for its interval, before it fails. It chooses no data."
+    again = "How often such a source is asked. It chooses no data."
+    return params | {
+        READY_TIMEOUT_PARAM: _positive(ready_timeout / _MINUTE, "Minutes to wait for the source", ready),
+        ASK_AGAIN_PARAM: _positive(ask_again.total_seconds(), "Seconds until the source is asked again", again),
+    }
+
+
+def _positive(default: float, title: str, description: str) -> Param:
+    return Param(default, type="number", exclusiveMinimum=0, title=title, description=description)
 
 
 def _root_of(job: str, dag_file: Path) -> Path:

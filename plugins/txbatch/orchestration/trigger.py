@@ -1,4 +1,4 @@
-"""Waiting for a txid to end, in the triggerer: reads the ledger and nothing else, so it may run twice."""
+"""Waiting in the triggerer, without a worker slot: for a txid to end, or for a while. A trigger may run twice."""
 
 from __future__ import annotations
 
@@ -9,33 +9,58 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch.core.errors import TransientError
+from txbatch.core.transaction import Run
 from txbatch.orchestration.airflow import open_ledger
 
 if TYPE_CHECKING:
     from txbatch.postgres.ledger import PostgresLedger
 
+# Never at once: Airflow may fail a deferred task that is back before its scheduler has seen it leave.
+POLL_SECONDS = 2.0
 
-class TurnTrigger(BaseTrigger):
-    """Fires when a txid is final, or when nobody looks after it any more (R6)."""
 
-    def __init__(self, topology: str, txid: int, poll_seconds: float = 2.0) -> None:
+class AskAgainTrigger(BaseTrigger):
+    """Fires after some seconds: the source is asked again by the task itself, as its code does not run in here (R4)."""
+
+    def __init__(self, seconds: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.topology, self.txid, self.poll_seconds = topology, txid, poll_seconds
+        self.seconds = seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        arguments = {"topology": self.topology, "txid": self.txid, "poll_seconds": self.poll_seconds}
-        return (f"{type(self).__module__}.{type(self).__qualname__}", arguments)
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"seconds": self.seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        ledger = await open_ledger()
-        # Never at once: Airflow may fail a deferred task that is back before its scheduler has seen it leave.
-        await asyncio.sleep(self.poll_seconds)
-        while not await asyncio.to_thread(self._over, ledger):
-            await asyncio.sleep(self.poll_seconds)
+        await asyncio.sleep(self.seconds)
+        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+
+
+class TurnTrigger(BaseTrigger):
+    """Fires when a txid is final, when nobody looks after it any more, or after `seconds` (R6).
+
+    Meanwhile it keeps the lease of the waiting run's `own` batch, and does nothing else: a run that is deleted or cleared
+    takes its trigger along, and then nobody waits for it for long.
+    """
+
+    def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.topology, self.txid, self.run_name, self.own, self.seconds = topology, txid, run, own, seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        arguments = {"topology": self.topology, "txid": self.txid, "run": self.run_name, "own": self.own}
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "seconds": self.seconds}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        ledger, loop = await open_ledger(), asyncio.get_running_loop()
+        deadline = loop.time() + self.seconds
+        await asyncio.sleep(POLL_SECONDS)
+        while loop.time() < deadline and not await asyncio.to_thread(self._over, ledger):
+            await asyncio.sleep(POLL_SECONDS)
         yield TriggerEvent({"txid": self.txid})  # type: ignore[no-untyped-call]
 
     def _over(self, ledger: PostgresLedger) -> bool:
         try:
+            if self.own is not None:
+                ledger.keep_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
             batch = ledger.batch(self.topology, self.txid)
         except TransientError:
             return False

@@ -95,7 +95,7 @@ class PostgresLedger:
             return rows.batch(connection, **ids)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Make an abandoned batch this run's too, or abort it when it has an interval or other parameters (R6).
+        """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
         None when it was aborted, is final, or is looked after again: look again.
         """
@@ -103,12 +103,13 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, batch.topology)
             now = rows.lock_batch(connection, **ids)
-            if now.status.final or now.lease_live:
+            if not protocol.unattended(now, run):
                 return None
             if not protocol.may_adopt(now, run):
                 self._abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
                 return None
-            _insert_key(connection, ids, run)
+            if not rows.batches(connection, "batch_of_key", topology=batch.topology, key=run.key):
+                _insert_key(connection, ids, run)
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
             return rows.batch(connection, **ids)
@@ -139,6 +140,12 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             parameters = {**_ids(assignment), "token": assignment.token, "lease_seconds": self.lease_seconds}
             return connection.execute(query("renew_lease"), parameters).first() is not None
+
+    def keep_lease(self, batch: Batch, run: Run) -> bool:
+        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+        with transaction(self.engine) as connection:
+            ids = {"topology": batch.topology, "txid": batch.txid}
+            return connection.execute(query("keep_lease"), {**ids, **self._lease(run)}).first() is not None
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""

@@ -1,0 +1,113 @@
+"""The way of a run to its committed batch, the same for Airflow's tasks and for `txbatch run` (R6).
+
+A batch that no longer continues what is committed is aborted, and the run plans, emits and commits another one. A lower
+txid that nobody looks after is emitted, committed and succeeded first, or aborted when it has an interval. What another
+live run looks after is waited for, by the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from txbatch.core import coordinator
+from txbatch.core.coordinator import NothingNew
+from txbatch.core.errors import BrokenChain, LeaseHeld, StaleAttempt, TransientError
+from txbatch.core.protocol import Committed, Wait
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.steps import Steps
+from txbatch.storage.staging import AttemptFolder
+
+log = logging.getLogger(__name__)
+Submit = Callable[[AttemptFolder, Assignment], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run's batch, committed; `applied` False: it had been before. `adopted` are the txids finished on the way."""
+
+    batch: Batch
+    applied: bool
+    adopted: tuple[int, ...] = ()
+
+
+def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingNew:
+    """Bring the run's batch to its commit; Wait while another live run is in the way, NothingNew when there is no batch.
+
+    `submit` runs the job on an attempt's folder. Errors are those of the steps, but for BrokenChain and LeaseHeld.
+    """
+    adopted: list[int] = []
+    while True:
+        own = steps.initialize_transaction(run)
+        if not isinstance(own, Batch):
+            return own
+        before = None if own.status.final else _emit_and_take_turn(steps, own, run, submit)
+        if isinstance(before, Wait):
+            return before
+        if before is not None:
+            with _kept(steps, own, run):
+                if _finish_adopted(steps, before, run, submit):
+                    adopted.append(before.txid)
+        elif committed := _commit(steps, own, run):
+            return Finished(committed.batch, committed.applied, tuple(adopted))
+
+
+def _emit_and_take_turn(steps: Steps, own: Batch, run: Run, submit: Submit) -> Batch | Wait | None:
+    if own.status is BatchStatus.PLANNED:
+        try:
+            steps.emit_batch(own, run, submit)
+        except LeaseHeld:
+            return Wait(steps.ledger.batch(own.topology, own.txid))
+    return coordinator.take_turn(steps.ledger, own, run)
+
+
+def _finish_adopted(steps: Steps, batch: Batch, run: Run, submit: Submit) -> bool:
+    """Whether it is committed; False: it was aborted, or another run took it over."""
+    log.info("%s: nobody looks after txid %s of %s; it is finished first", batch.topology, batch.txid, batch.key)
+    try:
+        if batch.status is BatchStatus.PLANNED:
+            steps.emit_batch(batch, run, submit)
+    except LeaseHeld as error:
+        log.info("%s", error)
+        return False
+    if not _commit(steps, batch, run):
+        return False
+    steps.success(batch)
+    return True
+
+
+def _commit(steps: Steps, batch: Batch, run: Run) -> Committed | None:
+    """None when the batch was aborted as it does not continue what is committed, or is another run's by now."""
+    try:
+        return steps.commit(batch, run)
+    except BrokenChain as error:
+        log.info("%s", error)
+    except StaleAttempt as error:
+        if steps.ledger.batch(batch.topology, batch.txid).lease_run == run.name:
+            raise  # a newer try of this very run is at work
+        log.info("%s", error)
+    return None
+
+
+@contextmanager
+def _kept(steps: Steps, own: Batch, run: Run) -> Iterator[None]:
+    """Nobody takes the run's own batch for abandoned while it finishes another one."""
+    over = threading.Event()
+
+    def keep() -> None:
+        while not over.wait(min(steps.ledger.lease_seconds / 4, 30)):
+            try:
+                steps.ledger.keep_lease(own, run)
+            except TransientError as error:
+                log.warning("%s: the lease of txid %s was not renewed: %s", own.topology, own.txid, error)
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()

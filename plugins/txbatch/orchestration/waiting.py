@@ -1,0 +1,67 @@
+"""Waiting without a worker slot, until a deadline that counts from the first wait of a try (R4, R6)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, Run
+from txbatch.orchestration.trigger import AskAgainTrigger, TurnTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
+
+log = logging.getLogger(__name__)
+TURN_TIMEOUT_PARAM = "turn_timeout_minutes"
+READY_TIMEOUT_PARAM = "ready_timeout_minutes"
+ASK_AGAIN_PARAM = "ask_again_seconds"
+# Should the triggerer not come back at all, Airflow itself ends the wait.
+GRACE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How a task waits: it is deferred, and comes back to `execute` with the deadlines it has."""
+
+    topology: Topology
+    run: Run
+    context: Context
+    deadlines: dict[str, str]
+
+    def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
+        """Wait until another run's batch is final or abandoned; `own` is kept for this run meanwhile."""
+        whom = f"txid {batch.txid} of {batch.lease_run}"
+        log.info("%s: waits for %s", self.topology.name, whom)
+        left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
+        mine = own.txid if own is not None and not own.status.final and own.txid != batch.txid else None
+        trigger = TurnTrigger(self.topology.name, batch.txid, self.run.name, mine, left.total_seconds())
+        self._defer(trigger, TURN_TIMEOUT_PARAM, left)
+
+    def for_source(self) -> NoReturn:
+        """Wait, and ask the source again: an interval is never skipped."""
+        log.info("%s: the source is not ready for %s", self.topology.name, self.run.interval)
+        left = self._left(
+            READY_TIMEOUT_PARAM, f"the source is not ready for {self.run.interval}; clear this task later"
+        )
+        seconds = min(float(self.context["params"][ASK_AGAIN_PARAM]), left.total_seconds())
+        self._defer(AskAgainTrigger(seconds), READY_TIMEOUT_PARAM, left)
+
+    def _left(self, parameter: str, complaint: str) -> timedelta:
+        """Until the deadline of this kind of wait, which begins with the first one; the task fails when it is over."""
+        minutes = timedelta(minutes=self.context["params"][parameter])
+        now = datetime.now(UTC)
+        deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
+        left = datetime.fromisoformat(deadline) - now
+        if left <= timedelta():
+            raise AirflowFailException(f"{self.topology.name}: waited {minutes}: {complaint}")
+        return left
+
+    def _defer(self, trigger: BaseTrigger, parameter: str, left: timedelta) -> NoReturn:
+        kwargs: dict[str, Any] = {"deadlines": self.deadlines}
+        raise TaskDeferred(trigger=trigger, method_name="execute", kwargs=kwargs, timeout=left + GRACE)

@@ -1,0 +1,125 @@
+"""A run on its way to its commit: what is in its way, dead or alive, and a batch that no longer continues what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+from sqlalchemy import Engine, text
+
+from txbatch import settings
+from txbatch.core.errors import NotItsTurn, PartitionUnreadable
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.finish import Finished, finish
+from txbatch.job_file import load_job
+from txbatch.runner import Runner
+from txbatch.storage.staging import AttemptFolder
+
+WriteJob = Callable[[str, str], str]
+WORDS = """
+topology = Topology("words", max_pending=3)
+words = FixedBatchSpout("word string", 1, "one", "two", "three", "four")
+topology.new_stream("in", words).group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+"""
+MINE = Run("cli:mine")
+
+
+@pytest.fixture
+def runner(txbatch: Callable[..., Result], write_job: WriteJob) -> Runner:
+    """Of a topology three batches of which may be in flight; no Spark is started."""
+    return Runner(load_job(write_job("words.py", WORDS)), settings.load())
+
+
+def planned(runner: Runner, run: Run) -> Batch:
+    found = runner.steps.initialize_transaction(run)
+    assert isinstance(found, Batch)
+    return found
+
+
+def end_leases(engine: Engine, txid: int) -> None:
+    with engine.begin() as connection:
+        ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s' WHERE txid = :txid"
+        connection.execute(text(ended), {"txid": txid})
+
+
+def attempts(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.execute(text("SELECT attempt FROM report.attempts ORDER BY txid, attempt_id")).scalars())
+
+
+def counts(engine: Engine) -> dict[str, int]:
+    with engine.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(text('SELECT word, "count" FROM report.words'))}
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("emitted", [False, True])
+def test_what_a_dead_run_left_below_is_finished_first(runner: Runner, engine: Engine, emitted: bool) -> None:
+    dead = planned(runner, Run("cli:dead"))
+    own = planned(runner, MINE)
+    if emitted:
+        runner.steps.emit_batch(dead, Run("cli:dead"), runner.submit)
+    end_leases(engine, dead.txid)
+    found = finish(runner.steps, MINE, runner.submit)
+    assert isinstance(found, Finished)
+    assert (found.batch.txid, found.applied, found.adopted) == (own.txid, True, (dead.txid,))
+    assert runner.steps.ledger.batch("words", dead.txid).succeeded
+    assert attempts(engine) == ["1:1", "2:1"]
+    assert counts(engine) == {"one": 1, "two": 1}
+    again = finish(runner.steps, MINE, runner.submit)
+    assert isinstance(again, Finished)
+    assert (again.batch.txid, again.applied, again.adopted) == (own.txid, False, ())
+
+
+@pytest.mark.rule("R6")
+def test_an_heir_that_fails_goes_on_where_it_was(runner: Runner, engine: Engine) -> None:
+    dead = planned(runner, Run("cli:dead"))
+    own = planned(runner, MINE)
+    end_leases(engine, dead.txid)
+
+    def submit(folder: AttemptFolder, assignment: Assignment) -> None:
+        if assignment.attempt.txid == dead.txid:
+            raise PartitionUnreadable("away")
+        runner.submit(folder, assignment)
+
+    with pytest.raises(PartitionUnreadable):
+        finish(runner.steps, MINE, submit)
+    found = finish(runner.steps, MINE, runner.submit)
+    assert isinstance(found, Finished)
+    assert (found.batch.txid, found.adopted) == (own.txid, (dead.txid,))
+    assert attempts(engine) == ["1:1", "1:2", "2:1"]
+    assert counts(engine) == {"one": 1, "two": 1}
+
+
+@pytest.mark.rule("R6")
+def test_the_living_are_waited_for(runner: Runner) -> None:
+    planned(runner, Run("airflow:words:live"))
+    own = planned(runner, MINE)
+    with pytest.raises(NotItsTurn, match="txid 1 of airflow:words:live is in flight; try again when it is committed"):
+        list(runner.run("mine"))
+    assert runner.steps.ledger.batch("words", own.txid).status is BatchStatus.EMITTED
+
+
+@pytest.mark.rule("R6")
+def test_a_batch_that_no_longer_continues_is_planned_anew_by_its_run(runner: Runner, engine: Engine) -> None:
+    dead = planned(runner, Run("cli:dead"))
+    own = planned(runner, MINE)
+    runner.steps.emit_batch(own, MINE, runner.submit)
+    runner.steps.ledger.abort("words", dead.txid, "wrong")
+    found = finish(runner.steps, MINE, runner.submit)
+    assert isinstance(found, Finished)
+    assert (found.batch.txid, found.applied, found.batch.metadata) == (3, True, dead.metadata)
+    aborted = runner.steps.ledger.batch("words", own.txid)
+    assert aborted.status is BatchStatus.ABORTED
+    assert counts(engine) == {"one": 1}
+
+
+@pytest.mark.rule("R5", "R6")
+def test_a_batch_that_an_heir_took_over_meanwhile_is_waited_for(runner: Runner, engine: Engine) -> None:
+    own = planned(runner, MINE)
+    runner.steps.emit_batch(own, MINE, runner.submit)
+    end_leases(engine, own.txid)
+    runner.steps.ledger.start_attempt(own, Run("airflow:words:heir"), runner.job.code)
+    with pytest.raises(NotItsTurn, match="txid 1 of airflow:words:heir is in flight"):
+        list(runner.run("mine"))
