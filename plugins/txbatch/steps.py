@@ -87,10 +87,6 @@ class Steps:
         failpoints.hit("emit.recorded")
         return emitted
 
-    def waits_for(self, batch: Batch) -> int | None:
-        """The txid whose end this batch waits for (R6)."""
-        return self.ledger.turn_of(batch.topology, batch.txid)
-
     def commit(self, batch: Batch, run: Run | None = None) -> Committed:
         """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted.
 
