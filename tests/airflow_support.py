@@ -35,6 +35,10 @@ class Stack:
         for task in tasks:
             (self.markers / KILLS[task]).unlink()
 
+    def kills_are_over(self) -> bool:
+        """Whether every task that was to be killed has been."""
+        return all((self.markers / point).exists() for point in KILLS.values())
+
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a query of the ledger."""
         with self.engine.connect() as connection:
@@ -49,6 +53,10 @@ class Stack:
         """The log of a task's newest try."""
         tries = self.api.task_tries(dag_id, run_id, task_id)
         return self.api.task_log(dag_id, run_id, task_id, tries[-1]["try_number"])
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """The state of a task now."""
+        return {task["task_id"]: task["state"] for task in self.api.task_instances(dag_id, run_id)}[task_id]
 
     def tries(self, dag_id: str, run_id: str) -> dict[str, int]:
         """How often each task was tried."""

@@ -53,6 +53,12 @@ def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By what jobs/pipeline.py and jobs/late.py are held, made to fail, and made ready."""
+    return tmp_path_factory.mktemp("pipeline")
+
+
+@pytest.fixture(scope="session")
 def ledger_url(new_database: Callable[[str], str]) -> str:
     """A migrated database of this Airflow alone."""
     return new_database("migrated")
@@ -67,6 +73,7 @@ def stack(
     flights_folder: Path,
     corpus: Path,
     probe_folder: Path,
+    pipeline_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
     home, markers = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("markers")
@@ -81,11 +88,12 @@ def stack(
         "FLIGHTS_FOLDER": str(flights_folder),
         "WORD_COUNT_FOLDER": str(corpus),
         "PROBE_FOLDER": str(probe_folder),
+        "PIPELINE_FOLDER": str(pipeline_folder),
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
     with airflow, airflow.api() as api:
-        for dag_id in ("sentences", "flights", "word_count", "word_count_consumer", "probe"):
+        for dag_id in ("sentences", "flights", "word_count", "word_count_consumer", "probe", "pipeline", "late"):
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
         yield Stack(api, connect(ledger_url), home, markers)
 

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -79,8 +80,10 @@ def batches(stack: Stack) -> list[tuple[Any, ...]]:
     ]
 
 
-def backfill(stack: Stack, first: int, last: int, *, complete: bool = False, **options: Any) -> dict[int, str]:
-    """Backfill these days; each day's run, all of which succeeded.
+def backfill(
+    stack: Stack, first: int, last: int, *, complete: bool = False, kills: list[str] | None = None, **options: Any
+) -> dict[int, str]:
+    """Backfill these days; each day's run, all of which succeeded. Of the tasks in `kills` the last is killed, and so on.
 
     Airflow calls it `complete` up to 30 s after the last run. Cancelling saves that, but its runs never start again.
     """
@@ -92,6 +95,8 @@ def backfill(stack: Stack, first: int, last: int, *, complete: bool = False, **o
         if runs and all(run["state"] in FINISHED for run in runs):
             break
         assert time.monotonic() < deadline, runs
+        if kills and stack.kills_are_over():
+            stack.kill_once(kills.pop())
         time.sleep(0.3)
     stack.api.wait_for_backfill(made["id"]) if complete else stack.api.cancel_backfill(made["id"])
     assert {run["state"] for run in runs} == {"success"}
@@ -186,21 +191,36 @@ def test_a_bad_interval_fails_with_its_reason(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_backfill_of_ten_days_is_ten_runs_and_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:
-    known = stack.sql("SELECT topology FROM txbatch.topology WHERE topology = 'flights'")
-    if known:
-        with transaction(stack.engine) as connection:
+@pytest.mark.rule("R2", "R10", "R18")
+def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:
+    """A backfill runs backwards through all of them while half are triggered in shuffled order, and tasks are killed."""
+    with transaction(stack.engine) as connection:
+        if stack.sql("SELECT topology FROM txbatch.topology WHERE topology = 'flights'"):
             state_tables.drop(connection, "flights")
+    shuffled, days = Random(12), range(1, 13)
+    kills = [*TASKS, "emit_batch", "commit"]
+    shuffled.shuffle(kills)
     began = time.monotonic()
-    touched = backfill(stack, 1, 10, reprocess="completed", max_active_runs=2, complete=True)
-    print(f"ten days took {time.monotonic() - began:.0f} s")
-    assert sorted(touched) == list(range(1, 11))
-    assert sum(records for _, _, records in batches(stack)) == 8_832
-    assert_days(stack, flights, *range(1, 11))
+    runs = [
+        stack.api.trigger("flights", f"shuffled-{number}", logical_date=day(number + 1, 12))
+        for number in shuffled.sample(days, 6)
+    ]
+    options = {"reprocess": "completed", "run_backwards": True, "max_active_runs": 3, "complete": True}
+    touched = backfill(stack, 1, 12, kills=kills, **options)
+    assert [stack.end("flights", run_id)[0] for run_id in runs] == ["success"] * 6
+    print(f"twelve days took {time.monotonic() - began:.0f} s")
+    assert sorted(touched) == list(days)
+    assert kills == []
+    assert sorted(number for _, number, _ in batches(stack)) == list(days)
+    assert sum(records for _, _, records in batches(stack)) == int(
+        flights["day"].isin([day(n).date() for n in days]).sum()
+    )
+    assert sorted(stack.announced("flights")[-12:]) == list(days)
+    assert_days(stack, flights, *days)
 
     before = stack.snapshot("flights")
     stack.api.clear_run("flights", touched[5])
     assert stack.end("flights", touched[5]) == ("success", dict.fromkeys(TASKS, "skipped"))
     assert trigger(stack, "on-top", logical_date=day(6, 12))[0] == "success"
-    backfill(stack, 1, 10, reprocess="completed", run_backwards=True)
+    backfill(stack, 1, 12, reprocess="completed")
     assert stack.snapshot("flights") == before

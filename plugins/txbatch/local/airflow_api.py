@@ -95,6 +95,14 @@ class AirflowApi:
         """All runs, oldest first."""
         return self._pages(f"dags/{_part(dag_id)}/dagRuns", "dag_runs", order_by="id")
 
+    def fail_run(self, dag_id: str, run_id: str) -> Json:
+        """Marks the run as failed, which ends its tasks."""
+        return self._send("PATCH", _run(dag_id, run_id), {"state": "failed"})
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Makes Airflow forget a run that has ended."""
+        self._send("DELETE", _run(dag_id, run_id), {})
+
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 300) -> Json:
         """Waits until the run has succeeded or failed, which `["state"]` of the result says."""
 
@@ -241,7 +249,7 @@ def _json(response: httpx.Response) -> Json:
         raise AirflowApiError(
             response.status_code, f"{request.method} {request.url}: {response.status_code} {_detail(response)}"
         )
-    return dict(response.json())
+    return dict(response.json()) if response.content else {}
 
 
 def _detail(response: httpx.Response) -> str:

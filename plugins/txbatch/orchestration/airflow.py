@@ -31,10 +31,12 @@ LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode
 
 
 def run_of(topology: Topology, context: Context) -> Run:
-    """The run a task belongs to: the same in every retry and clear (R2)."""
-    dag_run = context["dag_run"]
+    """The run a task belongs to: the same in every retry and clear, with those of its params that choose data (R2)."""
+    dag_run, params = context["dag_run"], context["params"]
     name = f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
-    return Run(name, dag_run.dag_id, dag_run.run_id, _interval(dag_run) if topology.by_interval else None)
+    interval = _interval(dag_run) if topology.by_interval else None
+    given = {name: params[name] for name in topology.parameters if params.get(name) is not None}
+    return Run(name, dag_run.dag_id, dag_run.run_id, interval, given)
 
 
 def _interval(dag_run: object) -> Interval | None:

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
 from txbatch.job_file import Job, load_job
+from txbatch.orchestration.doc import page
 from txbatch.orchestration.operators import (
     CommitOperator,
     EmitBatchOperator,
@@ -49,11 +50,13 @@ def topology_dag(
     """
     loaded = load_job(job, _root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     name = loaded.topology.name
-    arguments = {"doc_md": _doc(loaded), "catchup": False, **dag_arguments}
+    arguments = {"catchup": False, **dag_arguments}
     arguments["params"] = {
+        **{name: _choosing(name) for name in loaded.topology.parameters},
         **_waits(loaded, turn_timeout, ready_timeout, ask_again),
         **dag_arguments.get("params", {}),
     }
+    arguments.setdefault("doc_md", page(loaded, arguments["params"]))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
@@ -86,6 +89,15 @@ def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_agai
     }
 
 
+def _choosing(name: str) -> Param:
+    """A parameter that a spout declares, where the DAG file does not say more of it: a text, or nothing."""
+    description = (
+        "Chooses the data of this run: stored with its batch, which every retry and clear meets again. "
+        "A run that has a batch is refused with another value."
+    )
+    return Param(None, type=["null", "string"], title=name, description=description)
+
+
 def _positive(default: float, title: str, description: str) -> Param:
     return Param(default, type="number", exclusiveMinimum=0, title=title, description=description)
 
@@ -98,15 +110,3 @@ def _root_of(job: str, dag_file: Path) -> Path:
     raise DefinitionError(
         f"no job file {job!r} beside or above {dag_file.name}; write it relative to the DAGs folder's parent"
     )
-
-
-def _doc(job: Job) -> str:
-    lines = [f"**{job.topology.name}**, defined in `{job.name}`. Each run is one transaction.", ""]
-    lines += ["| stream | spout | state | kind | guarantee |", "|---|---|---|---|---|"]
-    for each in job.topology.aggregates:
-        spouts = ", ".join(type(root.spout).__name__ for root in each.stream.roots)
-        lines.append(
-            f"| {each.stream.name} | {spouts}, {each.stream.kind} "
-            f"| {each.state.name} | {each.state.kind} | {each.guarantee} |"
-        )
-    return "\n".join(lines)

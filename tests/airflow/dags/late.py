@@ -1,0 +1,5 @@
+"""The Airflow DAG of a topology whose source is not ready yet."""
+
+from txbatch.orchestration import topology_dag
+
+dag = topology_dag("jobs/late.py")

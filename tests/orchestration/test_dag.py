@@ -1,0 +1,163 @@
+"""What topology_dag makes of a job file, and how its tasks wait: in a process of its own, without a running Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from txbatch import settings
+
+JOB = """
+from txbatch import *
+
+class Chosen(FixedBatchSpout):
+    by_interval = True
+    parameters = ("country", "level")
+
+    def __init__(self, kind):
+        super().__init__("word string", 1, "word")
+        self.kind = kind
+
+topology = Topology("chosen", max_pending=3)
+exact = topology.new_stream("exact", Chosen(SpoutKind.TRANSACTIONAL))
+exact.group_by("word").persistent_aggregate(OpaqueState("once"), count=Count())
+loose = topology.new_stream("loose", Chosen(SpoutKind.OPAQUE))
+some = loose.group_by("word")
+some.persistent_aggregate(TransactionalState("some|times"), guarantee="at_least_once", count=Count())
+both = topology.merge(exact, loose, name="both").group_by("word")
+both.persistent_aggregate(OpaqueState("far", database="warehouse"), count=Count())
+topology.new_static_state(StaticState("names", lambda spark: None, "word string, name string"))
+"""
+DAG = '''
+"""An Airflow DAG."""
+from datetime import timedelta
+from airflow.sdk import Param
+from txbatch.orchestration import topology_dag
+level = Param(3, type="integer", description="How deep.")
+dag = topology_dag(
+    "jobs/chosen.py", params={"level": level}, ready_timeout=timedelta(hours=2), ask_again=timedelta(seconds=5),
+    emit_batch={"conn_id": "cluster", "pool": "spark"},
+)
+'''
+PROGRAM = """
+import json, runpy, sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.orchestration.airflow import run_of
+from txbatch.orchestration.waiting import Waiting
+
+dag = runpy.run_path(sys.argv[1])["dag"]
+topology = dag.get_task("commit").job.topology
+params = {name: param.value for name, param in dag.params.items()} | {"country": None}
+first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+dag_run = SimpleNamespace(dag_id="chosen", run_id="r", data_interval_start=first, data_interval_end=last)
+context = {"dag_run": dag_run, "params": params}
+run = run_of(topology, context)
+other = Batch("chosen", 7, BatchStatus.PLANNED, {}, "run:other", lease_run="airflow:chosen:other")
+own = Batch("chosen", 8, BatchStatus.EMITTED, {}, run.key, lease_run=run.name)
+
+def waits(deadlines, what):
+    try:
+        what(Waiting(topology, run, context, deadlines))
+    except TaskDeferred as deferred:
+        path, arguments = deferred.trigger.serialize()
+        return {"trigger": path.rpartition(".")[2], "arguments": arguments, "kwargs": deferred.kwargs,
+                "method": deferred.method_name, "timeout": deferred.timeout.total_seconds()}
+    except AirflowFailException as error:
+        return str(error)
+
+again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_minutes": "2026-01-01T00:00:00+00:00"}
+turn = waits({}, lambda waiting: waiting.for_batch(other, own))
+print(json.dumps({
+    "page": dag.doc_md, "params": params, "parameters": dict(run.parameters),
+    "turn": turn, "second": waits(dict(turn["kwargs"]["deadlines"]), lambda waiting: waiting.for_batch(other, own)),
+    "own": waits({}, lambda waiting: waiting.for_batch(own, own)),
+    "source": waits({}, lambda waiting: waiting.for_source()),
+    "turn over": waits(dict(again), lambda waiting: waiting.for_batch(other, own)),
+    "source over": waits(dict(again), lambda waiting: waiting.for_source()),
+    "spark": [[dag.get_task(task)._conn_id, dag.get_task(task).pool] for task in ("emit_batch", "commit")],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    project = tmp_path_factory.mktemp("project")
+    for folder, text in (("jobs", JOB), ("dags", DAG)):
+        (project / folder).mkdir()
+        (project / folder / "chosen.py").write_text(text)
+    environment = os.environ | {
+        "AIRFLOW_HOME": str(project / "airflow"),
+        "PYTHONPATH": str(settings.project_root() / "plugins"),
+    }
+    command = [sys.executable, "-c", PROGRAM, str(project / "dags" / "chosen.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.rule("R11")
+def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:
+    page = made["page"]
+    assert "| exact | Chosen | transactional | once | opaque | `report.once` | exactly once |" in page
+    assert "| loose | Chosen | opaque | some\\|times | transactional | `report.some\\|times` | at least once |" in page
+    assert "| both | Chosen, Chosen | opaque | far | opaque | database `warehouse`, apart | exactly once |" in page
+    assert "| | | | names | static | its reader, read only | |" in page
+    assert "Up to 3 batches are emitted in parallel" in page
+    assert "A batch is found again by its data interval." in page
+    assert "| `level` | How deep. Chooses data. |" in page
+    assert "| `country` | Chooses the data of this run: stored with its batch" in page
+    for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds"):
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        assert "It chooses no data." in line
+
+
+@pytest.mark.rule("R2")
+def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) -> None:
+    assert made["params"] == {
+        "country": None,
+        "level": 3,
+        "turn_timeout_minutes": 360,
+        "ready_timeout_minutes": 120,
+        "ask_again_seconds": 5,
+    }
+    assert made["parameters"] == {"level": 3}
+
+
+@pytest.mark.rule("R6")
+def test_a_wait_for_a_turn_keeps_its_own_batch_and_its_deadline(made: dict[str, Any]) -> None:
+    turn, second = made["turn"], made["second"]
+    assert (turn["trigger"], turn["method"]) == ("TurnTrigger", "execute")
+    named = {name: turn["arguments"][name] for name in ("topology", "txid", "run", "own")}
+    assert named == {"topology": "chosen", "txid": 7, "run": "airflow:chosen:r", "own": 8}
+    deadline = datetime.fromisoformat(turn["kwargs"]["deadlines"]["turn_timeout_minutes"])
+    assert timedelta(hours=5) < deadline - datetime.now(deadline.tzinfo) <= timedelta(hours=6)
+    assert second["kwargs"] == turn["kwargs"]
+    assert second["arguments"]["seconds"] < turn["arguments"]["seconds"] <= 6 * 3600 < turn["timeout"]
+    assert made["own"]["arguments"]["own"] is None, "another run works on it: its lease is not ours"
+    assert made["turn over"] == (
+        "chosen: waited 6:00:00: txid 7 of airflow:chosen:other is planned still; see `txbatch status`"
+    )
+
+
+@pytest.mark.rule("R4")
+def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any]) -> None:
+    source = made["source"]
+    assert (source["trigger"], source["arguments"], source["method"]) == ("AskAgainTrigger", {"seconds": 5}, "execute")
+    assert list(source["kwargs"]["deadlines"]) == ["ready_timeout_minutes"]
+    assert made["source over"].startswith(
+        "chosen: waited 2:00:00: the source is not ready for 2026-01-01T00:00:00+00:00/"
+    )
+
+
+def test_commit_submits_as_emit_batch_does(made: dict[str, Any]) -> None:
+    assert made["spark"] == [["cluster", "spark"]] * 2
