@@ -105,7 +105,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.rule("R11")
 def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:
     page = made["page"]
     assert "| exact | Chosen | transactional | once | opaque | `report.once` | exactly once |" in page
@@ -121,7 +120,6 @@ def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[
         assert "It chooses no data." in line
 
 
-@pytest.mark.rule("R2")
 def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) -> None:
     assert made["params"] == {
         "country": None,
@@ -133,7 +131,6 @@ def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) ->
     assert made["parameters"] == {"level": 3}
 
 
-@pytest.mark.rule("R6")
 def test_a_wait_for_a_turn_keeps_its_own_batch_and_its_deadline(made: dict[str, Any]) -> None:
     turn, second = made["turn"], made["second"]
     assert (turn["trigger"], turn["method"]) == ("TurnTrigger", "execute")
@@ -149,7 +146,6 @@ def test_a_wait_for_a_turn_keeps_its_own_batch_and_its_deadline(made: dict[str, 
     )
 
 
-@pytest.mark.rule("R4")
 def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any]) -> None:
     source = made["source"]
     assert (source["trigger"], source["arguments"], source["method"]) == ("AskAgainTrigger", {"seconds": 5}, "execute")
