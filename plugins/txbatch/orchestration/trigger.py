@@ -30,7 +30,7 @@ class AskAgainTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {"seconds": self.seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(max(self.seconds, POLL_SECONDS))
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
 
 

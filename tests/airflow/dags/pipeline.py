@@ -12,5 +12,5 @@ dag = topology_dag(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     is_paused_upon_creation=True,
-    emit_batch={"retries": 0},
 )
+dag.get_task("emit_batch").retries = 0
