@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from txbatch.postgres.ledger import PostgresLedger
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def pipeline(stack: Stack, pipeline_folder: Path) -> Pipeline:
 
 
 def until(seen: Callable[[], Any], complaint: str) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not seen():
         assert time.monotonic() < deadline, complaint
         time.sleep(0.1)
