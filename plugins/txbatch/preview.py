@@ -18,7 +18,7 @@ def preview(ledger: Ledger, topology: Topology, run: Run) -> dict[str, Any]:
     Works before the topology is known. Raises what planning raises.
     """
     head = ledger.head(topology.name, run)
-    decision = decide_initialize(head, topology.max_pending)
+    decision = decide_initialize(head, run, topology.max_pending)
     found = {
         "topology": topology.name,
         "guarantees": guarantees(topology),

@@ -107,9 +107,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:
     page = made["page"]
-    assert "| exact | Chosen | transactional | once | opaque | `report.once` | exactly once |" in page
-    assert "| loose | Chosen | opaque | some\\|times | transactional | `report.some\\|times` | at least once |" in page
-    assert "| both | Chosen, Chosen | opaque | far | opaque | database `warehouse`, apart | exactly once |" in page
+    assert "| exact | Chosen | transactional | once | opaque | the ledger's | exactly once |" in page
+    assert "| loose | Chosen | opaque | some\\|times | transactional | the ledger's | at least once |" in page
+    assert "| both | Chosen, Chosen | opaque | far | opaque | warehouse | exactly once |" in page
     assert "| | | | names | static | its reader, read only | |" in page
     assert "Up to 3 batches are emitted in parallel" in page
     assert "A batch is found again by its data interval." in page

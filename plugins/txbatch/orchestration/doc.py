@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from txbatch.core.persistent_aggregate import EXACTLY_ONCE, PersistentAggregate
+from txbatch.core.guarantee import guarantees
 from txbatch.core.topology import Topology
 from txbatch.job_file import Job
-
-_KEPT = "exactly once"
-_NOT_KEPT = "at least once"
 
 
 def page(job: Job, params: Mapping[str, Any]) -> str:
@@ -27,21 +24,13 @@ def page(job: Job, params: Mapping[str, Any]) -> str:
 
 
 def _guarantees(topology: Topology) -> str:
-    """The guarantee matrix of this topology (R11)."""
+    """The guarantee matrix of this topology (R11): of merged streams the weakest kind counts."""
     lines = ["| stream | spout | kind | state | kind | kept in | guarantee |", "|---|---|---|---|---|---|---|"]
-    lines += [_row(each) for each in topology.aggregates]
+    columns = ("stream", "spout", "spout_kind", "state", "state_kind", "database", "guarantee")
+    for row in guarantees(topology):
+        lines.append("| " + " | ".join(_cell(row[column]) for column in columns) + " |")
     lines += [f"| | | | {_cell(name)} | static | its reader, read only | |" for name in topology.static_states]
     return "\n".join(lines)
-
-
-def _row(each: PersistentAggregate) -> str:
-    """A state; of merged streams the weakest kind counts, a state apart has its fence in its own database (R21)."""
-    stream, state = each.stream, each.state
-    spouts = ", ".join(type(root.spout).__name__ for root in stream.roots)
-    kept = f"database `{state.database}`, apart" if state.database else f"`report.{state.name}`"
-    guarantee = _KEPT if (stream.kind, state.kind) in EXACTLY_ONCE else _NOT_KEPT
-    cells = (stream.name, spouts, stream.kind, state.name, state.kind, kept, guarantee)
-    return "| " + " | ".join(_cell(str(cell)) for cell in cells) + " |"
 
 
 def _order(topology: Topology) -> str:

@@ -60,11 +60,14 @@ class TransactionOperator(BaseOperator):
         found = steps.initialize_transaction(run)
         if isinstance(found, Batch):
             return found
-        self.not_now(found, waiting)
+        self.not_now(found, steps, waiting)
 
-    def not_now(self, why: Wait | NothingNew, waiting: Waiting, own: Batch | None = None) -> NoReturn:
+    def not_now(self, why: Wait | NothingNew, steps: Steps, waiting: Waiting) -> NoReturn:
         """Skip when there is nothing new; wait for an interval whose source is not ready (R4), and for another run (R6)."""
         if isinstance(why, Wait):
+            own = steps.ledger.head(self.job.topology.name, waiting.run).own
+            if own is None:
+                steps.ledger.note_wait(why.batch, waiting.run)
             waiting.for_batch(why.batch, own)
         if waiting.run.interval:
             waiting.for_source()
@@ -105,7 +108,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         try:
             emitted = steps.emit_batch(batch, run, self.submit)
         except LeaseHeld:
-            waiting.for_batch(steps.ledger.batch(batch.topology, batch.txid))
+            self.not_now(Wait(steps.ledger.batch(batch.topology, batch.txid)), steps, waiting)
         log.info("%s: txid %s is %s with attempt %s", emitted.topology, emitted.txid, emitted.status, emitted.attempt)
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
@@ -139,7 +142,7 @@ class CommitOperator(EmitBatchOperator):
 
         found = finish(steps, run, self.submit)
         if isinstance(found, Wait | NothingNew):
-            self.not_now(found, waiting, steps.ledger.head(self.job.topology.name, run).own)
+            self.not_now(found, steps, waiting)
         return _told(found)
 
 
