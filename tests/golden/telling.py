@@ -15,6 +15,7 @@
 | {"meddle": "a", "txid": 9} | somebody else changes a row |
 | {"report": {...}}, {"query": {"a": 1, "zebra": null}} | what people see just then |
 
+A commit that `dies` does so in the last moment: where the state is apart, the warehouse has committed.
 Each may say what it `gives`, or that it is `refused`: the error, and what it `says`; then nothing may have changed. `plan`
 is the ranges that a batch got. After each step every invariant of `model.oracle` is checked.
 """
@@ -76,7 +77,7 @@ def topology_of(case: Mapping[str, Any]) -> Topology:
     ((form, content),) = ((form, source[form]) for form in spouts if form in source)
     spout = spouts[form](content, kind=kind)  # type: ignore[operator]
     spout.size, spout.away = source.get("batch", 1), ()
-    state = STATES[case.get("state", str(kind))]("story")
+    state = STATES[case.get("state", str(kind))]("story", database="warehouse" if case.get("apart") else None)
     said = case.get("guarantee", "exactly_once")
     return word_count(spout, "story", state=state, max_pending=case.get("max_pending", 1), guarantee=said)
 

@@ -1,9 +1,9 @@
 """The stories of protocol/: whole batches through outages, kills and zombies, told once and played on both ledgers.
 
 A story says `why` it is told, which `rules` it shows, the `source` (partitions with so many records, a list of batches, or
-days), the kind of `spout` and `state`, `max_pending`, its `steps` (see telling.py), and what to `expect` at its end: the
-report, in which each record of a partition is a digit 1, what is consumed, the batches with the attempt that counts, and
-the holes. A definition that is `refused` has no steps.
+days), the kind of `spout` and `state`, whether the state is `apart` in another database, `max_pending`, its `steps` (see
+telling.py), and what to `expect` at its end: the report, in which each record of a partition is a digit 1, what is
+consumed, the batches with the attempt that counts, and the holes. A definition that is `refused` has no steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ told = pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def view(request: pytest.FixtureRequest) -> View:
     make: dict[str, Callable[[], View]] = {
         "memory": MemoryView,
-        "postgres": lambda: PostgresView(request.getfixturevalue("engine")),
+        "postgres": lambda: PostgresView(request.getfixturevalue("engine"), request.getfixturevalue("databases")),
     }
     return make[request.param]()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -18,12 +18,14 @@ from txbatch.core.transaction import Batch
 from txbatch.failpoints import FailpointReached
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
+from txbatch.postgres import apart, state_tables
 from txbatch.postgres import rows as rows_of
-from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader
+from txbatch.postgres.warehouses import Warehouses
 
 Key = tuple[str, ...]
 
@@ -141,10 +143,11 @@ class MemoryView:
 
 
 class PostgresView:
-    """The real one."""
+    """The real one; `databases` has the URLs of others, for states apart."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.ledger = engine, PostgresLedger(engine)
+    def __init__(self, engine: Engine, databases: Callable[[str], str] | None = None) -> None:
+        self.engine, self.databases = engine, databases
+        self.restart()
 
     def seen(self, topology: str) -> Seen:
         """In one transaction."""
@@ -156,17 +159,36 @@ class PostgresView:
             txids = selected("SELECT txid FROM txbatch.batch WHERE topology = :t ORDER BY 1")
             consumed = selected("SELECT partition, metadata FROM txbatch.consumed WHERE topology = :t")
             read = selected("SELECT txid, partition, records, status FROM txbatch.partition WHERE topology = :t")
-            rows = selected(f"SELECT to_jsonb(s) FROM state.{quoted(topology)} s WHERE :t IS NOT NULL")
-            contributions = selected(
-                f"SELECT word, position, txid, count FROM contribution.{quoted(topology)} WHERE :t IS NOT NULL"
+            rows, fence = self._there(topology)
+            contributions = (
+                []
+                if fence
+                else selected(
+                    f"SELECT word, position, txid, count FROM contribution.{quoted(topology)} WHERE :t IS NOT NULL"
+                )
             )
             return Seen(
                 batches=tuple(rows_of.batch(connection, topology, txid) for (txid,) in txids),
                 consumed={partition: range_["end"] for partition, range_ in consumed},
                 read={(txid, each): n for txid, each, n, status in read if status != "skipped"},
-                rows={(row["word"],): (row["count"], row["txid"], row.get("prev_count")) for (row,) in rows},
+                rows={(row["word"],): (row["count"], row["txid"], row.get("prev_count")) for row in rows},
                 contributions={((word,), position, txid): n for word, position, txid, n in contributions},
+                fence=fence,
             )
+
+    def _there(self, state: str) -> tuple[list[Any], Fence | None]:
+        """The rows of the state, wherever it is, and its fence if it is apart."""
+        with self._database(state).connect() as connection:
+            rows = list(connection.execute(text(f"SELECT to_jsonb(s) FROM state.{quoted(state)} s")).scalars())
+            stored = None
+            if connection.engine is not self.engine:
+                stored = connection.execute(query("apart"), {"state": state}).mappings().one()
+            return rows, apart.fence_of(stored) if stored else None
+
+    def _database(self, state: str) -> Engine:
+        with self.engine.connect() as connection:
+            stored = connection.execute(query("state"), {"state": state}).mappings().one()
+        return self.ledger.warehouses.engine(stored["database"]) if stored["database"] else self.engine
 
     def end_lease(self, topology: str, txid: int) -> None:
         ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s' WHERE topology = :t AND txid = :n"
@@ -179,7 +201,8 @@ class PostgresView:
 
     def restart(self) -> None:
         self.engine.dispose()
-        self.ledger = PostgresLedger(self.engine)
+        warehouses = Warehouses(self.databases) if self.databases else None
+        self.ledger = PostgresLedger(self.engine, warehouses=warehouses)
 
     def forget(self, topology: str) -> None:
         with transaction(self.engine) as connection:
@@ -191,12 +214,12 @@ class PostgresView:
             connection.execute(text(changed), {"n": txid, "word": key[0]})
 
     def report(self, state: str) -> Mapping[str, int]:
-        with self.engine.connect() as connection:
+        with self._database(state).connect() as connection:
             rows = connection.execute(text(f"SELECT word, count AS number FROM report.{quoted(state)}"))
             return {row.word: row.number for row in rows}
 
     def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
-        return {row["word"]: row["count"] for row in Reader(self.engine).query(state, keys)}
+        return {row["word"]: row["count"] for row in Reader(self.engine, self.ledger.warehouses).query(state, keys)}
 
     def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv("TXBATCH_FAILPOINTS", "commit.before_commit=raise")
