@@ -6,6 +6,7 @@ import argparse
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,15 +48,18 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def emit_batch(topology: Topology, assignment: Assignment, folder: AttemptFolder, job: Path) -> Manifest:
-    """Read, aggregate, write partials and, last, the manifest."""
+def emit_batch(
+    topology: Topology, assignment: Assignment, folder: AttemptFolder, job: Path, spark: SparkSession | None = None
+) -> Manifest:
+    """Read, aggregate, write partials and, last, the manifest: in this session, which goes on, or in one of its own."""
     if assignment.topology != topology.name or assignment.code != code_digest(job):
         raise DefinitionError(
             f"{job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; emit again"
         )
     ship_by_value(job.parent)
-    with session(f"txbatch {topology.name} {assignment.attempt}") as spark:
-        readers, unreadable = _readers(spark, topology, assignment)
+    name = f"txbatch {topology.name} {assignment.attempt}"
+    with session(name) if spark is None else nullcontext(spark) as running:
+        readers, unreadable = _readers(running, topology, assignment)
         read = {name: reader.audit() for name, reader in readers.items()}
         manifest = Manifest(
             topology=topology.name,

@@ -1,0 +1,167 @@
+"""The flights of 2013, its 365 days in shuffled order through one Spark session, every tenth attempt killed (R5, R10, R18).
+
+Every number of every day and key is compared with pandas, which reads the CSV file of the package. Spark reads the same
+flights from Parquet, sorted by time: of a CSV file it would read the whole year for each day.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from multiprocessing.connection import Client
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import Engine, text
+
+from txbatch import settings
+from txbatch.core.fields import parse_fields
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.job_file import Job, load_job
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
+from txbatch.submission import submission, submit
+
+HERE, ROOT, SEED, DAYS = (
+    Path(__file__).parent,
+    settings.project_root(),
+    2013,
+    int(os.environ.get("FLIGHTS_DAYS", "365")),
+)
+NEW_YORK = ZoneInfo("America/New_York")
+CSV = 'format="csv",\n            options={"header": True, "nullValue": "NA"},'
+REPORTED = "flights, departures, cancellations, dep_delay_total, round(dep_delay_mean, 9), dep_delay_max"
+
+
+@pytest.fixture(scope="module")
+def year(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The package's own file, in pandas."""
+    folder = ensure_flights(tmp_path_factory.mktemp("package"))
+    frame = pd.read_csv(folder / FILE, dtype={"tailnum": "string"})
+    frame["time_hour"] = pd.to_datetime(frame["time_hour"])
+    frame["date"] = frame["time_hour"].dt.tz_convert(NEW_YORK).dt.date
+    return frame
+
+
+@pytest.fixture
+def job(year: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """jobs/flights.py as it is, but for the format."""
+    written = (ROOT / "jobs" / "flights.py").read_text()
+    assert CSV in written
+    path = tmp_path / "flights.py"
+    path.write_text(written.replace(CSV, 'format="parquet",'))
+    monkeypatch.setenv("FLIGHTS_FOLDER", str(tmp_path / "source"))
+    job = load_job(str(path))
+    (tmp_path / "source").mkdir()
+    types = {"int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+    schema = pa.schema(
+        [(field.name, types[field.type]) for field in parse_fields(job.topology.streams["flights"].spout.fields)]
+    )
+    table = pa.Table.from_pandas(year.sort_values("time_hour"), schema, preserve_index=False)
+    pq.write_table(table, tmp_path / "source" / "flights.parquet", row_group_size=2_000)
+    return job
+
+
+@pytest.fixture
+def folder(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What both processes are told: the days in shuffled order, the database, the staging area."""
+    (tmp_path / "killed").mkdir()
+    days = [date(2013, 1, 1) + timedelta(number) for number in range(DAYS)]
+    random.Random(SEED).shuffle(days)
+    (tmp_path / "days").write_text("".join(f"{midnight(day)}/{midnight(day + timedelta(1))}\n" for day in days))
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("TXBATCH_STAGING", (tmp_path / "staging").as_uri())
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "plugins"))
+    return tmp_path
+
+
+def midnight(day: date) -> str:
+    return pd.Timestamp(day, tz=NEW_YORK).isoformat()
+
+
+@pytest.fixture
+def spark(job: Job, folder: Path) -> Iterator[Thread]:
+    """One spark-submit for the whole year."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "java").symlink_to(ROOT / ".txbatch" / "java")
+    nothing = Assignment("flights", TransactionAttempt(1, 1), "token", {"streams": {}}, job.code)
+    what = submission(job, nothing, "unused", home, local=True)
+    what = replace(what, application=str(HERE / "year_spark.py"), arguments=(str(job.path), str(folder / "socket")))
+    session = Thread(target=submit, args=(what, "local[2]"))
+    session.start()
+    yield session
+    if session.is_alive():
+        with Client(str(folder / "socket")) as steps:
+            steps.send("end")
+    session.join()
+
+
+@pytest.mark.rule("R2", "R5", "R10")
+@pytest.mark.timeout(900)
+def test_a_year_in_shuffled_order_with_every_tenth_attempt_killed(
+    job: Job, folder: Path, spark: Thread, year: pd.DataFrame, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    while not (folder / "socket").exists():
+        assert spark.is_alive()
+        time.sleep(0.05)
+    subprocess.run([sys.executable, str(HERE / "year_steps.py"), str(job.path), str(folder), str(SEED)], check=True)
+    spark.join()
+    attempts = (folder / "attempts").read_text().split()
+    killed = Counter(each.name.split("-")[1] for each in (folder / "killed").iterdir())
+    with capsys.disabled():
+        told = ", ".join(f"{number} at {point}" for point, number in sorted(killed.items()))
+        print(f"\n{DAYS} days, {len(attempts)} attempts, {time.monotonic() - began:.0f} s; killed: {told}")
+    assert killed.total() == len(attempts) // 10
+    assert len(set((folder / "applications").read_text().split())) == 1
+    days = year[year["date"] < date(2013, 1, 1) + timedelta(DAYS)]
+    assert len(days) == (FLIGHTS if DAYS == 365 else len(days))
+    assert per_key(engine) == expected(days, ["carrier", "origin"])
+    assert per_day(engine) == expected(days, ["date", "carrier", "origin"])
+
+
+def per_key(engine: Engine) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What people see, by carrier and airport."""
+    return select(engine, 2, f"SELECT carrier, origin, {REPORTED} FROM report.flights")
+
+
+def per_day(engine: Engine) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What each day's batch contributed, by day, carrier and airport."""
+    mean = REPORTED.replace("dep_delay_mean", "dep_delay_mean_sum::numeric / nullif(dep_delay_mean_count, 0)")
+    local = "(interval_start AT TIME ZONE 'America/New_York')::date"
+    batches = "report.batches b ON b.txid = c.position AND b.status = 'committed'"
+    return select(engine, 3, f"SELECT {local}, carrier, origin, {mean} FROM contribution.flights c JOIN {batches}")
+
+
+def select(engine: Engine, keys: int, statement: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Rows by their first columns."""
+    with engine.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(text(statement))]
+    assert len({row[:keys] for row in rows}) == len(rows)
+    return {row[:keys]: row[keys:] for row in rows}
+
+
+def expected(flights: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """The same by pandas."""
+    found = {}
+    for key, group in flights.groupby(keys):
+        delays = [int(delay) for delay in group["dep_delay"].dropna()]
+        departures = int(group["dep_time"].notna().sum())
+        mean = round(Decimal(sum(delays)) / len(delays), 9) if delays else None
+        delayed = (sum(delays), mean, max(delays)) if delays else (None, None, None)
+        found[key] = (len(group), departures, len(group) - departures, *delayed)
+    return found
