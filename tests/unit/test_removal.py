@@ -1,0 +1,74 @@
+"""Removal of keys against a recomputation: the value is the fold of what counts after the last removal (R9, R18, R21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txbatch.core.aggregator import Merge, merger
+from txbatch.core.state import StateKind, update_state
+
+ADD = merger([Merge.ADD])
+# A partial: what counts (None: nothing), whether the key is removed. Neither is no partial at all.
+CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))
+BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("abc"), CHANGES), max_size=5), max_size=6)
+Rows = dict[str, Any]
+
+
+def partials(batch: Any) -> list[tuple[str, Any]]:
+    return [(key, (value, removed, value is not None)) for key, (value, removed) in batch]
+
+
+def applied(kind: StateKind, rows: Rows, batch: Any, txid: int, *, apart: bool = False) -> Rows:
+    update = update_state(kind, rows, partials(batch), txid=txid, combine=ADD, apart=apart, removable=True)
+    return {key: value for key, value in {**rows, **update.puts}.items() if key not in update.removes}
+
+
+def shown(rows: Rows) -> dict[str, int]:
+    return {key: row.value[0] for key, row in rows.items() if row.value is not None}
+
+
+def recomputed(batches: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for batch in batches:
+        for key in {key for key, (_, removed) in batch if removed}:
+            found.pop(key, None)
+        for key, (value, _) in batch:
+            if value is not None:
+                found[key] = found.get(key, 0) + value
+    return found
+
+
+@pytest.mark.parametrize("kind", list(StateKind))
+@given(batches=BATCHES)
+def test_state_is_the_fold_since_the_last_removal(kind: StateKind, batches: Any) -> None:
+    rows: Rows = {}
+    for txid, batch in enumerate(batches, 1):
+        rows = applied(kind, rows, batch, txid)
+        assert all(row.value is not None for row in rows.values()), "a tombstone in the ledger's own database"
+    assert shown(rows) == recomputed(batches)
+
+
+@given(batches=BATCHES, failed=BATCHES)
+def test_what_failed_attempts_wrote_apart_leaves_no_trace(batches: Any, failed: Any) -> None:
+    """Before each batch an attempt of the same txid, with other records, is applied: the newest attempt alone counts."""
+    rows: Rows = {}
+    for txid, batch in enumerate(batches, 1):
+        if txid <= len(failed):
+            rows = applied(StateKind.OPAQUE, rows, failed[txid - 1], txid, apart=True)
+        rows = applied(StateKind.OPAQUE, rows, batch, txid, apart=True)
+        assert shown(rows) == recomputed(batches[:txid])
+        assert all(row.txid == txid for row in rows.values() if row.value is None), "a tombstone that outlived its txid"
+    assert shown(applied(StateKind.OPAQUE, rows, [], len(batches), apart=True)) == recomputed(batches[:-1])
+
+
+@given(batches=BATCHES)
+def test_a_replay_apart_of_a_transactional_batch_changes_nothing(batches: Any) -> None:
+    rows: Rows = {}
+    for txid, batch in enumerate(batches, 1):
+        rows = applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart=True)
+        assert applied(StateKind.TRANSACTIONAL, rows, batch, txid, apart=True) == rows
+    assert shown(rows) == recomputed(batches)
