@@ -42,7 +42,6 @@ def logs(data: Path) -> None:
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
     "sales_in_warehouse": (sales, {"shops": {("Soho",): (2, 4), ("Mayfair",): (1, 7)}}),
-    "sales_in_warehouse": (sales, {"shops": {("Soho",): (2, 4), ("Mayfair",): (1, 7)}}),
     "airports": (
         airports,
         {
