@@ -7,22 +7,22 @@ from itertools import combinations
 
 from model.source import STREAM, Size
 from model.story import Action, Story
-from model.symmetry import runs_apart
+from model.symmetry import Runs, runs_apart
 
 from txbatch import SpoutKind
 from txbatch.core.transaction import Batch
 
 
-def choices(story: Story, batches: list[Batch]) -> Iterator[Action]:
-    """Every action of the explorer in this state."""
+def choices(story: Story, batches: list[Batch], runs: Runs = runs_apart) -> Iterator[Action]:
+    """Every action of the explorer in this state, by one of each kind of runs."""
     size, txids = story.size, [batch.txid for batch in batches]
     pending = [batch for batch in batches if not batch.status.final]
     if len(txids) < size.txids:
-        yield from _initialize(story, size)
+        yield from _initialize(story, size, runs(story, None))
     elif len(pending) >= size.max_pending or any(not batch.lease_live for batch in pending):
-        yield from (("initialize", (name,)) for name in runs_apart(story))  # it waits or adopts, and plans nothing
+        yield from (("initialize", (name,)) for name in runs(story, None))  # it waits or adopts, and plans nothing
     if len(pending) > 1 and not pending[0].lease_live:
-        yield from (("turn", (name,)) for name in runs_apart(story))
+        yield from (("turn", (name,)) for name in runs(story, None))
     if story.slow:
         yield from (("wake", ()), ("crash", ()))
     yield from _works(story, size)
@@ -38,12 +38,12 @@ def choices(story: Story, batches: list[Batch]) -> Iterator[Action]:
     for txid in (batch.txid for batch in pending):
         yield "expire", (txid,)
         if len(story.works.get(txid, ())) < size.attempts:
-            yield from (("attempt", (name, txid)) for name in runs_apart(story, knowing=txid))
+            yield from (("attempt", (name, txid)) for name in runs(story, txid))
     yield from (("appear", (partition,)) for partition in story.source.late if partition not in story.source.lengths)
 
 
-def _initialize(story: Story, size: Size) -> Iterator[Action]:
-    for name in runs_apart(story):
+def _initialize(story: Story, size: Size, runs: list[str]) -> Iterator[Action]:
+    for name in runs:
         for away in _outages(tuple(story.source.lengths), size):
             yield "initialize", (name, away)
             if story.slow is None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from model.choices import choices
 from model.drain import drain
 from model.ledgers import MemoryView
-from model.oracle import Violation, check, check_still_final
+from model.oracle import Violation, check, check_still_final, require
 from model.source import Size
 from model.story import Action, Story, do
-from model.symmetry import Symmetry
+from model.symmetry import Symmetry, every_run, runs_apart
 
 from txbatch.memory.ledger import MemoryLedger
 
@@ -60,15 +60,24 @@ class Node:
 
 
 class Explorer:
-    """Explores one size. `drain_every` n: of about every n-th state it is seen that the story ends well."""
+    """Explores one size. `drain_every` n: of about every n-th state it is seen that the story ends well. `exact`: nothing
+    counts as the same but what is, so that `kinds` says whether `symmetry` was right to.
+    """
 
     def __init__(
-        self, size: Size, ledger: type[MemoryLedger] = MemoryLedger, *, states: int | None = None, drain_every: int = 10
+        self,
+        size: Size,
+        ledger: type[MemoryLedger] = MemoryLedger,
+        *,
+        states: int | None = None,
+        drain_every: int = 10,
+        exact: bool = False,
     ) -> None:
         self.story = Story(size, MemoryView(ledger))
         self.states, self.drain_every = states, drain_every
         self.report = Report(size)
-        self.digest = Symmetry(self.story).digest
+        self.symmetry, self.exact = Symmetry(self.story), exact
+        self.kinds: set[bytes] = set()
 
     def all_states(self) -> Report:
         """Every state, or as many as are allowed; raises Violation."""
@@ -80,6 +89,8 @@ class Explorer:
             for child in self.expand(node):
                 if child.fingerprint not in seen:
                     seen.add(child.fingerprint)
+                    self.enter(child)
+                    self.kinds.add(self.symmetry.digest())
                     self.judge(node, child)
                     todo.append(child)
             self.report.depth = node.depth
@@ -106,18 +117,20 @@ class Explorer:
     def expand(self, node: Node) -> Iterator[Node]:
         """Each state one action away, while the story stands there."""
         self.enter(node)
+        before = self.symmetry.digest(exact=True)
         for action in list(self.actions()):
             child = self.step(node, action)
             if child is not None:
                 yield child
         self.enter(node)
-        if self.digest() != node.fingerprint:
+        if self.symmetry.digest(exact=True) != before:
             raise Violation("a transaction changed what others see of the ledger before it ended")
 
     def actions(self) -> Iterator[Action]:
         """What the state offers."""
         self.story.ledger.turn_of(self.story.name, 0)  # any transaction looks at the clock
-        return choices(self.story, self.story.ledger.tables.batches_of(self.story.name))
+        batches = self.story.ledger.tables.batches_of(self.story.name)
+        return choices(self.story, batches, every_run if self.exact else runs_apart)
 
     def step(self, node: Node, action: Action) -> Node | None:
         """The state after an action; None when it was refused, and so changed nothing."""
@@ -126,6 +139,7 @@ class Explorer:
         try:
             error = do(self.story, action)
             if error is None:
+                self.final_ones(node)
                 self.latecomers(node)
         except Violation as violation:
             raise told(violation, (action, node.trace)) from None
@@ -134,6 +148,14 @@ class Explorer:
         if error is not None or self.unchanged(node):
             return None
         return self.node((action, node.trace), node.depth + 1)
+
+    def final_ones(self, node: Node) -> None:
+        """What was final is as it was, also where the state is the same otherwise."""
+        for at, batch in node.tables.batches.items():
+            now = self.story.ledger.tables.batches[at]
+            if batch.status.final and now is not batch:
+                same = replace(now, succeeded=batch.succeeded, lease_live=batch.lease_live)
+                require(same == batch, f"txid {batch.txid} was final as {batch}, and is now {now}")
 
     def latecomers(self, node: Node) -> None:
         """Whoever is too late from now on tries at once, and must change nothing: ever later, he would find the same.
@@ -145,13 +167,13 @@ class Explorer:
         for at, batch in story.ledger.tables.batches.items():
             if not batch.status.final or (at in was and was[at].status.final):
                 continue
-            here = self.node(None, 0)
+            here, exactly = self.node(None, 0), self.symmetry.digest(exact=True)
             for number, work in enumerate(story.works.get(batch.txid, ())):
                 for action in (("emit", (batch.txid, number)), ("renew", (batch.txid, number))):
                     do(story, action)
                 if work.read is not None:
                     do(story, ("commit", (batch.txid, number)))
-            if self.digest() != here.fingerprint or story.works != here.works:
+            if self.symmetry.digest(exact=True) != exactly or story.works != here.works:
                 raise Violation(f"an attempt of txid {batch.txid} changed something when it was {batch.status} (R5)")
             self.enter(here)
 
@@ -181,7 +203,7 @@ class Explorer:
         story = self.story
         there = story.ledger.warehouses.states
         here = story.ledger.tables, story.works, story.slow, story.source.lengths, there, story.astray
-        return Node(*here, trace, depth, self.digest())
+        return Node(*here, trace, depth, self.symmetry.digest(exact=self.exact))
 
     def enter(self, node: Node) -> None:
         """Stand there again."""

@@ -36,6 +36,7 @@ SIZES = st.builds(
     runs=st.just(3),
     late=st.sampled_from([0, 1]),
 )
+MOST_ATTEMPTS = 6
 _names = count(1)
 
 
@@ -90,6 +91,23 @@ class Machine(RuleBasedStateMachine):
         self.act("turn", run)
 
     # ---- attempts, new and old
+
+    @precondition(lambda self: self.txids)
+    @rule(run=RUNS, point=st.sampled_from(["attempt", "emit", "renew", "commit"]))
+    def run_is_retried_while_it_goes_on(self, run: str, point: str) -> None:
+        """A run comes to that point, begins again as a new attempt, and what it was goes on beside it."""
+        open_ones = [each for each in self.story.view.seen(self.story.name).batches if not each.status.final]
+        if not open_ones or len(self.story.works.get(open_ones[0].txid, ())) > MOST_ATTEMPTS:
+            return
+        txid = open_ones[0].txid
+        self.act("expire", txid)
+        self.act("attempt", run, txid)
+        zombie = len(self.story.works[txid]) - 1
+        if point != "attempt":
+            self.act("emit", txid, zombie)
+        self.act("attempt", run, txid)
+        emitted = self.story.works[txid][zombie].read is not None
+        self.act(*{"renew": ("renew", txid, zombie)}.get(point, ("commit" if emitted else "emit", txid, zombie)))
 
     @precondition(lambda self: self.story.works)
     @rule(back=st.integers(0, 3))
@@ -162,3 +180,5 @@ def test_any_story_on_postgres(engine: Engine, capsys: pytest.CaptureFixture[str
         print(f"\n{EXAMPLES} stories:", ", ".join(f"{name} {n:,}" for name, n in sorted(Machine.answers.items())))
     told = {"commit done", "commit StaleAttempt", "emit StaleAttempt", "abort done", "skip done", "wake done"}
     assert told <= Machine.answers.keys()
+    zombies = sum(number for answer, number in Machine.answers.items() if answer.endswith("StaleAttempt"))
+    assert zombies > EXAMPLES

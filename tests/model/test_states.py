@@ -50,6 +50,14 @@ def test_all_states(size: Size, capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{report}")
 
 
+@pytest.mark.parametrize("size", [Size(2, 2, 1), Size(2, 1, 1, OPAQUE, max_pending=2)], ids=str)
+def test_states_that_count_as_the_same_lead_to_the_same(size: Size) -> None:
+    """Whoever tells all states apart comes to the same kinds of states, and to no others."""
+    merged, exact = Explorer(size), Explorer(size, exact=True, drain_every=2**32)
+    assert merged.all_states().states < exact.all_states().states
+    assert merged.kinds == exact.kinds
+
+
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("size", APART, ids=str)
 def test_all_states_apart(size: Size, capsys: pytest.CaptureFixture[str]) -> None:

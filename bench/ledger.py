@@ -1,0 +1,161 @@
+"""What a batch costs the ledger: initialize, fence and empty commit, from txid 10 to txid 10,000 on a real PostgreSQL.
+
+    .venv/bin/python bench/ledger.py [--txids 10000]
+
+Each txid is planned, emitted and committed for real, on an embedded PostgreSQL of its own as it is installed (fsync on).
+Writes bench/results/ledger.json, the medians of each thousand txids, and ledger.svg, the curve. Exit 1 when the three steps
+together take 50 ms or more, or when the last thousand costs half as much again as the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from txbatch import Count, PartitionedSpout, Topology, TransactionalState
+from txbatch.core import coordinator
+from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt, digest
+from txbatch.local import postgres
+from txbatch.postgres.engine import connect
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.migrate import migrate
+
+RESULTS = Path(__file__).parent / "results"
+PARTITIONS, FIRST, BUCKET = 4, 10, 1_000
+MOST_MS, MOST_GROWTH = 50.0, 1.5
+STEPS = ("initialize", "fence", "commit")
+CODE = digest("bench")
+
+
+class Ticks(PartitionedSpout):
+    """Partitions that always have one more."""
+
+    fields = "word string"
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "Ticks"}
+
+    def partitions(self) -> Sequence[str]:
+        return [str(number) for number in range(PARTITIONS)]
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata:
+        start = last_metadata["end"] if last_metadata else 0
+        return {"start": start, "end": start + 1}
+
+    def emit_partition_batch(self, *_: Any) -> Any:
+        raise AssertionError("planned only")
+
+
+def one_batch(ledger: PostgresLedger, topology: Topology, run: Run) -> dict[str, float]:
+    """A batch through all its steps; milliseconds of those that are measured. Success and the manifest are not."""
+    spent: dict[str, float] = {}
+
+    def timed(step: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return call(*arguments)
+        finally:
+            spent[step] = spent.get(step, 0.0) + 1000 * (time.perf_counter() - began)
+
+    timed("initialize", ledger.register, topology, "bench/ledger.py")
+    batch = timed("initialize", coordinator.initialize_transaction, ledger, topology, run)
+    assert isinstance(batch, Batch)
+    assignment = timed("fence", ledger.start_attempt, batch, run, CODE)
+    emitted = ledger.record_manifest(assignment, manifest_of(assignment))
+    assert timed("commit", ledger.commit, topology, emitted, {"ticks": []}).applied
+    assert ledger.success(topology.name, batch.txid)
+    return spent
+
+
+def manifest_of(assignment: Assignment) -> Manifest:
+    """Of an attempt that found nothing to count."""
+    read = {name: ReadPartition(1, "1") for name in assignment.metadata["streams"]["ticks"]["partitions"]}
+    identity = (assignment.topology, assignment.attempt, assignment.token, assignment.code, assignment.digest)
+    return Manifest(*identity, streams={"ticks": read}, states={"ticks": StagedState((), 0, {"count": None})})
+
+
+def measure(url: str, txids: int) -> list[dict[str, float]]:
+    """Of each txid, in order, what its steps took."""
+    engine = connect(url, application_name="txbatch bench")
+    migrate(engine)
+    topology = Topology("ticks")
+    topology.new_stream("ticks", Ticks()).group_by("word").persistent_aggregate(
+        TransactionalState("ticks"), count=Count()
+    )
+    ledger = PostgresLedger(engine)
+    return [one_batch(ledger, topology, Run(f"bench:{number}")) for number in range(1, txids + 1)]
+
+
+def buckets(measured: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """The medians of each thousand."""
+    found = []
+    for first in range(0, len(measured), BUCKET):
+        rows = measured[max(first, FIRST - 1) : first + BUCKET]
+        medians = {step: round(median(row[step] for row in rows), 2) for step in STEPS}
+        together = round(median(sum(row.values()) for row in rows), 2)
+        found.append(
+            {
+                "from_txid": max(first + 1, FIRST),
+                "to_txid": min(first + BUCKET, len(measured)),
+                **medians,
+                "together": together,
+            }
+        )
+    return found
+
+
+def draw(curve: Sequence[dict[str, float]], target: Path) -> None:
+    """The curve, as SVG."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4))
+    for step in (*STEPS, "together"):
+        axes.plot([each["to_txid"] for each in curve], [each[step] for each in curve], marker="o", label=step)
+    axes.axhline(MOST_MS, color="grey", linestyle="--", linewidth=1)
+    axes.set(xlabel="txid", ylabel="ms (median of a thousand)", ylim=(0, MOST_MS * 1.1))
+    axes.set_title("What a batch costs the ledger")
+    axes.legend(ncols=2)
+    figure.savefig(target, metadata={"Date": None})
+
+
+def main() -> int:
+    """Measure, write, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--txids", type=int, default=10_000)
+    txids: int = parser.parse_args().txids
+    with tempfile.TemporaryDirectory() as home:
+        load = os.getloadavg()[0]
+        try:
+            measured = measure(postgres.start(Path(home)), txids)
+        finally:
+            postgres.stop(Path(home))
+    curve = buckets(measured)
+    growth = round(curve[-1]["together"] / curve[0]["together"], 2)
+    machine = {"cpus": os.cpu_count(), "load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1)}
+    result = {"txids": txids, "growth": growth, "python": platform.python_version(), **machine, "medians_ms": curve}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "ledger.json").write_text(json.dumps(result, indent=1) + "\n")
+    draw(curve, RESULTS / "ledger.svg")
+    for each in curve:
+        print(" ".join(f"{name} {value:>8}" for name, value in each.items()))
+    print(f"the last thousand costs {growth} times the first")
+    return int(max(each["together"] for each in curve) >= MOST_MS or growth >= MOST_GROWTH)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
