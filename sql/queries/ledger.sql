@@ -193,8 +193,9 @@ SELECT manifest FROM txbatch.attempt
  WHERE topology = :topology AND txid = :txid AND attempt_id < :attempt_id AND manifest IS NOT NULL ORDER BY attempt_id;
 
 -- attempt_emitted --
--- The attempt's work is complete.
-UPDATE txbatch.attempt SET status = 'emitted', manifest = CAST(:manifest AS json), finished_at = clock_timestamp()
+-- The attempt's work is complete, also when whoever submitted it had called it failed.
+UPDATE txbatch.attempt
+   SET status = 'emitted', manifest = CAST(:manifest AS json), error = NULL, finished_at = clock_timestamp()
  WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
 
 -- batch_emitted --

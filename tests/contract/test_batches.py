@@ -201,6 +201,18 @@ def test_a_failed_attempt_says_why_and_a_late_word_of_it_changes_nothing(backing
     assert backing.attempts("word_count") == [("1:1", "failed"), ("1:2", "committed")]
 
 
+def test_an_attempt_that_was_called_failed_and_finishes_after_all_is_taken(backing: Any) -> None:
+    """Whoever submitted it lost sight of it; while no newer one has begun, its work is the newest attempt's (R5)."""
+    topology = word_count(LogSpout({"a": 10}))
+    batch = backing.initialize(topology, "run")
+    assignment = backing.attempt(batch)
+    backing.ledger.fail_attempt(assignment, "the connection was cut")
+    partials = {"word_count": [(("a",), (10,))]}
+    backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, partials))
+    assert backing.attempts("word_count") == [("1:1", "emitted")]
+    assert backing.commit(topology, batch, partials).applied
+
+
 def test_an_error_with_a_null_character_is_recorded(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     backing.ledger.fail_attempt(backing.attempt(backing.initialize(topology, "run")), "bad byte \0 here")

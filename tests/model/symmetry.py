@@ -1,9 +1,9 @@
 """When two states are the same: the names of runs and tokens, and the time, do not matter, only what they can lead to.
 
 Left out is what no decision reads: whether success was noted, and the status that attempts have for people. Of a batch
-that is final also its attempts and its lease: nobody asks for them again, but for a state apart. Of a run also what it found before: once its
-batch is committed it gets that one, whatever else it had; and an aborted one matters only while it may be skipped.
-test_states.py sees that whoever leaves this out comes to the same states.
+that is final also its attempts and its lease: nobody asks for them again, but for a state apart. Of a run also what it
+found before: once its batch is committed it gets that one, whatever else it had; and an aborted one matters only while it
+may be skipped. test_states.py sees that whoever leaves this out comes to the same states.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class MemoryLedger:
             earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
             check_same_records(manifest, earlier, json.loads(tables.topologies[now.topology].source))
             at = now.topology, now.attempt
-            tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest)
+            tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
             return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
 
     def batch(self, topology: str, txid: int) -> Batch:
