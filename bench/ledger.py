@@ -1,9 +1,9 @@
 """What a batch costs the ledger: initialize, fence and empty commit, from txid 10 to txid 10,000 on a real PostgreSQL.
 
-    .venv/bin/python bench/ledger.py [--txids 10000]
+    .venv/bin/python -m bench.ledger [--txids 10000]
 
 Each txid is planned, emitted and committed for real, on an embedded PostgreSQL of its own as it is installed (fsync on).
-Writes bench/results/ledger.json, the medians of each thousand txids, and ledger.svg, the curve. Exit 1 when the three steps
+Writes bench/results/ledger/curve.json, the medians of each thousand txids, and curve.svg. Exit 1 when the three steps
 together take 50 ms or more, or when the last thousand costs half as much again as the first.
 """
 
@@ -29,7 +29,7 @@ from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results" / "ledger"
 PARTITIONS, FIRST, BUCKET = 4, 10, 1_000
 MOST_MS, MOST_GROWTH = 50.0, 1.5
 STEPS = ("initialize", "fence", "commit")
@@ -148,9 +148,9 @@ def main() -> int:
     growth = round(curve[-1]["together"] / curve[0]["together"], 2)
     machine = {"cpus": os.cpu_count(), "load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1)}
     result = {"txids": txids, "growth": growth, "python": platform.python_version(), **machine, "medians_ms": curve}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ledger.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(curve, RESULTS / "ledger.svg")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "curve.json").write_text(json.dumps(result, indent=1) + "\n")
+    draw(curve, RESULTS / "curve.svg")
     for each in curve:
         print(" ".join(f"{name} {value:>8}" for name, value in each.items()))
     print(f"the last thousand costs {growth} times the first")
