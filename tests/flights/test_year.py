@@ -111,7 +111,7 @@ def spark(job: Job, folder: Path) -> Iterator[Thread]:
 
 
 @pytest.mark.rule("R2", "R5", "R10")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_year_in_shuffled_order_with_every_tenth_attempt_killed(
     job: Job, folder: Path, spark: Thread, year: pd.DataFrame, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
