@@ -348,7 +348,7 @@ def test_a_function_that_raises_names_its_exception_and_the_file(emit: Emit, tmp
     line = poison.__code__.co_firstlineno + 2
     assert str(raised.value) == (
         "t 1:1, stream 'in', state 's': a function raised ValueError: what is "
-        f"(test_operations.py, line {line}, in poison) (in 6.txt)"
+        f"(test_operations.py, line {line}, in poison), for the record {{'line': 'poison'}} (in 6.txt)"
     )
     assert isinstance(raised.value, TransientError)
 

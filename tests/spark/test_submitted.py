@@ -127,7 +127,7 @@ def test_a_failure_is_told_once_reason_first(
     assert said["kind"] == "transient"
     raised = "a function raised ZeroDivisionError: division by zero (job.py, line "
     assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
-    assert said["message"].endswith(", in kept) (in 2.txt)")
+    assert said["message"].endswith(", in kept), for the record {'word': 'do'} (in 2.txt)")
     lines = [line for line in capfd.readouterr().err.splitlines() if not any(word in line for word in NOISE)]
     assert lines[0] == f"txbatch: {said['message']}"
     assert lines[1] == "Traceback (most recent call last):"

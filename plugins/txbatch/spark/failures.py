@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from txbatch.core import errors
@@ -17,6 +19,8 @@ _MISFIT = re.compile(
     r"(Malformed records are detected in record parsing[^\n]*|CSV header does not conform to the schema[^\n]*)",
     re.DOTALL,
 )
+_RECORD_LENGTH_MAX = 300
+_RECORD = re.compile(r"^txbatch record: (.+)$", re.MULTILINE)
 _PATH_NOT_FOUND = "42K03"
 
 
@@ -54,7 +58,7 @@ def _line(error: Exception) -> str:
 
 
 def _function_failed(message: str) -> TxbatchError:
-    """From a worker's traceback: the exception, and the last line of the job's own code in it."""
+    """From a worker's traceback: the exception, the last line of the job's own code in it, and the record."""
     frames = list(_FRAME.finditer(message))
     after = message[frames[-1].end() :] if frames else message
     raised = next((line for line in after.splitlines() if line[:1].strip()), "an exception")
@@ -64,4 +68,12 @@ def _function_failed(message: str) -> TxbatchError:
         return ours(text)
     own = [frame.groups() for frame in frames if not re.search("/(pyspark|txbatch)/", frame[1])]
     where = f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
-    return FunctionFailed(f"a function raised {raised}{where}")
+    record = _RECORD.search(message)
+    return FunctionFailed(f"a function raised {raised}{where}{f', for the record {record[1]}' if record else ''}")
+
+
+def record_note(record: Mapping[str, Any]) -> str:
+    """What is noted with an exception that a function raised, on the executor, for a record; one line."""
+    told = repr(record)
+    cut = told if len(told) <= _RECORD_LENGTH_MAX else told[:_RECORD_LENGTH_MAX] + "..."
+    return f"txbatch record: {cut}"

@@ -11,6 +11,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.persistent_aggregate import Condition
 from txbatch.core.stream import Operation, Stream
+from txbatch.spark.failures import record_note
 from txbatch.spark.frames import arrow_type, ddl
 from txbatch.spark.static import state_query
 
@@ -137,9 +138,18 @@ def _python(
         schema = pa.schema([(field.name, arrow_type(field.type)) for field in numbered])
         for batch in batches:
             records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            found = [row for record in records for row in rows(dict(zip(before, record, strict=True)))]
+            found = [row for record in records for row in _told(rows, dict(zip(before, record, strict=True)))]
             columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in numbered]
             arrays = [pa.array(column, type_) for column, type_ in zip(columns, schema.types, strict=True)]
             yield pa.record_batch(arrays, schema=schema)
 
     return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(numbered)).toDF(*after)
+
+
+def _told(rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]], record: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """`rows` of a record; an exception says which record it was."""
+    try:
+        return rows(record)
+    except Exception as error:
+        error.add_note(record_note(record))
+        raise

@@ -1,0 +1,59 @@
+"""A record that fails every attempt: the error names the partition and the record; given up, it lets the rest flow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+from sqlalchemy import Engine, text
+
+from txbatch.postgres.reader import Reader
+from txbatch.spouts.partitioned_log import PartitionedLog
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("R16")]
+JOB = """
+def amount(record):
+    return int(record["line"])
+topology = Topology("amounts")
+stream = topology.new_stream("in", PartitionedLogSpout({root!r}, max_records=2))
+stream.each(amount, "amount bigint").group_by("amount").persistent_aggregate(OpaqueState("amounts"), count=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+
+
+def test_a_poison_record_is_named_and_the_rest_flows_once_it_is_given_up(
+    home: Path,
+    postgres_url: str,
+    engine: Engine,
+    process: Callable[..., Popen[str]],
+    write_job: Callable[[str, str], str],
+    tmp_path: Path,
+) -> None:
+    log = PartitionedLog(tmp_path / "log")
+    log.append("north", ["1", "2", "5"])
+    log.append("south", ["3", "four", "6"])
+    job = write_job("amounts.py", JOB.format(root=str(log.root)))
+
+    def txbatch(*arguments: str) -> tuple[int, str, str]:
+        with process(*arguments, TXBATCH_DATABASE_URL=postgres_url) as started:
+            out, err = started.communicate()
+        return started.returncode, out, err
+
+    told = (
+        "amounts 1:{}, stream 'in', state 'amounts': a function raised ValueError: invalid literal for int() with base 10: "
+        "'four' (amounts.py, line 4, in amount), for the record {{'record_offset': 1, 'line': 'four'}} (in south)"
+    )
+    for attempt in (1, 2):
+        code, _, err = txbatch("run", job)
+        assert (code, told.format(attempt) in err) == (1, True), err
+    assert told.format(2) in txbatch("status")[1]
+    code, out, err = txbatch("abort", "amounts", "1", "--skip", "--why", "'four' is no number", "--json")
+    assert (code, json.loads(out)[0]["given up by txid"]) == (0, 2), err
+    assert txbatch("run", job)[0] == 0
+    with engine.connect() as connection:
+        assert dict(connection.execute(text("SELECT amount, count FROM report.amounts")).tuples().all()) == {5: 1, 6: 1}
+    assert [row["status"] for row in Reader(engine).batches("amounts")] == ["committed", "committed", "aborted"]
