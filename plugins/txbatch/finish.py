@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from txbatch.core import coordinator
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, LeaseHeld, StaleAttempt, TransientError
+from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TransientError
 from txbatch.core.protocol import Committed, Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.steps import Steps
@@ -51,7 +51,7 @@ def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingN
             with _kept(steps, own, run):
                 if _finish_adopted(steps, before, run, submit):
                     adopted.append(before.txid)
-        elif committed := _commit(steps, own, run):
+        elif committed := _commit(steps, own, run, submit):
             return Finished(committed.batch, committed.applied, tuple(adopted))
 
 
@@ -73,23 +73,33 @@ def _finish_adopted(steps: Steps, batch: Batch, run: Run, submit: Submit) -> boo
     except LeaseHeld as error:
         log.info("%s", error)
         return False
-    if not _commit(steps, batch, run):
+    if not _commit(steps, batch, run, submit):
         return False
     steps.success(batch)
     return True
 
 
-def _commit(steps: Steps, batch: Batch, run: Run) -> Committed | None:
+def _commit(steps: Steps, batch: Batch, run: Run, submit: Submit) -> Committed | None:
     """None when the batch was aborted as it does not continue what is committed, or is another run's by now."""
     try:
-        return steps.commit(batch, run)
-    except BrokenChain as error:
+        return _commit_what_is_staged(steps, batch, run, submit)
+    except (BrokenChain, LeaseHeld) as error:
         log.info("%s", error)
     except StaleAttempt as error:
         if steps.ledger.batch(batch.topology, batch.txid).lease_run == run.name:
             raise  # a newer try of this very run is at work
         log.info("%s", error)
     return None
+
+
+def _commit_what_is_staged(steps: Steps, batch: Batch, run: Run, submit: Submit) -> Committed:
+    """Of a batch whose staged files are lost or changed meanwhile a new attempt is emitted first, once (R7)."""
+    try:
+        return steps.commit(batch, run)
+    except Incomplete as error:
+        log.warning("%s: it is emitted again", error)
+        steps.emit_batch(batch, run, submit)
+        return steps.commit(batch, run)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.core.errors import NotItsTurn, PartitionUnreadable
+from txbatch.core.errors import Incomplete, NotItsTurn, PartitionUnreadable
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.finish import Finished, finish
 from txbatch.job_file import load_job
@@ -123,3 +123,28 @@ def test_a_batch_that_an_heir_took_over_meanwhile_is_waited_for(runner: Runner, 
     runner.steps.ledger.start_attempt(own, Run("airflow:words:heir"), runner.job.code)
     with pytest.raises(NotItsTurn, match="txid 1 of airflow:words:heir is in flight"):
         list(runner.run("mine"))
+
+
+@pytest.mark.rule("R7")
+@pytest.mark.parametrize("whose", ["mine", "dead"])
+def test_what_was_staged_and_is_lost_is_emitted_again(runner: Runner, engine: Engine, whose: str) -> None:
+    batch = planned(runner, Run(f"cli:{whose}"))
+    runner.steps.emit_batch(batch, Run(f"cli:{whose}"), runner.submit)
+    runner.steps.staging.transaction("words", batch.txid).remove()
+    end_leases(engine, batch.txid)
+    planned(runner, MINE)
+    found = finish(runner.steps, MINE, runner.submit)
+    assert isinstance(found, Finished)
+    assert attempts(engine)[:2] == ["1:1", "1:2"]
+    assert counts(engine)["one"] == 1
+
+
+@pytest.mark.rule("R7")
+def test_staging_that_loses_everything_fails_the_run(runner: Runner) -> None:
+    def submit(folder: AttemptFolder, assignment: Assignment) -> None:
+        runner.submit(folder, assignment)
+        for name in folder.filesystem.find(folder.path("partials")):
+            folder.filesystem.rm(name)
+
+    with pytest.raises(Incomplete, match="is not the file that the manifest describes; emit again"):
+        finish(runner.steps, MINE, submit)

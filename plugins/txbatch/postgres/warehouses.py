@@ -69,6 +69,7 @@ class Warehouses:
             _identity(ledger),
             {row["state"]: row["applied_txid"] for row in _states(ledger, topology)},
         )
+        ledger.execute(query("await_warehouses"))
         databases = (str(aggregate.state.database) for aggregate in there)
         with self._all(databases, "commit.apart_committed") as connections:
             for number, aggregate in enumerate(there):
