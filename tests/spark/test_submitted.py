@@ -87,7 +87,7 @@ def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
         assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, job.code)
         folder = AttemptFolder((tmp_path / "attempt 1").as_uri())
         folder.write_assignment(assignment)
-        folder.write_fence(Fence(120))
+        folder.write_fence(Fence(3600))
         submit(submission(job, assignment, folder.uri, home, local=True), master)
         return folder
 
