@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,8 @@ _numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would every program that is tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and not each.name.startswith(("_", "."))):
         config.addinivalue_line("markers", f"{tier}: tests in tests/{tier}/")
     config.addinivalue_line(

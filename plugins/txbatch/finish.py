@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from txbatch.core import coordinator
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TransientError
-from txbatch.core.protocol import Committed, Wait
+from txbatch.core.ledger import Committed
+from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder

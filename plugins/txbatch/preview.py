@@ -7,7 +7,8 @@ from typing import Any
 
 from txbatch.core.coordinator import plan_batch
 from txbatch.core.guarantee import guarantees
-from txbatch.core.protocol import Adopt, Ledger, Use, Wait, decide_initialize, may_adopt, ranges
+from txbatch.core.ledger import Ledger
+from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt, ranges
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
 

@@ -10,7 +10,8 @@ from txbatch import failpoints
 from txbatch.core import coordinator, protocol
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain, StaleAttempt, TerminalError, TransientError, TxbatchError
-from txbatch.core.protocol import Committed, Wait
+from txbatch.core.ledger import Committed
+from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.job_file import Job
 from txbatch.lease import kept_alive

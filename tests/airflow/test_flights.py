@@ -202,7 +202,7 @@ def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack
     shuffled.shuffle(kills)
     began = time.monotonic()
     runs = [
-        stack.api.trigger("flights", f"shuffled-{number}", logical_date=day(number + 1, 12))
+        stack.api.trigger("flights", f"shuffled-{number}", logical_date=day(number + 1, 15))
         for number in shuffled.sample(days, 6)
     ]
     options = {"reprocess": "completed", "run_backwards": True, "max_active_runs": 3, "complete": True}
@@ -221,6 +221,6 @@ def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack
     before = stack.snapshot("flights")
     stack.api.clear_run("flights", touched[5])
     assert stack.end("flights", touched[5]) == ("success", dict.fromkeys(TASKS, "skipped"))
-    assert trigger(stack, "on-top", logical_date=day(6, 12))[0] == "success"
+    assert trigger(stack, "on-top", logical_date=day(6, 16))[0] == "success"
     backfill(stack, 1, 12, reprocess="completed")
     assert stack.snapshot("flights") == before

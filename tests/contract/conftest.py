@@ -12,8 +12,8 @@ from sqlalchemy import Engine, text
 from support import Keyed, code, manifest_of, record_batch, run
 
 from txbatch.core import coordinator
+from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
-from txbatch.core.protocol import Committed, Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger

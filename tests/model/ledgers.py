@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
 from txbatch.core.apart import Fence
-from txbatch.core.protocol import Ledger
+from txbatch.core.ledger import Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
 from txbatch.failpoints import FailpointReached

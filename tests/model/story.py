@@ -47,8 +47,9 @@ from txbatch.core.errors import (
     TxbatchError,
     UnknownName,
 )
+from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
-from txbatch.core.protocol import Head, ranges
+from txbatch.core.protocol import ranges
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.failpoints import FailpointReached

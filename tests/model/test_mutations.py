@@ -14,8 +14,8 @@ from txbatch import SpoutKind
 from txbatch.core import protocol
 from txbatch.core.apart import Fence, Step
 from txbatch.core.errors import StaleAttempt, StateAhead
+from txbatch.core.ledger import Offsets
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.protocol import Offsets
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.memory import apart

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from txbatch import settings
 from txbatch.core import coordinator
+from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, check_manifest
-from txbatch.core.protocol import Head
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.driver import write_partials

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
-from txbatch.core.protocol import Head
+from txbatch.core.ledger import Head
 from txbatch.core.transaction import Metadata, Run
 from txbatch.spark.failures import in_our_words
 

@@ -11,7 +11,7 @@ from txbatch import settings
 from txbatch.core import coordinator
 from txbatch.core.errors import TransientError
 from txbatch.core.fence import Fence
-from txbatch.core.protocol import Head
+from txbatch.core.ledger import Head
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.job_file import Job, load_job
 from txbatch.storage.staging import AttemptFolder

@@ -11,7 +11,7 @@ import pytest
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.coordinator import plan_batch
 from txbatch.core.errors import DefinitionError, TransientError
-from txbatch.core.protocol import Head
+from txbatch.core.ledger import Head
 from txbatch.core.transaction import Metadata, Run
 
 FIELDS = "sale timestamp, shop string"

@@ -18,9 +18,9 @@ from txbatch.core.errors import (
     StaleAttempt,
     TerminalError,
 )
+from txbatch.core.ledger import Head
 from txbatch.core.protocol import (
     Adopt,
-    Head,
     Plan,
     Use,
     Wait,

@@ -25,7 +25,7 @@ from txbatch import (
 )
 from txbatch.core import coordinator
 from txbatch.core.errors import BadRecord, DefinitionError, NotExactlyOnce
-from txbatch.core.protocol import Head
+from txbatch.core.ledger import Head
 from txbatch.core.transaction import Run
 from txbatch.memory.runner import run
 

@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol import (
-    Adopt,
-    Head,
-    Ledger,
-    Use,
-    Wait,
-    check_parameters,
-    decide_initialize,
-    unattended,
-)
+from txbatch.core.ledger import Head, Ledger
+from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, unattended
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology

@@ -28,8 +28,8 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
 from txbatch.core.errors import SchemaMismatch, StaleAttempt
+from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
-from txbatch.core.protocol import Committed, Head
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
@@ -40,7 +40,7 @@ Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 
 class MemoryLedger:
-    """`core.protocol.Ledger` in this process, for any number of threads.
+    """`core.ledger.Ledger` in this process, for any number of threads.
 
     Each method is one transaction: it changes a snapshot, which then takes the place of what was known, or on an error
     does not. `clock` says when leases end and whether an interval is over. States apart live in `warehouses`, which know

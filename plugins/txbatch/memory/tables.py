@@ -9,9 +9,9 @@ from typing import Any
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial, merger
 from txbatch.core.errors import Incomplete, SchemaMismatch, UnknownName
+from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.protocol import Head
 from txbatch.core.state import Value, update_state
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run, TransactionAttempt
 

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from txbatch import failpoints
 from txbatch.core.errors import Incomplete, StateAhead
+from txbatch.core.ledger import Committed
 from txbatch.core.manifest import StagedState, check_manifest, check_states
-from txbatch.core.protocol import Committed, check_commit
+from txbatch.core.protocol import check_commit
 from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json

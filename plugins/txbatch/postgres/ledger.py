@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Engine, RowMapping
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.errors import SchemaMismatch
+from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.protocol import Committed, Head
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
     Assignment,
@@ -36,7 +36,7 @@ LEASE_SECONDS = 120
 
 
 class PostgresLedger:
-    """`core.protocol.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
+    """`core.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
 
     def __init__(
         self, engine: Engine, *, lease_seconds: int = LEASE_SECONDS, warehouses: Warehouses | None = None

@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.errors import UnknownName
+from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
-from txbatch.core.protocol import Head, consumed
+from txbatch.core.protocol import consumed
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.postgres import takeover
 from txbatch.postgres.queries import query

@@ -1,0 +1,96 @@
+"""The ledger as the protocol sees it: what it tells of a topology, and what it is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from txbatch.core.manifest import Manifest
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Batch, Metadata, Run
+
+# Per stream and partition: where the next batch starts.
+Offsets = Mapping[str, Mapping[str, Metadata]]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A topology as one run finds it: its own batch, the batches in flight, and what the next plan builds on."""
+
+    topology: str
+    next_txid: int
+    own: Batch | None
+    pending: tuple[Batch, ...]
+    prev: Batch | None
+    offsets: Offsets
+
+    @property
+    def prev_txid(self) -> int | None:
+        """The txid that the next plan continues (R3)."""
+        return self.prev.txid if self.prev else None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The outcome of a commit: `applied` False means it had been committed before."""
+
+    batch: Batch
+    applied: bool
+
+
+class Ledger(Protocol):
+    """The only source of truth. `postgres.ledger` is the real one, `memory.ledger` its twin; each method is one transaction."""
+
+    def register(self, topology: Topology, job: str) -> None:
+        """Make the topology known and its states ready; SchemaMismatch when it is stored otherwise (R2)."""
+
+    def head(self, topology: str, run: Run) -> Head:
+        """How things stand, for planning."""
+
+    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+        """Store the next txid with its metadata (R1); None when the head moved meanwhile."""
+
+    def adopt(self, batch: Batch, run: Run) -> Batch | None:
+        """Let this run look after an abandoned batch, or abort it when it has an interval (R6); None: look again.
+
+        A run that has no batch finds it as its own from then on; one that has keeps its own.
+        """
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
+        """Issue the next attempt: from now on no older one can change anything (R5)."""
+
+    def renew_lease(self, assignment: Assignment) -> bool:
+        """Say that the run is alive; False when the attempt is no longer the newest."""
+
+    def keep_lease(self, batch: Batch, run: Run) -> bool:
+        """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
+
+    def fail_attempt(self, assignment: Assignment, error: str) -> None:
+        """Record why an attempt failed."""
+
+    def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
+        """Take an attempt's work for committing (R7)."""
+
+    def batch(self, topology: str, txid: int) -> Batch:
+        """One batch; UnknownName when there is none."""
+
+    def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
+        """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
+
+    def turn_of(self, topology: str, txid: int) -> int | None:
+        """The lowest txid below this one that is not final: it waits for that one (R6)."""
+
+    def commit(self, topology: Topology, batch: Batch, partials: Mapping[str, Any]) -> Committed:
+        """Apply the partials of an attempt, whole or not at all (R6..R10): of the one that `batch` names, as it was read
+        before they were loaded. StaleAttempt when a newer one has begun since (R5).
+        """
+
+    def success(self, topology: str, txid: int) -> bool:
+        """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
+
+    def abort(self, topology: str, txid: int, why: str) -> Batch:
+        """Free an uncommitted batch's records (R16)."""
+
+    def skip(self, topology: str, txid: int, why: str) -> Batch:
+        """Abort a batch and give its records up, by a txid of its own (R16)."""
