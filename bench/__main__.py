@@ -8,10 +8,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold_start, commit, growth, show
+from bench import cold_start, commit, growth, ledger, show
 from bench.results import FOLDER, Results
 
-SECTIONS: dict[str, Callable[[str, Results], None]] = {**commit.SECTIONS, **growth.SECTIONS, **cold_start.SECTIONS}
+SECTIONS: dict[str, Callable[[str, Results], None]] = {
+    **commit.SECTIONS,
+    **growth.SECTIONS,
+    **ledger.SECTIONS,
+    **cold_start.SECTIONS,
+}
 QUICK = ("commit 100 k", "cold start")  # under three minutes
 CURRENT = FOLDER / ".current.json"
 

@@ -94,19 +94,20 @@ def fill(server: Server, database: str, keys: int, *, contributions: bool) -> No
 
 
 def _commit_nothing(ledger: PostgresLedger, defined: Topology) -> None:
-    batch = emitted(
-        ledger, defined, None, pa.table({"key": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
-    )
+    nothing = pa.table({"key": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+    batch, _ = emitted(ledger, defined, Staging("memory://bench"), nothing)
     ledger.commit(defined, batch, {"counts": []})
 
 
-def emitted(ledger: PostgresLedger, defined: Topology, folder: AttemptFolder | None, partials: pa.Table) -> Batch:
-    """The next batch with these partials staged and its manifest recorded, as Spark would leave it."""
+def emitted(
+    ledger: PostgresLedger, defined: Topology, staging: Staging, partials: pa.Table
+) -> tuple[Batch, AttemptFolder]:
+    """The next batch with these partials staged and its manifest recorded, as Spark would leave it; and where."""
     run = Run(f"bench {uuid4().hex}", run_id=uuid4().hex)
     batch = coordinator.initialize_transaction(ledger, defined, run)
     assert isinstance(batch, Batch)
     assignment = ledger.start_attempt(batch, run, CODE)
-    folder = folder or AttemptFolder("memory://bench/empty")
+    folder = staging.attempt(assignment)
     write(folder, partials)
     manifest = Manifest(
         assignment.topology,
@@ -117,7 +118,7 @@ def emitted(ledger: PostgresLedger, defined: Topology, folder: AttemptFolder | N
         streams={"keys": {"": ReadPartition(partials.num_rows, "0")}},
         states={"counts": folder.describe(0, defined.aggregates[0])},
     )
-    return ledger.record_manifest(assignment, manifest)
+    return ledger.record_manifest(assignment, manifest), folder
 
 
 def write(folder: AttemptFolder, partials: pa.Table) -> None:

@@ -19,7 +19,6 @@ from bench import batches
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.transaction import TransactionAttempt
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -92,8 +91,7 @@ class Case:
         with self.server.copy_of(self.template(kind)) as database:
             engine = connect(self.server.url_of(database))
             ledger = PostgresLedger(engine)
-            folder = batches.staging(self.server.home).attempt("bench", TransactionAttempt(2, 1))
-            batch = batches.emitted(ledger, defined, folder, self.partials)
+            batch, folder = batches.emitted(ledger, defined, batches.staging(self.server.home), self.partials)
             manifest = ledger.newest_attempt(batch)[1]
             assert manifest
             self.server.run("CHECKPOINT", database=database)

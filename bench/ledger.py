@@ -1,18 +1,13 @@
 """What a batch costs the ledger: initialize, fence and empty commit, from txid 10 to txid 10,000 on a real PostgreSQL.
 
-    .venv/bin/python -m bench.ledger [--txids 10000]
-
 Each txid is planned, emitted and committed for real, on an embedded PostgreSQL of its own as it is installed (fsync on).
-Writes bench/results/ledger/curve.json, the medians of each thousand txids, and curve.svg. Exit 1 when the three steps
-together take 50 ms or more, or when the last thousand costs half as much again as the first.
+Beside its figures the section leaves bench/results/ledger/curve.json, the medians of each thousand txids, and curve.svg.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.measure import Figure, Stopwatch
+from bench.results import FOLDER, Results, machine
 from txbatch import Count, PartitionedSpout, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
@@ -29,9 +26,9 @@ from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
 
-RESULTS = Path(__file__).parent / "results" / "ledger"
+RESULTS = FOLDER / "ledger"
 PARTITIONS, FIRST, BUCKET = 4, 10, 1_000
-MOST_MS, MOST_GROWTH = 50.0, 1.5
+MOST_MS = 50.0
 STEPS = ("initialize", "fence", "commit")
 CODE = digest("bench")
 
@@ -133,29 +130,26 @@ def draw(curve: Sequence[dict[str, float]], target: Path) -> None:
     figure.savefig(target, metadata={"Date": None})
 
 
-def main() -> int:
-    """Measure, write, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--txids", type=int, default=10_000)
-    txids: int = parser.parse_args().txids
-    with tempfile.TemporaryDirectory() as home:
-        load = os.getloadavg()[0]
+def growth(section: str, results: Results, txids: int = 10_000) -> None:
+    """The last thousand txids against the first, and the curve between them."""
+    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as home:
         try:
             measured = measure(postgres.start(Path(home)), txids)
         finally:
             postgres.stop(Path(home))
     curve = buckets(measured)
-    growth = round(curve[-1]["together"] / curve[0]["together"], 2)
-    machine = {"cpus": os.cpu_count(), "load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1)}
-    result = {"txids": txids, "growth": growth, "python": platform.python_version(), **machine, "medians_ms": curve}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "curve.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(curve, RESULTS / "curve.svg")
     for each in curve:
-        print(" ".join(f"{name} {value:>8}" for name, value in each.items()))
-    print(f"the last thousand costs {growth} times the first")
-    return int(max(each["together"] for each in curve) >= MOST_MS or growth >= MOST_GROWTH)
+        print("    " + " ".join(f"{name} {value:>8}" for name, value in each.items()), flush=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    said = {"txids": txids, "load": round(os.getloadavg()[0], 1), "machine": machine(), "medians_ms": curve}
+    (RESULTS / "curve.json").write_text(json.dumps(said, indent=1) + "\n")
+    draw(curve, RESULTS / "curve.svg")
+    ends = {"first thousand": curve[0], "last thousand": curve[-1]}
+    results.add(section, {name: [Stopwatch(each["together"] / 1000)] for name, each in ends.items()}, FIGURES)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+FIGURES = [
+    Figure("initialize + fence + empty commit at txid 10,000, ms", "last thousand", None, MOST_MS, 15),
+    Figure("the same at txid 10,000 / at txid 1,000", "last thousand", "first thousand", 1.5, 1.1),
+]
+SECTIONS = {"growth with txids": growth}

@@ -36,4 +36,4 @@ DELETE FROM txbatch.apart WHERE state = :state;
 
 -- await_warehouses --
 -- The ledger's session is idle while warehouses load, however long that takes; a newer attempt may end it.
-SET LOCAL idle_in_transaction_session_timeout = '24h';
+SELECT set_config('idle_in_transaction_session_timeout', '24h', true);

@@ -162,7 +162,6 @@ def test_an_embedded_server_that_is_stopped_is_started(home: Path, monkeypatch: 
         ("run",),
         ("batches",),
         ("batches", "words", "--limit", "0"),
-        ("query", "words"),
         ("run", "job.py", "--interval", "2013-01-01T00:00:00Z"),
         ("run", "job.py", "--interval", "2013-01-01", "2013-01-02"),
         ("run", "job.py", "--interval", "yesterday", "today"),
