@@ -8,17 +8,16 @@ live run looks after is waited for, by the caller.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from txbatch.core import coordinator
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TransientError
+from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.lease import kept
 from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
@@ -49,7 +48,7 @@ def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingN
         if isinstance(before, Wait):
             return before
         if before is not None:
-            with _kept(steps, own, run):
+            with kept(steps.ledger, own, run):
                 if _finish_adopted(steps, before, run, submit):
                     adopted.append(before.txid)
         elif committed := _commit(steps, own, run, submit):
@@ -101,24 +100,3 @@ def _commit_what_is_staged(steps: Steps, batch: Batch, run: Run, submit: Submit)
         log.warning("%s: it is emitted again", error)
         steps.emit_batch(batch, run, submit)
         return steps.commit(batch, run)
-
-
-@contextmanager
-def _kept(steps: Steps, own: Batch, run: Run) -> Iterator[None]:
-    """Nobody takes the run's own batch for abandoned while it finishes another one."""
-    over = threading.Event()
-
-    def keep() -> None:
-        while not over.wait(min(steps.ledger.lease_seconds / 4, 30)):
-            try:
-                steps.ledger.keep_lease(own, run)
-            except TransientError as error:
-                log.warning("%s: the lease of txid %s was not renewed: %s", own.topology, own.txid, error)
-
-    keeper = threading.Thread(target=keep, daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        over.set()
-        keeper.join()

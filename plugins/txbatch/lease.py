@@ -1,16 +1,16 @@
-"""A lease that a task keeps alive while its attempt is emitted, for the ledger and for the attempt's driver (R5)."""
+"""Leases that a task keeps alive: of the attempt it emits, for the ledger and the driver, and of a batch that waits (R5, R6)."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from txbatch.core.errors import TransientError
 from txbatch.core.fence import Fence
-from txbatch.core.transaction import Assignment, BatchStatus
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.storage.staging import AttemptFolder
 
@@ -20,27 +20,46 @@ _RENEW_SECONDS_MAX = 30.0
 
 @contextmanager
 def kept_alive(ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder) -> Iterator[None]:
-    """Meanwhile a thread renews the attempt's lease in the ledger, and then its fence file, until a newer one has begun."""
-    fence, over = Fence(ledger.lease_seconds), threading.Event()
+    """Meanwhile the attempt's lease in the ledger is renewed, and then its fence file, until a newer one has begun."""
+    fence = Fence(ledger.lease_seconds)
     folder.write_fence(fence)
-    keeper = threading.Thread(target=_keep, args=(ledger, assignment, folder, fence, over), name="lease", daemon=True)
+
+    def renew() -> None:
+        nonlocal fence
+        if not fence.superseded:
+            fence = _renewed(ledger, assignment, fence)
+            folder.write_fence(fence)
+
+    with _repeated(renew, ledger, f"{assignment.topology} {assignment.attempt}"):
+        yield
+
+
+@contextmanager
+def kept(ledger: PostgresLedger, batch: Batch, run: Run) -> Iterator[None]:
+    """Meanwhile nobody takes the run's batch, at which nothing is being done, for abandoned (R6)."""
+    with _repeated(lambda: ledger.keep_lease(batch, run), ledger, f"{batch.topology} {batch.txid}"):
+        yield
+
+
+@contextmanager
+def _repeated(renew: Callable[[], object], ledger: PostgresLedger, name: str) -> Iterator[None]:
+    """Meanwhile a thread renews, well before the lease is over; what can be tried again is tried again the next time."""
+    over = threading.Event()
+
+    def keep() -> None:
+        while not over.wait(min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX)):
+            try:
+                renew()
+            except (TransientError, OSError) as error:
+                log.warning("%s: the lease was not renewed: %s", name, error)
+
+    keeper = threading.Thread(target=keep, name="lease", daemon=True)
     keeper.start()
     try:
         yield
     finally:
         over.set()
         keeper.join()
-
-
-def _keep(
-    ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder, fence: Fence, over: threading.Event
-) -> None:
-    while not over.wait(min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX)) and not fence.superseded:
-        try:
-            fence = _renewed(ledger, assignment, fence)
-            folder.write_fence(fence)
-        except (TransientError, OSError) as error:
-            log.warning("%s %s: the lease was not renewed: %s", assignment.topology, assignment.attempt, error)
 
 
 def _renewed(ledger: PostgresLedger, assignment: Assignment, fence: Fence) -> Fence:
