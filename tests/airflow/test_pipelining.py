@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow_support import TASKS, Stack
 from sqlalchemy import text
@@ -41,6 +42,12 @@ class Pipeline:
         self.stack.api.trigger("pipeline", run_id, conf=conf)
         until(lambda: self.runs().get(txid) == run_id, f"{run_id} has no txid {txid}")
         return run_id
+
+    def driven(self, txid: int) -> bool:
+        """Whether a driver works on this txid."""
+        place = f"/pipeline/{txid}/"
+        running = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+        return any("--attempt-folder" in each and place in " ".join(each) for each in running)
 
     def runs(self) -> dict[int, str]:
         """By txid the run that planned it."""
@@ -153,9 +160,11 @@ def inherited(pipeline: Pipeline, committed: list[str]) -> str:
     pipeline.trigger("heir", 7)
     assert stack.end("pipeline", "failed")[0] == "failed"
     until(lambda: pipeline.at(5), "the run to be deleted does not emit")
+    assert pipeline.driven(6)
     stack.api.fail_run("pipeline", "deleted")
     stack.api.delete_run("pipeline", "deleted")
     pipeline.until_waiting("heir", "commit", 5)
+    until(lambda: not pipeline.driven(6), "the deleted run emits still")
     (pipeline.folder / "fail word 04").unlink()
     pipeline.release(5)
     with stack.engine.begin() as connection:  # as if nobody had renewed them for a quarter of an hour
