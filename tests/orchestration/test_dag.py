@@ -107,10 +107,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:
     page = made["page"]
-    assert "| exact | Chosen | transactional | once | opaque | the ledger's | exactly once |" in page
-    assert "| loose | Chosen | opaque | some\\|times | transactional | the ledger's | at least once |" in page
-    assert "| both | Chosen, Chosen | opaque | far | opaque | warehouse | exactly once |" in page
-    assert "| | | | names | static | its reader, read only | |" in page
+    assert "| once, opaque | exactly once | exact: Chosen, transactional |" in page
+    assert "| some\\|times, transactional | at least once | loose: Chosen, opaque |" in page
+    assert "| far, opaque, in `warehouse` | exactly once | both: Chosen, Chosen, opaque |" in page
+    assert "| names, static | its reader's, read only | |" in page
     assert "Up to 3 batches are emitted in parallel" in page
     assert "A batch is found again by its data interval." in page
     assert "| `level` | How deep. Chooses data. |" in page

@@ -25,11 +25,12 @@ def page(job: Job, params: Mapping[str, Any]) -> str:
 
 def _guarantees(topology: Topology) -> str:
     """The guarantee matrix of this topology (R11): of merged streams the weakest kind counts."""
-    lines = ["| stream | spout | kind | state | kind | kept in | guarantee |", "|---|---|---|---|---|---|---|"]
-    columns = ("stream", "spout", "spout_kind", "state", "state_kind", "database", "guarantee")
-    for row in guarantees(topology):
-        lines.append("| " + " | ".join(_cell(row[column]) for column in columns) + " |")
-    lines += [f"| | | | {_cell(name)} | static | its reader, read only | |" for name in topology.static_states]
+    lines = ["| state | guarantee | from the stream |", "|---|---|---|"]
+    for aggregate, row in zip(topology.aggregates, guarantees(topology), strict=True):
+        kept = f", in `{aggregate.state.database}`" if aggregate.state.database else ""
+        state = f"{_cell(row['state'])}, {row['state_kind']}{kept}"
+        lines.append(f"| {state} | {row['guarantee']} | {_cell(row['stream'])}: {row['spout']}, {row['spout_kind']} |")
+    lines += [f"| {_cell(name)}, static | its reader's, read only | |" for name in topology.static_states]
     return "\n".join(lines)
 
 
