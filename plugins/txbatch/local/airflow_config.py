@@ -55,7 +55,7 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
         },
         "api": {"host": host, "port": port, "base_url": url, "workers": "1"},
         "scheduler": {"scheduler_idle_sleep_time": "0.1", "task_instance_heartbeat_timeout": "60"},
-        "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "5"},
+        "dag_processor": {"refresh_interval": "5"},
         "logging": {
             "base_log_folder": str(home / "logs"),
             "uvicorn_logging_level": "WARNING",
