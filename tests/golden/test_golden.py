@@ -203,8 +203,9 @@ class PostgresStore(Store):
         assignment = Assignment("golden", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
         execute(self.connection, "SAVEPOINT batch")
         try:
-            commit.load(self.connection, self.statements, [record_batch(self.aggregate, partials)], said, assignment)
-            commit.apply(self.connection, self.statements, said.rows, txid, apart=self.apart, replay=self.apart)
+            work = [record_batch(self.aggregate, partials)], said, assignment
+            loaded = commit.load(self.connection, self.statements, *work)
+            commit.apply(self.connection, self.statements, loaded, txid, apart=self.apart, replay=self.apart)
         except BaseException as error:
             execute(self.connection, "ROLLBACK TO batch")
             raise as_transaction_would(error) from error

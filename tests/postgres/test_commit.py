@@ -16,7 +16,8 @@ from txbatch import Count, Max, NonTransactionalState, OpaqueState, Sum, Transac
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.topology import Topology
-from txbatch.postgres.statements import INDEX_PROBES, StateStatements
+from txbatch.postgres import commit, csv_stream
+from txbatch.postgres.statements import INDEX_PROBES, INDEX_WALK, StateStatements
 from txbatch.storage.staging import AttemptFolder
 
 NOTHING: list[Any] = []
@@ -258,7 +259,8 @@ def test_the_roles_encoding_does_not_reach_the_keys(
 
 
 @pytest.mark.parametrize("keys", [0, 1, 1_000])
-def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench, keys: int) -> None:
+@pytest.mark.parametrize("walk", [True, False])
+def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench, keys: int, walk: bool) -> None:
     """Whatever the planner knows of the tables: it never scans the state, nor what the batch itself puts there."""
     bench.whole(words(**{f"key{n}": 1 for n in range(keys)}))
     bench.run("ANALYZE state.word_count")
@@ -266,10 +268,69 @@ def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench, keys: int) -
     with bench.engine.connect() as connection:
         cursor = connection.connection.cursor()
         cursor.execute(statements.create_staged())
-        cursor.execute(f"{INDEX_PROBES}; EXPLAIN (VERBOSE, COSTS OFF) {statements.upsert(2)}")
+        way = INDEX_WALK if walk else INDEX_PROBES
+        cursor.execute(f"{way}; EXPLAIN (VERBOSE, COSTS OFF) {statements.upsert(2, walk=walk)}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "Index Scan using word_count_pkey on state.word_count" in plan
-    assert plan.count("Seq Scan") == 1, plan  # of the staged rows
+    assert ("Index Cond: (s.word = ANY" in plan) is walk, plan
+    assert plan.count("Seq Scan") == 1 + walk, plan  # of the staged rows
+
+
+@pytest.mark.parametrize("keys_max", [0, 1 << 20])
+def test_both_ways_to_the_keys_write_the_same(bench: Bench, monkeypatch: Any, keys_max: int) -> None:
+    monkeypatch.setattr(commit, "INDEX_WALK_BYTES_MAX", keys_max)
+    bench.whole(words(dog=1, man=2, owl=3), "1")
+    bench.whole(words(cat=1, dog=1, yak=1), "2")
+    assert bench.rows("SELECT word, count, prev_count, prev_txid, txid FROM state.word_count ORDER BY 1") == [
+        ("cat", 1, None, None, 2),
+        ("dog", 2, 1, 1, 2),
+        ("man", 2, None, None, 1),
+        ("owl", 3, None, None, 1),
+        ("yak", 1, None, None, 2),
+    ]
+
+
+@pytest.mark.rule("R7", "R9")
+@pytest.mark.parametrize("sizes", [(2_000, 100), (500, 2_000), (300, 50)])
+def test_runs_and_their_parts_lose_nothing(bench: Bench, monkeypatch: Any, sizes: tuple[int, int]) -> None:
+    """A batch of several runs, each sorted in parts, with keys that come in several of them."""
+    monkeypatch.setattr(csv_stream, "SORTED_ROWS", sizes[0])
+    monkeypatch.setattr(csv_stream, "SORTED_ROWS_FIRST", sizes[1])
+    monkeypatch.setattr(csv_stream, "_SAMPLE_ROWS", 10)
+    aggregate = bench.topology.aggregates[0]
+    rows = [((f"word {number * 7919 % 601:05}",), (number,)) for number in range(1_500)]
+    batch = bench.emitted({"word_count": rows})
+    chunks = [record_batch(aggregate, rows[at : at + 100]) for at in range(0, len(rows), 100)]
+    assert bench.ledger.commit(bench.topology, batch, {"word_count": chunks}).applied
+    expected: dict[str, int] = {}
+    for (word,), (number,) in rows:
+        expected[word] = expected.get(word, 0) + number
+    assert dict(bench.rows("SELECT word, count FROM state.word_count")) == expected
+
+
+KEYS = [
+    pytest.param("string", ["", "a", "b", "ü", None], id="text"),
+    pytest.param("boolean", [True, False, None], id="boolean"),
+    pytest.param("double", [float("nan"), 1.5, -2.0, float("inf"), None], id="double"),
+    pytest.param("decimal(9,2)", [Decimal("1.50"), Decimal("-3"), None], id="decimal"),
+    pytest.param("binary", [b"", b"\0", b"a", None], id="binary"),
+]
+
+
+@pytest.mark.parametrize(("type_", "values"), KEYS)
+def test_sorting_in_parts_keeps_every_row(monkeypatch: Any, type_: str, values: list[Any]) -> None:
+    """Whatever compares with nothing: null and NaN."""
+    monkeypatch.setattr(csv_stream, "SORTED_ROWS_FIRST", 3)
+    monkeypatch.setattr(csv_stream, "_SAMPLE_ROWS", 2)
+    spout = LogSpout({"a": 1})
+    spout.fields = f"k {type_}"
+    topology = Topology("t")
+    aggregate = topology.new_stream("s", spout).group_by("k").persistent_aggregate(OpaqueState("t"), n=Count())
+    rows = [((value,), (number,)) for number, value in enumerate(values * 5)]
+    parts = list(csv_stream.in_key_order([record_batch(aggregate, rows)], ["k"]))
+    found = pa.Table.from_batches(parts)
+    assert sorted(found["n"].to_pylist()) == list(range(len(rows)))
+    assert str(found["k"].to_pylist()) == str(pa.table({"k": found["k"]}).sort_by("k")["k"].to_pylist())
 
 
 def test_a_commit_against_a_changed_definition_is_refused(bench: Bench) -> None:

@@ -117,13 +117,13 @@ def apply(
     step = decide_step(name, state.kind, fence, assignment, committed)
     if step is Step.DONE:
         return
-    commit.load(connection, statements, partials, staged, assignment)
+    loaded = commit.load(connection, statements, partials, staged, assignment)
     digest = None
     if state.kind is StateKind.TRANSACTIONAL:
         digest = execute(connection, statements.digest()).fetchone()[0]
         if step is Step.REPLAY:
             check_same_partials(name, fence, attempt, digest)
-    commit.apply(connection, statements, staged.rows, attempt.txid, apart=True, replay=step is Step.REPLAY)
+    commit.apply(connection, statements, loaded, attempt.txid, apart=True, replay=step is Step.REPLAY)
     _set_fence(connection, state.name, Fence(*_ids(assignment), digest, ApartStatus.APPLIED))
 
 

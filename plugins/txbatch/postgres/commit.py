@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg2.errors
@@ -20,12 +22,26 @@ from txbatch.postgres import ranges, rows, state_tables
 from txbatch.postgres.csv_stream import CsvStream, in_key_order
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import INDEX_PROBES, StateStatements
+from txbatch.postgres.statements import (
+    INDEX_PROBES,
+    INDEX_WALK,
+    INDEX_WALK_BYTES_MAX,
+    INDEX_WALK_VERSION_MIN,
+    StateStatements,
+)
 
 if TYPE_CHECKING:
     from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Staged rows of one state, and the bytes they came in."""
+
+    rows: int
+    bytes: int
 
 
 def commit_batch(
@@ -46,11 +62,13 @@ def commit_batch(
         state_tables.check(connection, topology.name, aggregate)
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     states = {each.state.name: StateStatements(each, f"staged_{n}") for n, each in enumerate(here)}
-    for name, statements in states.items():
-        load(connection, statements, partials[name], manifest.states[name], assignment)
+    loaded_rows = {
+        name: load(connection, statements, partials[name], manifest.states[name], assignment)
+        for name, statements in states.items()
+    }
     failpoints.hit("commit.loaded")
     keys = {name: staged.rows for name, staged in manifest.states.items()}
-    keys |= {name: apply(connection, each, keys[name], batch.txid) for name, each in states.items()}
+    keys |= {name: apply(connection, each, loaded_rows[name], batch.txid) for name, each in states.items()}
     ranges.record(connection, batch, ranges.read(manifest))
     connection.execute(query("batch_committed"), {**ids, "records": manifest.records, "keys": canonical_json(keys)})
     connection.execute(query("attempt_committed"), {**ids, "attempt_id": batch.fence})
@@ -61,15 +79,16 @@ def commit_batch(
 
 def load(
     connection: Connection, statements: StateStatements, batches: Any, staged: StagedState, assignment: Assignment
-) -> None:
+) -> Loaded:
     """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
     execute(connection, statements.create_staged())
     keys = [key.name for key in statements.aggregate.keys]
-    stream = CsvStream(in_key_order(batches, keys), keys + [each.name for each in statements.partial_columns])
-    try:
-        connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
-    except psycopg2.Error as error:
-        raise stream.error or error from error
+    columns = keys + [each.name for each in statements.partial_columns]
+    with closing(CsvStream(in_key_order(batches, keys), columns)) as stream:
+        try:
+            connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
+        except psycopg2.Error as error:
+            raise stream.error or error from error
     found = execute(connection, statements.totals()).fetchone()
     expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.partial_columns))
     if found != expected:
@@ -77,12 +96,13 @@ def load(
             f"{assignment.topology} {assignment.attempt}: state {statements.aggregate.state.name!r} was loaded as rows and "
             f"totals {found}, the manifest says {expected}; emit again"
         )
+    return Loaded(staged.rows, stream.bytes_read)
 
 
 def apply(
     connection: Connection,
     statements: StateStatements,
-    staged_rows: int,
+    loaded: Loaded,
     txid: int,
     *,
     apart: bool = False,
@@ -99,26 +119,34 @@ def apply(
     if replay and statements.kind is StateKind.OPAQUE:
         for statement in statements.take_back(txid):
             execute(connection, statement)
-    execute(connection, INDEX_PROBES)
     execute(connection, "SAVEPOINT before_state")
     try:
-        changed = execute(connection, statements.upsert(txid)).rowcount
+        changed = _upsert(connection, statements, loaded, txid)
     except (psycopg2.errors.CardinalityViolation, psycopg2.errors.UniqueViolation):
         execute(connection, "ROLLBACK TO before_state")
-        staged_rows = _collapse(connection, statements)
-        changed = execute(connection, statements.upsert(txid)).rowcount
-    if changed != staged_rows and not unchanged:
+        loaded = replace(loaded, rows=_collapse(connection, statements))
+        changed = _upsert(connection, statements, loaded, txid)
+    if changed != loaded.rows and not unchanged:
         execute(connection, "ROLLBACK TO before_state")
         _raise_if_ahead(connection, statements, txid, apart=False)
         raise StateAhead(
-            f"state {statements.aggregate.state.name!r}: {changed} of {staged_rows} rows were written, a trigger or a policy "
+            f"state {statements.aggregate.state.name!r}: {changed} of {loaded.rows} rows were written, a trigger or a policy "
             "kept the others: state changed outside the ledger; nothing was committed"
         )
     if statements.removable:
         execute(connection, statements.remove(txid, apart=apart))
     if statements.aggregate.state.contributions and not apart:
         execute(connection, statements.contribute(txid, txid))
-    return staged_rows
+    return loaded.rows
+
+
+def _upsert(connection: Connection, statements: StateStatements, loaded: Loaded, txid: int) -> int:
+    """R9; returns the rows that were written."""
+    version = getattr(connection.connection.dbapi_connection, "server_version", 0)
+    fits = len(statements.keys) == 1 and loaded.bytes <= INDEX_WALK_BYTES_MAX
+    walk = fits and version >= INDEX_WALK_VERSION_MIN
+    execute(connection, INDEX_WALK if walk else INDEX_PROBES)
+    return int(execute(connection, statements.upsert(txid, walk=walk)).rowcount)
 
 
 def _collapse(connection: Connection, statements: StateStatements) -> int:
@@ -129,6 +157,7 @@ def _collapse(connection: Connection, statements: StateStatements) -> int:
 
 
 def _raise_if_ahead(connection: Connection, statements: StateStatements, txid: int, *, apart: bool) -> None:
+    execute(connection, INDEX_PROBES)
     ahead = execute(connection, statements.ahead(txid, apart=apart)).fetchone()
     if ahead:
         raise StateAhead(

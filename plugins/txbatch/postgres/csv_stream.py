@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -12,20 +14,31 @@ from pyarrow import csv
 
 from txbatch.core.errors import BadRecord
 
-# Rows that are sorted at a time: a client's memory is bounded, and what PostgreSQL sorts is nearly sorted.
+# As many are sorted at a time: a client's memory is bounded, and what PostgreSQL sorts is nearly sorted.
 SORTED_ROWS = 2_000_000
+SORTED_BYTES = 128 << 20
+# Of these, as many are sorted before the first goes to PostgreSQL.
+SORTED_ROWS_FIRST = 128 * 1024
 ROWS_PER_CHUNK = 64 * 1024
+CHUNKS_AHEAD = 4
+_SAMPLE_ROWS = 1_000
 # All that is not null is quoted, so that an empty string differs from null.
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
 class CsvStream(io.RawIOBase):
-    """A file that psycopg2 reads CSV from, made one record batch at a time."""
+    """A file that psycopg2 reads CSV from, made one record batch at a time.
+
+    They are read, sorted and written by a thread, a few chunks ahead of PostgreSQL. `bytes_read` says how many came out.
+    """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: list[str]) -> None:
         self._chunks: Iterator[bytes] = (to_csv(batch.select(columns)) for batch in batches if batch.num_rows)
         self._chunk = memoryview(b"")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="txbatch csv")
+        self._ahead: deque[Future[bytes]] = deque(self._next() for _ in range(CHUNKS_AHEAD))
         self.error: Exception | None = None
+        self.bytes_read = 0
 
     def readable(self) -> bool:
         return True
@@ -33,12 +46,25 @@ class CsvStream(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most `size`; empty at the end. What goes wrong is kept in `error`: the driver hides it."""
         try:
-            self._chunk = self._chunk or memoryview(next(self._chunks, b""))
+            self._chunk = self._chunk or self._take()
         except Exception as error:
             self.error = error
             raise
         taken, self._chunk = self._chunk[:size], self._chunk[size:]
+        self.bytes_read += len(taken)
         return bytes(taken)
+
+    def close(self) -> None:
+        """Ends the thread, whose current chunk is the last."""
+        self._thread.shutdown(cancel_futures=True)
+        super().close()
+
+    def _take(self) -> memoryview:
+        self._ahead.append(self._next())
+        return memoryview(self._ahead.popleft().result())
+
+    def _next(self) -> Future[bytes]:
+        return self._thread.submit(next, self._chunks, b"")
 
 
 def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
@@ -47,22 +73,41 @@ def in_key_order(batches: Iterable[pa.RecordBatch], keys: list[str]) -> Iterator
     Without keys they come as they are.
     """
     run: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         run.append(batch)
-        rows += batch.num_rows
-        if rows >= SORTED_ROWS:
-            yield from _sorted(run, keys)
-            run, rows = [], 0
-    yield from _sorted(run, keys)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= SORTED_ROWS or size >= SORTED_BYTES:
+            yield from _run(run, keys)
+            run, rows, size = [], 0, 0
+    yield from _run(run, keys)
 
 
-def _sorted(run: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
+def _run(run: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
     if not keys:
         yield from run
     elif run:
-        ordered = pa.Table.from_batches(run).sort_by([(key, "ascending") for key in keys])
-        yield from ordered.to_batches(ROWS_PER_CHUNK)
+        yield from _sorted(pa.Table.from_batches(run).combine_chunks(), keys)
+
+
+def _sorted(table: pa.Table, keys: list[str]) -> Iterator[pa.RecordBatch]:
+    """Quicksort as far as its parts are large: the first of them is ready long before the last."""
+    first = table[keys[0]]
+    below = None
+    if len(first) > SORTED_ROWS_FIRST:
+        below = pc.fill_null(pc.less(first, _middle(first)), False)
+    if below is None or not pc.any(below).as_py():
+        ordered = table.sort_by([(key, "ascending") for key in keys])
+        yield from ordered.combine_chunks().to_batches(ROWS_PER_CHUNK)
+        return
+    yield from _sorted(table.filter(below), keys)
+    yield from _sorted(table.filter(pc.invert(below)), keys)
+
+
+def _middle(column: pa.ChunkedArray) -> pa.Scalar:
+    """About the median; null when most are null."""
+    sample = column.take(pa.array(range(0, len(column), len(column) // _SAMPLE_ROWS)))
+    return sample.take(pc.sort_indices(sample))[len(sample) // 2]
 
 
 def to_csv(batch: pa.RecordBatch) -> bytes:

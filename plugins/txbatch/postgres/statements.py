@@ -20,11 +20,17 @@ from txbatch.postgres.expressions import (
     total_sql,
 )
 
-# Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone.
-INDEX_PROBES = (
-    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_material = off"
+# Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone. Two ways:
+_NO_SCAN = (
+    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_material = off; "
+    "SET LOCAL enable_bitmapscan = off; "
 )
+# One search of the state's index a row.
+INDEX_PROBES = _NO_SCAN + "SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = on"
+# One search for all rows, which from PostgreSQL 17 on goes from key to key; they must fit into an array.
+INDEX_WALK = _NO_SCAN + "SET LOCAL enable_mergejoin = on; SET LOCAL enable_nestloop = off"
+INDEX_WALK_VERSION_MIN = 170000
+INDEX_WALK_BYTES_MAX = 64 << 20
 
 
 class StateStatements:
@@ -104,17 +110,20 @@ class StateStatements:
         )
 
     def contribute(self, txid: int, position: int) -> str:
-        """Append the batch's contributions."""
+        """Append the batch's contributions, in the order they were loaded in: by key, or nearly so."""
         columns = listed([*self.keys, "position", "txid", *self.partials])
         selected = listed([*self.keys, f"{position:d}", f"{txid:d}", *self.partials])
-        return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged} ORDER BY {listed(self.keys)}"
+        return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged}"
 
-    def upsert(self, txid: int) -> str:
+    def upsert(self, txid: int, *, walk: bool = False) -> str:
         """R9 for every staged row, in key order. A row that may not change is left alone and not counted.
 
-        To be run under `INDEX_PROBES`: one probe of the state's index a row, in its order.
+        To be run under `INDEX_WALK`, where there is one key column, or under `INDEX_PROBES`.
         """
         same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
+        if walk:
+            (key,) = self.keys
+            same += f" AND s.{key} = ANY (ARRAY(SELECT {key} FROM {self.staged}))"
         columns = listed([*self.keys, *self.partials])
         inserted = listed([*(f"e.{name}" for name in (*self.keys, *self.partials)), f"{txid:d}"])
         return (
