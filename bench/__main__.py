@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold_start, commit, growth, ledger, show
+from bench import cold_start, commit, growth, ledger, measure, memory, plan, show, words, year
 from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
@@ -16,6 +16,10 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **growth.SECTIONS,
     **ledger.SECTIONS,
     **cold_start.SECTIONS,
+    **words.SECTIONS,
+    **plan.SECTIONS,
+    **year.SECTIONS,
+    **memory.SECTIONS,
 }
 QUICK = ("commit 100 k", "cold start")  # under three minutes
 CURRENT = FOLDER / ".current.json"
@@ -27,8 +31,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the short sections alone, kept nowhere")
     parser.add_argument("--only", action="append", choices=sorted(SECTIONS), help="this section; may be given again")
     parser.add_argument("--afresh", action="store_true", help="forget what an interrupted run measured")
+    parser.add_argument("--once", action="store_true", help="every contestant once: rough, with --only")
     asked = parser.parse_args()
     names = QUICK if asked.quick else asked.only or list(SECTIONS)
+    if asked.once:
+        measure.REPEATS.clear()
     path = FOLDER / ".quick.json" if asked.quick or asked.only else CURRENT
     if asked.afresh or path != CURRENT:
         path.unlink(missing_ok=True)
@@ -39,7 +46,7 @@ def main() -> int:
             continue
         print(f"{name}:", flush=True)
         SECTIONS[name](name, results)
-    show.table(results.figures)
+    show.table(results.content)
     if path == CURRENT:
         _keep(results)
     return 0

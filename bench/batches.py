@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -100,34 +100,38 @@ def _commit_nothing(ledger: PostgresLedger, defined: Topology) -> None:
 
 
 def emitted(
-    ledger: PostgresLedger, defined: Topology, staging: Staging, partials: pa.Table
+    ledger: PostgresLedger, defined: Topology, staging: Staging, partials: pa.Table | Callable[[AttemptFolder], int]
 ) -> tuple[Batch, AttemptFolder]:
-    """The next batch with these partials staged and its manifest recorded, as Spark would leave it; and where."""
+    """The next batch with these partials staged and its manifest recorded, as Spark would leave it; and where.
+
+    A function stages its own, and returns how many rows.
+    """
     run = Run(f"bench {uuid4().hex}", run_id=uuid4().hex)
     batch = coordinator.initialize_transaction(ledger, defined, run)
     assert isinstance(batch, Batch)
     assignment = ledger.start_attempt(batch, run, CODE)
     folder = staging.attempt(assignment)
-    write(folder, partials)
+    rows = partials(folder) if callable(partials) else write(folder, partials)
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,
         assignment.token,
         assignment.code,
         assignment.digest,
-        streams={"keys": {"": ReadPartition(partials.num_rows, "0")}},
+        streams={"keys": {"": ReadPartition(rows, "0")}},
         states={"counts": folder.describe(0, defined.aggregates[0])},
     )
     return ledger.record_manifest(assignment, manifest), folder
 
 
-def write(folder: AttemptFolder, partials: pa.Table) -> None:
-    """Parquet files as Spark leaves them: one a shuffle partition, snappy."""
+def write(folder: AttemptFolder, partials: pa.Table) -> int:
+    """Parquet files as Spark leaves them: one a shuffle partition, snappy. Returns the rows."""
     filesystem, place = folder.filesystem, folder.path("partials/0")
     filesystem.makedirs(place, exist_ok=True)
     size = -(-partials.num_rows // FILES)
     for number in range(FILES if partials.num_rows else 0):
         pq.write_table(partials.slice(number * size, size), f"{place}/part-{number}.parquet", filesystem=filesystem)
+    return int(partials.num_rows)
 
 
 def staging(home: Path) -> Staging:

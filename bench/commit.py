@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy import column, create_engine
 from sqlalchemy import table as sql_table
 from sqlalchemy.dialects.postgresql import insert
 
-from bench import batches
+from bench import batches, rivals
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
@@ -155,17 +155,23 @@ def as_csv(partials: pa.Table) -> io.BytesIO:
 
 def measure(section: str, results: Results, *, rows: int, keys: int, updates: float, row_wise: bool) -> None:
     """One case, all contestants."""
-    with server() as running:
+    with server() as running, rivals.warm_spark() if row_wise else nullcontext() as spark:
         case = Case(running, keys, rows, updates)
         for kind in (WITH, WITHOUT):
             batches.fill(running, case.template(kind), keys, contributions=kind == WITH)
-        contestants: Mapping[str, Contestant] = {
+        contestants: dict[str, Contestant] = {
             "composed floor": case.floor,
             "txbatch": partial(case.txbatch, WITHOUT),
             "txbatch with contributions": partial(case.txbatch, WITH),
             "plain upsert": case.plain,
-            **({"execute_values": case.execute_values, "SQLAlchemy bulk": case.sqlalchemy} if row_wise else {}),
         }
+        if spark is not None:
+            contestants |= {
+                "execute_values": case.execute_values,
+                "SQLAlchemy bulk": case.sqlalchemy,
+                "Spark JDBC + merge": partial(rivals.jdbc_merge, case, case.template(WITHOUT), spark),
+                "dlt merge": partial(rivals.dlt_merge, case),
+            }
         results.add(section, interleaved(contestants), FIGURES[section], rows=rows, keys=keys, updates=updates)
 
 
@@ -178,6 +184,8 @@ FIGURES = {
         _floor("100 k rows", 2.0, 1.6),
         Figure("execute_values / commit of 100 k rows", "execute_values", "txbatch", 2, 3, higher=True),
         Figure("SQLAlchemy bulk / commit of 100 k rows", "SQLAlchemy bulk", "txbatch", 3, 5, higher=True),
+        Figure("Spark JDBC + merge / commit of 100 k rows", "Spark JDBC + merge", "txbatch", higher=True),
+        Figure("dlt merge / commit of 100 k rows", "dlt merge", "txbatch", higher=True),
     ],
     "commit 1 M": [
         _floor("1 M rows", 1.15, 1.0),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg2
 from sqlalchemy import make_url
 
 from txbatch.local import postgres
 
+LOCALHOST = "127.0.0.1"
 SETTINGS = {
     "shared_buffers": "4GB",
     "max_wal_size": "16GB",
@@ -25,8 +29,8 @@ SETTINGS = {
 class Server:
     """A running server; databases are made from templates by copying files."""
 
-    def __init__(self, url: str, home: Path) -> None:
-        self.url, self.home = url, home
+    def __init__(self, url: str, home: Path, password: str) -> None:
+        self.url, self.home, self.password = url, home, password
 
     def run(self, *statements: str, database: str | None = None) -> None:
         """Run statements, each outside of a transaction."""
@@ -47,6 +51,12 @@ class Server:
     def url_of(self, database: str) -> str:
         """The SQLAlchemy URL of a database."""
         return make_url(self.url).set(database=database).render_as_string(hide_password=False)
+
+    def tcp_of(self, database: str) -> dict[str, str]:
+        """The same for those who cannot use a socket in a folder: host, port, database, user, password."""
+        url = make_url(self.url)
+        where = {"host": LOCALHOST, "port": str(url.query["port"]), "database": database}
+        return {**where, "user": url.username or "", "password": self.password}
 
     @contextmanager
     def copy_of(self, template: str) -> Iterator[str]:
@@ -69,15 +79,23 @@ class Server:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """A server that is gone afterwards, with its data."""
-    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder:
+    """A server that is gone afterwards, with its data. Beside its socket it listens on a port, with a password."""
+    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder, patch.dict(postgres._SETTINGS, _tcp()):
         home = Path(folder)
         url = postgres.start(home)
         try:
-            made = Server(url, home)
+            made = Server(url, home, secrets.token_hex(16))
             made.run(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in SETTINGS.items()))
+            made.run(f"ALTER USER CURRENT_USER PASSWORD '{made.password}'")
+            access = home / "postgres" / "pg_hba.conf"
+            access.write_text(f"host all all {LOCALHOST}/32 scram-sha-256\n{access.read_text()}")
             postgres.stop(home)
             postgres.start(home)
             yield made
         finally:
             postgres.stop(home)
+
+
+def _tcp() -> dict[str, str]:
+    with socket.create_server((LOCALHOST, 0)) as free:
+        return {"listen_addresses": LOCALHOST, "port": str(free.getsockname()[1])}

@@ -77,14 +77,22 @@ class Results:
         return section in self.content["sections"]
 
     def add(self, section: str, runs: Mapping[str, list[Stopwatch]], figures: list[Figure], **notes: Any) -> None:
-        """Keep a section: every run's seconds, the medians, and the ratios of its figures."""
+        """Keep a section: every run's seconds, the medians, the ratios of its figures, and who was left out."""
+        left_out = {name: found[0].left_out for name, found in runs.items() if found[0].left_out}
+        runs = {name: found for name, found in runs.items() if name not in left_out}
         medians = {name: median(found) for name, found in runs.items()}
         self.content["sections"][section] = {
             "load": os.getloadavg()[0],
+            "left_out": left_out,
             "runs": {name: [run.seconds for run in found] for name, found in runs.items()},
+            "cpu": {name: [round(run.cpu, 3) for run in found] for name, found in runs.items() if found[0].cpu},
             "medians": medians,
             "notes": {name: found[-1].notes for name, found in runs.items() if found[-1].notes} | notes,
-            "figures": [_ratio(figure, medians) for figure in figures if figure.measure in medians],
+            "figures": [
+                _ratio(figure, medians)
+                for figure in figures
+                if {figure.measure, figure.against} - {None} <= medians.keys()
+            ],
         }
         self.save()
 
@@ -95,18 +103,15 @@ class Results:
         new.write_text(json.dumps(self.content, indent=1) + "\n")
         new.replace(self.path)
 
-    @property
-    def figures(self) -> list[dict[str, Any]]:
-        """The figures of all sections."""
-        return [figure for section in self.content["sections"].values() for figure in section["figures"]]
-
 
 def _ratio(figure: Figure, medians: Mapping[str, float]) -> dict[str, Any]:
-    ratio = medians[figure.measure] / (medians[figure.against] if figure.against else 0.001)
+    ratio = medians[figure.measure] / (medians[figure.against] if figure.against else figure.unit)
     return {**asdict(figure), "ratio": ratio, "verdict": _verdict(figure, ratio)}
 
 
 def _verdict(figure: Figure, ratio: float) -> str:
+    if figure.at_least is None or figure.aim is None:
+        return "not promised"
     sign = -1 if figure.higher else 1
     if sign * ratio <= sign * figure.aim:
         return "aim reached"

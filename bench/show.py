@@ -9,39 +9,80 @@ from rich.console import Console
 from rich.table import Table
 
 COLOURS = {"aim reached": "#2a9d8f", "reached": "#8ab17d", "missed": "#e76f51"}
+RATIO_MOST = 2.0  # of a bar: a miss by more is cut, its number says how much
 
 
-def table(figures: list[dict[str, Any]]) -> None:
-    """Every figure with its bounds."""
+def table(content: dict[str, Any]) -> None:
+    """Every figure with its bounds; below, which contestants were left out."""
     shown = Table("figure", "ratio", "at least", "aim", "verdict")
-    for figure in figures:
+    for figure in _figures(content):
         sign = "≥" if figure["higher"] else "≤"
-        ratio = "" if figure["ratio"] is None else f"{figure['ratio']:.2f}"
-        shown.add_row(
-            figure["name"], ratio, f"{sign} {figure['at_least']}", f"{sign} {figure['aim']}", figure["verdict"]
-        )
-    Console().print(shown)
+        bounds = [f"{sign} {figure[bound]}" if figure[bound] else "" for bound in ("at_least", "aim")]
+        shown.add_row(figure["name"], f"{figure['ratio']:.2f}", *bounds, figure["verdict"])
+    console = Console()
+    console.print(shown)
+    for name, section in content["sections"].items():
+        for contestant, why in section.get("left_out", {}).items():
+            console.print(f"left out of {name}: {contestant}: {why}")
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """One bar a figure: its ratio as a part of the bound that it has to keep; beyond 1 it is missed."""
+    """Above, one bar a promise: its ratio as a part of the bound that it has to keep; beyond 1 it is missed. Below, ours
+    against others.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figures = [each for section in content["sections"].values() for each in section["figures"] if each["ratio"]]
-    parts = [(f["at_least"] / f["ratio"]) if f["higher"] else (f["ratio"] / f["at_least"]) for f in figures]
-    drawing, axes = plt.subplots(figsize=(9, 0.42 * len(figures) + 1.4), layout="constrained")
-    axes.barh([f["name"] for f in figures], parts, color=[COLOURS[f["verdict"]] for f in figures])
-    for row, (figure, part) in enumerate(zip(figures, parts, strict=True)):
-        axes.text(part, row, f" {figure['ratio']:.2f}", va="center", fontsize=8)
-    axes.axvline(1, color="#264653", linewidth=1)
-    axes.invert_yaxis()
-    axes.set_xlabel("ratio measured / ratio promised (left of the line: kept)")
-    machine = content["machine"]
-    axes.set_title(
-        f"{content['commit']}, {machine['cpu']}, {machine['cores']} cores, {content['began'][:10]}", fontsize=9
+    found = _figures(content)
+    promised = [figure for figure in found if figure["at_least"]]
+    others = [figure for figure in found if not figure["at_least"]]
+    sizes = [max(len(rows), 1) for rows in (promised, others)]
+    drawing, (above, below) = plt.subplots(
+        2, figsize=(11, 0.34 * sum(sizes) + 2.2), height_ratios=sizes, layout="constrained"
     )
-    drawing.savefig(path, metadata={"Date": None})
+    _promises(above, promised)
+    _others(below, others)
+    machine = content["machine"]
+    drawing.suptitle(
+        f"{content['commit']}, {machine['cpu']}, {machine['cores']} cores, {content['began'][:10]}", fontsize=10
+    )
+    drawing.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(drawing)
+
+
+def _figures(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [figure for section in content["sections"].values() for figure in section["figures"]]
+
+
+def _promises(axes: Any, figures: list[dict[str, Any]]) -> None:
+    parts = [(f["at_least"] / f["ratio"]) if f["higher"] else (f["ratio"] / f["at_least"]) for f in figures]
+    axes.barh(
+        range(len(parts)), [min(part, RATIO_MOST) for part in parts], color=[COLOURS[f["verdict"]] for f in figures]
+    )
+    for row, (figure, part) in enumerate(zip(figures, parts, strict=True)):
+        sign = "≥" if figure["higher"] else "≤"
+        told = f" {figure['ratio']:.3g} (promised {sign} {figure['at_least']:g})"
+        axes.text(min(part, RATIO_MOST), row, told, va="center", fontsize=8)
+    axes.axvline(1, color="#264653", linewidth=1)
+    _rows(axes, figures)
+    axes.set_xlim(0, RATIO_MOST * 1.3)
+    axes.set_xlabel("measured / promised: left of the line it is kept", fontsize=8)
+
+
+def _others(axes: Any, figures: list[dict[str, Any]]) -> None:
+    axes.barh(range(len(figures)), [f["ratio"] for f in figures], color="#8d99ae")
+    for row, figure in enumerate(figures):
+        axes.text(figure["ratio"], row, f" {figure['ratio']:.2f}", va="center", fontsize=8)
+    axes.axvline(1, color="#264653", linewidth=1)
+    _rows(axes, figures)
+    axes.set_xscale("log")
+    axes.margins(x=0.15)
+    axes.set_xlabel("ratio, logarithmic; nothing is promised", fontsize=8)
+
+
+def _rows(axes: Any, figures: list[dict[str, Any]]) -> None:
+    axes.set_yticks(range(len(figures)), [figure["name"] for figure in figures], fontsize=8)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,47 @@
+"""What a topology's operations cost Spark, against the same plan written by hand, in one warm session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+
+from bench import corpus, extras
+from bench.measure import Figure, Stopwatch
+from bench.results import Results
+from bench.words import Words
+from txbatch.submission import LOCAL_MASTER
+
+FILES = ["text-0.txt", "text-1.txt"]  # 250 MB: not a short job, as of 1 GB
+
+
+def measure(section: str, results: Results) -> None:
+    """Seconds of wall and, under the name with CPU, of the JVM's processor time: on a busy machine that one tells."""
+    corpus.ensure()
+    what = Words.submission()
+    conf = [part for name, value in what.conf.items() for part in ("--conf", f"{name}={value}")]
+    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as home:
+        program = [str(extras.PROGRAMS / "plan.py"), str(corpus.FOLDER), ",".join(FILES), f"{home}/partials"]
+        command = [extras.spark_submit(), "--master", LOCAL_MASTER, *conf, "--py-files", what.py_files, *program]
+        done = subprocess.run(
+            command, env={**os.environ, **what.environment}, check=True, stdout=subprocess.PIPE, text=True
+        )
+    rounds = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
+    runs: dict[str, list[Stopwatch]] = {}
+    for told in rounds:
+        print(f"    {told['name']}: {told['seconds']:.3f} s, CPU {told['cpu']:.3f} s", flush=True)
+        runs.setdefault(told["name"], []).append(Stopwatch(told["seconds"], told["cpu"]))
+        runs.setdefault(f"{told['name']}, CPU", []).append(Stopwatch(told["cpu"], told["cpu"]))
+    for suffix in ("", ", CPU"):
+        pairs = zip(runs[f"plan{suffix}"], runs[f"audit{suffix}"], strict=True)
+        runs[f"plan and audit{suffix}"] = [Stopwatch(one.seconds + other.seconds) for one, other in pairs]
+    results.add(section, runs, FIGURES, files=len(FILES))
+
+
+FIGURES = [
+    Figure("topology's Spark plan / hand-written PySpark", "plan", "by hand", 1.05, 1.0),
+    Figure("the same in CPU", "plan, CPU", "by hand, CPU", 1.05, 1.0),
+    Figure("plan and audit of the source (R7) / hand-written, CPU", "plan and audit, CPU", "by hand, CPU"),
+]
+SECTIONS = {"Spark plan": measure}

@@ -1,0 +1,33 @@
+"""Commits one staged batch of the benches' topology; prints the seconds and the most memory that this process had.
+
+Arguments: the database, the staging area, the txid.
+"""
+
+import json
+import resource
+import sys
+import time
+
+from bench import batches
+
+from txbatch.postgres.engine import connect
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.storage.staging import Staging
+
+
+def main(url: str, staging: str, txid: str) -> None:
+    """Commit."""
+    ledger, defined = PostgresLedger(connect(url)), batches.topology(contributions=False)
+    batch = ledger.batch(defined.name, int(txid))
+    assignment, manifest = ledger.newest_attempt(batch)
+    assert manifest
+    folder = Staging(staging).attempt(assignment)
+    began = time.perf_counter()
+    assert ledger.commit(defined, batch, {"counts": folder.partials(manifest.states["counts"])}).applied
+    seconds = time.perf_counter() - began
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,69 @@
+"""One warm session: a topology's batch and the same by hand, in turns. Prints a line of JSON for each run.
+
+Arguments: the folder of the text, the names of its files, the folder to write to. Run by spark-submit with txbatch on its path.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from txbatch import Count, FileSpout, OpaqueState, Topology
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.spark.aggregate import BatchAggregator
+from txbatch.spark.reader import BatchReader
+from txbatch.spark.session import configured
+
+WARM_UP, RUNS = 2, 5
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main(folder: str, names: str, target: str) -> None:
+    """All in turns, so that noise falls on all alike; the first rounds are for the compiler."""
+    spark = configured(SparkSession.builder.appName("plan").getOrCreate())
+    root, files = Path(folder), names.split(",")
+    topology = Topology("words")
+    counted = topology.new_stream("lines", FileSpout(root)).flat_map("split(line, ' ')", "word string").group_by("word")
+    counted.persistent_aggregate(OpaqueState("words"), count=Count())
+    sizes = {name: {"start": 0, "end": (root / name).stat().st_size} for name in files}
+    metadata = {"format": 1, "streams": {"lines": {"partitions": sizes}}}
+    assignment = Assignment("words", TransactionAttempt(1, 1), "token", metadata, "0" * 64)
+    reader = BatchReader(spark, topology.streams["lines"], assignment)
+    ours = BatchAggregator(topology.aggregates[0], {"lines": reader}).partials
+    paths = [str(root / name) for name in files]
+
+    def by_hand() -> None:
+        words = spark.read.text(paths).selectExpr("explode(split(value, ' ')) as word")
+        words.groupBy("word").count().write.parquet(f"{target}/by-hand")
+
+    contestants: dict[str, Callable[[], object]] = {
+        "by hand": by_hand,
+        "plan": lambda: ours().write.parquet(f"{target}/plan"),
+        "audit": reader.audit,
+    }
+    if os.environ.get("PLANS"):
+        ours().explain("formatted")
+    for number in range(-WARM_UP, RUNS):
+        for name, run in contestants.items():
+            began, used = time.perf_counter(), _cpu()
+            run()
+            told = {"name": name, "seconds": time.perf_counter() - began, "cpu": _cpu() - used}
+            if number >= 0:
+                print(json.dumps(told), flush=True)
+            shutil.rmtree(target, ignore_errors=True)
+    spark.stop()
+
+
+def _cpu() -> float:
+    """Seconds of the JVM, which is this program's parent."""
+    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,115 @@
+"""A year of flights, a batch a day: `txbatch run` for each day, against all days in one call, coalesced.
+
+Spark reads the package's flights from Parquet sorted by time, in row groups of 2,000: of its CSV file it would read the
+whole year for each day. 30 days are run one by one, and 365 are computed from them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.database import Server, server
+from bench.measure import Figure, Stopwatch
+from bench.results import Results
+from bench.words import Command
+from txbatch import settings
+from txbatch.core.fields import parse_fields
+from txbatch.job_file import load_job
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
+
+DAYS, ONE_BY_ONE = 365, 30
+FIRST = date(2013, 1, 1)
+ZONE = "America/New_York"
+CSV = 'format="csv",\n            options={"header": True, "nullValue": "NA"},'
+
+
+def measure(section: str, results: Results) -> None:
+    """One run of each: a day is a run of its own, thirty times; the year is long enough."""
+    with server() as running:
+        job = prepare(running.home)
+        each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(_day, range(ONE_BY_ONE))]
+        computed = DAYS * statistics.mean(watch.seconds for watch in each)
+        print(
+            f"    {ONE_BY_ONE} days one by one: {computed / DAYS:.2f} s each; {DAYS}, computed: {computed:.0f} s",
+            flush=True,
+        )
+        cron = ("--cron", "0 0 * * *", "--timezone", ZONE)
+        year = _run(running, job, FIRST, _day(DAYS), "year", cron)
+        print(f"    {DAYS} days coalesced: {year.seconds:.0f} s", flush=True)
+        _check(running)
+    runs = {
+        "a day": each,
+        f"{DAYS} days one by one, computed from {ONE_BY_ONE}": [Stopwatch(computed)],
+        "coalesced": [year],
+    }
+    figure = Figure(f"{DAYS} daily batches coalesced / one by one (computed)", "coalesced", list(runs)[1], 0.2, 0.05)
+    results.add(
+        section, runs, [figure], computed=f"{DAYS} from {ONE_BY_ONE} real runs", source="Parquet sorted by time"
+    )
+
+
+def prepare(home: Path) -> Path:
+    """jobs/flights.py as it is, but for the format, with its source beside it."""
+    path, source = home / "flights.py", home / "source"
+    written = (settings.project_root() / "jobs" / "flights.py").read_text()
+    assert CSV in written, "jobs/flights.py does not read CSV as it did"
+    path.write_text(written.replace(CSV, 'format="parquet",'))
+    os.environ["FLIGHTS_FOLDER"] = str(source)
+    frame = pd.read_csv(ensure_flights(home / "package") / FILE, dtype={"tailnum": "string"})
+    frame["time_hour"] = pd.to_datetime(frame["time_hour"])
+    types = {"int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+    fields = parse_fields(load_job(str(path)).topology.streams["flights"].spout.fields)
+    schema = pa.schema([(field.name, types[field.type]) for field in fields])
+    source.mkdir()
+    table = pa.Table.from_pandas(frame.sort_values("time_hour"), schema, preserve_index=False)
+    pq.write_table(table, source / "flights.parquet", row_group_size=2_000)
+    return path
+
+
+def _run(running: Server, job: Path, start: date, end: date, database: str, cron: Sequence[str]) -> Stopwatch:
+    """`txbatch run` of an interval, in a database that is made when it is not there."""
+    where = {
+        "TXBATCH_DATABASE_URL": running.url_of(database),
+        "TXBATCH_STAGING": (running.home / "staging" / database).as_uri(),
+    }
+    txbatch, environment = str(Path(sys.executable).with_name("txbatch")), {**os.environ, **where}
+    if start == FIRST:
+        running.run(f"CREATE DATABASE {database}")
+        Command([txbatch, "migrate"], environment).run()
+    watch = Stopwatch()
+    with watch.timed():
+        Command([txbatch, "run", str(job), "--interval", _midnight(start), _midnight(end), *cron], environment).run()
+    return watch
+
+
+def _check(running: Server) -> None:
+    """Every flight of the year is counted, a batch a day."""
+    connection = running.connect("year")
+    with connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT sum(flights) FROM state.flights), "
+            "(SELECT count(*) FROM report.batches WHERE status = 'committed')"
+        )
+        found = cursor.fetchone()
+    connection.close()
+    assert found == (FLIGHTS, DAYS), found
+
+
+def _day(number: int) -> date:
+    return FIRST + timedelta(number)
+
+
+def _midnight(day: date) -> str:
+    return pd.Timestamp(day, tz=ZONE).isoformat()
+
+
+SECTIONS = {"365 daily batches": measure}
