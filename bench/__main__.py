@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+import time
+import traceback
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,40 +18,60 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **growth.SECTIONS,
     **ledger.SECTIONS,
     **cold_start.SECTIONS,
-    **words.SECTIONS,
     **plan.SECTIONS,
+    **words.SECTIONS,
     **year.SECTIONS,
     **memory.SECTIONS,
 }
-QUICK = ("commit 100 k", "cold start")  # under three minutes
+QUICK = ("commit 100 k", "cold start")  # under three minutes, with three runs each
 CURRENT = FOLDER / ".current.json"
 
 
 def main() -> int:
-    """Run the sections that are not there yet; a whole run is kept under its date."""
+    """Run the sections that are not there yet; a whole run is kept under its date. 1: a section failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the short sections alone, kept nowhere")
     parser.add_argument("--only", action="append", choices=sorted(SECTIONS), help="this section; may be given again")
     parser.add_argument("--afresh", action="store_true", help="forget what an interrupted run measured")
-    parser.add_argument("--once", action="store_true", help="every contestant once: rough, with --only")
+    parser.add_argument("--once", action="store_true", help="every contestant once: a rough try, kept nowhere")
     asked = parser.parse_args()
-    names = QUICK if asked.quick else asked.only or list(SECTIONS)
-    if asked.once:
-        measure.REPEATS.clear()
-    path = FOLDER / ".quick.json" if asked.quick or asked.only else CURRENT
-    if asked.afresh or path != CURRENT:
+    if asked.once or asked.quick:
+        measure.REPEATS[:] = [] if asked.once else [(30, 3)]
+    whole = not (asked.quick or asked.only or asked.once)
+    results = _begin(CURRENT if whole else FOLDER / ".quick.json", afresh=asked.afresh or not whole)
+    failed = _run(QUICK if asked.quick else asked.only or list(SECTIONS), results)
+    show.table(results.content)
+    if failed:
+        print(f"not measured: {', '.join(failed)}; see above, and call again", file=sys.stderr)
+        return 1
+    if whole:
+        _keep(results)
+    return 0
+
+
+def _begin(path: Path, *, afresh: bool) -> Results:
+    if afresh:
         path.unlink(missing_ok=True)
-    results = Results(path)
+    return Results(path)
+
+
+def _run(names: Iterable[str], results: Results) -> list[str]:
+    """The names of the sections that failed; each failure is shown, and the others are measured."""
+    failed = []
     for name in names:
         if results.has(name):
             print(f"{name}: measured before the interruption", flush=True)
             continue
         print(f"{name}:", flush=True)
-        SECTIONS[name](name, results)
-    show.table(results.content)
-    if path == CURRENT:
-        _keep(results)
-    return 0
+        began = time.monotonic()
+        try:
+            SECTIONS[name](name, results)
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+        else:
+            results.took(name, time.monotonic() - began)
+    return failed
 
 
 def _keep(results: Results) -> None:

@@ -96,6 +96,11 @@ class Results:
         }
         self.save()
 
+    def took(self, section: str, seconds: float) -> None:
+        """Keep how long a section took with everything around its runs."""
+        self.content["sections"][section]["took"] = round(seconds)
+        self.save()
+
     def save(self) -> None:
         """Write the file whole."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

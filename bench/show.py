@@ -24,6 +24,8 @@ def table(content: dict[str, Any]) -> None:
     for name, section in content["sections"].items():
         for contestant, why in section.get("left_out", {}).items():
             console.print(f"left out of {name}: {contestant}: {why}")
+    took = {name: section["took"] for name, section in content["sections"].items() if "took" in section}
+    console.print(f"{sum(took.values()) / 60:.0f} min: {', '.join(f'{name} {each} s' for name, each in took.items())}")
 
 
 def plot(content: dict[str, Any], path: Path) -> None:

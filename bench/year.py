@@ -36,16 +36,16 @@ def measure(section: str, results: Results) -> None:
     """One run of each: a day is a run of its own, thirty times; the year is long enough."""
     with server() as running:
         job = prepare(running.home)
+        cron = ("--cron", "0 0 * * *", "--timezone", ZONE)
+        year = _run(running, job, FIRST, _day(DAYS), "year", cron)
+        print(f"    {DAYS} days coalesced: {year.seconds:.0f} s", flush=True)
+        _check(running)
         each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(_day, range(ONE_BY_ONE))]
         computed = DAYS * statistics.mean(watch.seconds for watch in each)
         print(
             f"    {ONE_BY_ONE} days one by one: {computed / DAYS:.2f} s each; {DAYS}, computed: {computed:.0f} s",
             flush=True,
         )
-        cron = ("--cron", "0 0 * * *", "--timezone", ZONE)
-        year = _run(running, job, FIRST, _day(DAYS), "year", cron)
-        print(f"    {DAYS} days coalesced: {year.seconds:.0f} s", flush=True)
-        _check(running)
     runs = {
         "a day": each,
         f"{DAYS} days one by one, computed from {ONE_BY_ONE}": [Stopwatch(computed)],
