@@ -31,7 +31,7 @@ lint: setup ## ruff, mypy, import-linter: what CI asks for
 test-compose: setup ## run docker-compose.yml for real and check its reports
 	bin/test-compose
 
-bench: setup ## measure everything, an hour or more; an interrupted run goes on
+bench: setup ## measure everything, within 90 minutes; an interrupted run goes on
 	$(PY) -m bench
 
 bench-quick: setup ## measure the most telling figures, in three minutes

@@ -41,7 +41,7 @@ def measure(section: str, results: Results) -> None:
 
 FIGURES = [
     Figure("topology's Spark plan / hand-written PySpark", "plan", "by hand", 1.05, 1.0),
-    Figure("the same in CPU", "plan, CPU", "by hand, CPU", 1.05, 1.0),
+    Figure("topology's Spark plan / hand-written PySpark, CPU", "plan, CPU", "by hand, CPU", 1.05, 1.0),
     Figure("plan and audit of the source (R7) / hand-written, CPU", "plan and audit, CPU", "by hand, CPU"),
 ]
 SECTIONS = {"Spark plan": measure}

@@ -9,6 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 COLOURS = {"aim reached": "#2a9d8f", "reached": "#8ab17d", "missed": "#e76f51"}
+TEXT: dict[str, Any] = {
+    "va": "center",
+    "fontsize": 8,
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85},
+}
 RATIO_MOST = 2.0  # of a bar: a miss by more is cut, its number says how much
 
 
@@ -65,8 +70,8 @@ def _promises(axes: Any, figures: list[dict[str, Any]]) -> None:
     )
     for row, (figure, part) in enumerate(zip(figures, parts, strict=True)):
         sign = "≥" if figure["higher"] else "≤"
-        told = f" {figure['ratio']:.3g} (promised {sign} {figure['at_least']:g})"
-        axes.text(min(part, RATIO_MOST), row, told, va="center", fontsize=8)
+        told = f"{_number(figure['ratio'])} (promised {sign} {figure['at_least']:g})"
+        axes.text(min(part, RATIO_MOST) + 0.02, row, told, **TEXT)
     axes.axvline(1, color="#264653", linewidth=1)
     _rows(axes, figures)
     axes.set_xlim(0, RATIO_MOST * 1.3)
@@ -74,17 +79,25 @@ def _promises(axes: Any, figures: list[dict[str, Any]]) -> None:
 
 
 def _others(axes: Any, figures: list[dict[str, Any]]) -> None:
-    axes.barh(range(len(figures)), [f["ratio"] for f in figures], color="#8d99ae")
+    axes.barh(range(len(figures)), [f["ratio"] - 1 for f in figures], left=1, color="#8d99ae")
     for row, figure in enumerate(figures):
-        axes.text(figure["ratio"], row, f" {figure['ratio']:.2f}", va="center", fontsize=8)
+        axes.text(max(figure["ratio"], 1) * 1.03, row, _number(figure["ratio"]), **TEXT)
     axes.axvline(1, color="#264653", linewidth=1)
     _rows(axes, figures)
     axes.set_xscale("log")
     axes.margins(x=0.15)
-    axes.set_xlabel("ratio, logarithmic; nothing is promised", fontsize=8)
+    for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        ticks(lambda value, _: f"{value:g}")
+    axes.set_xlabel("ratio, logarithmic; nothing is promised of these", fontsize=8)
 
 
 def _rows(axes: Any, figures: list[dict[str, Any]]) -> None:
     axes.set_yticks(range(len(figures)), [figure["name"] for figure in figures], fontsize=8)
     axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.tick_params(axis="x", which="both", labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.3g}"

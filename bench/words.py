@@ -174,7 +174,7 @@ def measure(section: str, results: Results) -> None:
 
 FIGURES = [
     Figure(f"txbatch run / bare spark-submit, COPY and upsert, {corpus.SIZE} of text", "txbatch", "bare", 1.05, 1.02),
-    Figure("the same with contributions / bare", "txbatch with contributions", "bare"),
+    Figure(f"txbatch run with contributions / bare, {corpus.SIZE}", "txbatch with contributions", "bare"),
     Figure(f"PySpark, JDBC, MERGE / txbatch run, {corpus.SIZE}", "PySpark, JDBC, MERGE", "txbatch", higher=True),
     Figure(
         f"Structured Streaming / txbatch run, {corpus.SIZE}",
