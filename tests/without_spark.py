@@ -15,10 +15,9 @@ from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import Assignment, Metadata
-from txbatch.job_file import load_job
+from txbatch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import Submission
 
 ARROW = {
     "string": pa.string(),
@@ -30,10 +29,25 @@ ARROW = {
 }
 
 
-def submit_without_spark(what: Submission, master: str) -> None:
+class WithoutSpark:
+    """What `Runner` takes for a Spark application."""
+
+    killed = False
+
+    def __init__(self, job: Job, *_: Any, **__: Any) -> None:
+        self.job = job
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Run the job on an attempt's folder."""
+        emit_without_spark(self.job, folder, assignment)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) -> None:
     """Reads, aggregates and writes the manifest."""
-    folder = AttemptFolder(what.arguments[1])
-    assignment, topology = folder.read_assignment(), load_job(what.application).topology
+    topology = load_job(str(job.path)).topology
     states = {}
     for number, aggregate in enumerate(topology.aggregates):
         table = partials(aggregate, assignment)

@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from txbatch import __version__, settings
 from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.transaction import Interval, Run
+from txbatch.cron import cut
 from txbatch.job_file import Job, check_dag_files, load_job
 from txbatch.local.java import java_home
 from txbatch.postgres import state_tables
@@ -97,6 +98,8 @@ def migrate() -> Rows:
     "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
 )
 @click.option("--param", "params", multiple=True, type=Parameter(), metavar="NAME=VALUE", help=PARAM_HELP)
+@click.option("--cron", help="Cut the interval at these times: a batch each, in order.")
+@click.option("--timezone", help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
 @click.option("--master", default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new")
@@ -105,15 +108,26 @@ def run(
     run_id: str | None,
     interval: tuple[datetime, datetime] | None,
     params: tuple[tuple[str, Any], ...],
+    cron: str | None,
+    timezone: str | None,
     until_idle: bool,
     master: str,
 ) -> Rows:
-    """Run a batch of the job file JOB: initialize, emit, commit, success. First finishes what a killed call left."""
+    """Run a batch of the job file JOB: initialize, emit, commit, success. First finishes what a killed call left.
+
+    With --cron, each of its intervals; an error ends the call, and called again it goes on there.
+    """
+    _check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), settings.load()
     parameters, between = _parameters(loaded, params), interval and _interval(*interval)
+    pieces = _pieces(between, cron, timezone or "UTC") if between and cron else None
     reader = Reader(_engine(where))
-    runner = Runner(loaded, where, master)
-    done = [each.txid for each in runner.run(run_id, between, parameters, until_idle=until_idle)]
+    with Runner(loaded, where, master) as runner:
+        if pieces is None:
+            batches = runner.run(run_id, between, parameters, until_idle=until_idle)
+        else:
+            batches = runner.run_each(pieces, parameters)
+        done = [each.txid for each in batches]
     return reader.batches_by_txid(loaded.topology.name, done)
 
 
@@ -277,6 +291,22 @@ def _interval(start: datetime, end: datetime) -> Interval:
         return Interval(start, end)
     except DefinitionError as error:
         raise click.BadParameter(str(error), param_hint="--interval") from error
+
+
+def _check_cron(run_id: str | None, interval: object, cron: str | None, timezone: str | None) -> None:
+    if cron is None and timezone is not None:
+        raise click.UsageError("--timezone is the zone of --cron: give both")
+    if cron is not None and interval is None:
+        raise click.UsageError("--cron cuts an interval: give --interval START END, too")
+    if cron is not None and run_id is not None:
+        raise click.UsageError("--cron makes a run of each interval: leave out --run-id")
+
+
+def _pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
+    try:
+        return cut(whole, cron, timezone)
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), param_hint="--cron") from error
 
 
 def _parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What spark-submit runs: one emit attempt, from its assignment to its manifest. Holds no database credentials."""
+"""What spark-submit runs: emit attempts, each from its assignment to its manifest. Holds no database credentials."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
@@ -18,7 +19,7 @@ from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words
-from txbatch.spark.fence import stop_when_fenced
+from txbatch.spark.fence import stopped_when_fenced
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import session, ship_by_value
@@ -29,37 +30,72 @@ if TYPE_CHECKING:
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
-    """Run the attempt whose folder `--attempt-folder` names.
+    """Run the attempt whose folder `--attempt-folder` names, and then, one by one, those that come over `--socket`.
 
     Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
+    With a socket it is told when an attempt is done, either way, and the exit code is 0 once nobody sends any more.
     """
-    parser = argparse.ArgumentParser(
-        description=f"Emit one batch of the topology {topology.name}; run by spark-submit."
-    )
+    parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
     parser.add_argument("--attempt-folder", required=True, help="URI of the attempt's folder in the staging area")
-    folder = AttemptFolder(parser.parse_args(argv).attempt_folder)
+    parser.add_argument("--socket", help="from which the folders of further attempts come")
+    given = parser.parse_args(argv)
     die_with_parent()
-    try:
-        assignment = folder.read_assignment()
-        stop_when_fenced(f"{assignment.topology} {assignment.attempt}", folder.read_fence)
-        emit_batch(topology.check(), assignment, folder, Path(sys.modules["__main__"].__file__ or ""))
-    except Exception as error:
-        return _fail(folder, error)
+    job = Path(sys.modules["__main__"].__file__ or "")
+    with ExitStack() as ending:
+        if given.socket is None:
+            return 0 if Driver(topology, job, ending).emit(AttemptFolder(given.attempt_folder)) else 1
+        submitter = ending.enter_context(Client(given.socket))
+        driver = Driver(topology, job, ending, f"txbatch {topology.name}")
+        _serve(driver, submitter, given.attempt_folder)
     return 0
 
 
-def emit_batch(
-    topology: Topology, assignment: Assignment, folder: AttemptFolder, job: Path, spark: SparkSession | None = None
-) -> Manifest:
-    """Read, aggregate, write partials and, last, the manifest: in this session, which goes on, or in one of its own."""
-    if assignment.topology != topology.name or assignment.code != code_digest(job):
-        raise DefinitionError(
-            f"{job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; emit again"
-        )
-    ship_by_value(job.parent)
-    name = f"txbatch {topology.name} {assignment.attempt}"
-    with session(name) if spark is None else nullcontext(spark) as running:
-        readers, unreadable = _readers(running, topology, assignment)
+def _serve(driver: Driver, submitter: Connection, folder: str) -> None:
+    """Emit attempts until nobody sends another, or Spark can take none."""
+    with suppress(EOFError, ConnectionError):
+        driver.emit(AttemptFolder(folder))
+        while driver.alive:
+            submitter.send_bytes(b"done")
+            driver.emit(AttemptFolder(submitter.recv_bytes().decode()))
+        submitter.send_bytes(b"done")
+
+
+class Driver:
+    """Emits attempts of a topology in one session, which the first one starts and `ending` stops."""
+
+    def __init__(self, topology: Topology, job: Path, ending: ExitStack, name: str | None = None) -> None:
+        self.topology, self.job, self.name = topology, job, name
+        self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
+        self._ending, self._session = ending, cast("SparkSession | None", None)
+
+    def emit(self, folder: AttemptFolder) -> bool:
+        """Whether its manifest is written; else error.json says why."""
+        try:
+            assignment = folder.read_assignment()
+            with stopped_when_fenced(f"{assignment.topology} {assignment.attempt}", folder.read_fence):
+                self._emit(assignment, folder)
+        except Exception as error:
+            _fail(folder, error)
+            return False
+        return True
+
+    @property
+    def alive(self) -> bool:
+        """Whether Spark can take another attempt."""
+        try:
+            return self._session is None or not self._session.sparkContext._jsc.sc().isStopped()
+        except Exception:
+            return False
+
+    def _emit(self, assignment: Assignment, folder: AttemptFolder) -> None:
+        """Read, aggregate, write partials and, last, the manifest."""
+        topology = self.topology.check()
+        if assignment.topology != topology.name or assignment.code != self.code:
+            raise DefinitionError(
+                f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
+                "emit again"
+            )
+        readers, unreadable = _readers(self._spark(assignment), topology, assignment)
         read = {name: reader.audit() for name, reader in readers.items()}
         manifest = Manifest(
             topology=topology.name,
@@ -71,10 +107,16 @@ def emit_batch(
             states=write_partials(topology, folder, readers),
             unreadable=unreadable,
         )
-    check_manifest(manifest, assignment)
-    folder.write_manifest(manifest)
-    _say(assignment, manifest)
-    return manifest
+        check_manifest(manifest, assignment)
+        folder.write_manifest(manifest)
+        _say(assignment, manifest)
+
+    def _spark(self, assignment: Assignment) -> SparkSession:
+        ship_by_value(self.job.parent)  # again: a function of the job may have imported another module
+        if self._session is None:
+            name = self.name or f"txbatch {assignment.topology} {assignment.attempt}"
+            self._session = self._ending.enter_context(session(name))
+        return self._session
 
 
 def _readers(
@@ -121,11 +163,10 @@ def _say(assignment: Assignment, manifest: Manifest) -> None:
     )
 
 
-def _fail(folder: AttemptFolder, error: Exception) -> int:
+def _fail(folder: AttemptFolder, error: Exception) -> None:
     """Say why, reason first, and what to look at below; the process that submitted this finds it in the folder."""
     problem = in_our_words(error)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     if problem is not error or error.__cause__:
         traceback.print_exception(error.__cause__ or error)
-    return 1

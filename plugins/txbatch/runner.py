@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Self
 from uuid import uuid4
 
+from txbatch.application import Application
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
@@ -18,18 +22,27 @@ from txbatch.postgres import run_lock
 from txbatch.settings import Settings
 from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import LOCAL_MASTER, submission, submit
+from txbatch.submission import LOCAL_MASTER, SparkSubmit
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
 
 
 class Runner:
-    """Runs batches of one job."""
+    """Runs batches of one job, all in one Spark application, which ends with the `with` block."""
 
     def __init__(self, job: Job, settings: Settings, master: str = LOCAL_MASTER) -> None:
-        self.job, self.settings, self.master = job, settings, master
+        self.job = job
         self.steps = Steps.open(job, settings)
+        self.spark = Application(
+            job, settings.home, partial(SparkSubmit, master=master), local=master.startswith("local")
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.spark.close()
 
     def run(
         self,
@@ -54,6 +67,12 @@ class Runner:
             yield batch
             if not until_idle or run_id is not None or interval is not None:
                 return
+
+    def run_each(self, intervals: Sequence[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
+        """The batch of each interval, in order, also of those that are committed already; as `run` does."""
+        self.spark.batches = len(intervals)
+        for interval in intervals:
+            yield from self.run(interval=interval, parameters=parameters)
 
     def _unfinished(self) -> Iterator[Batch]:
         self.steps.ledger.register(self.job.topology, self.job.name)
@@ -86,5 +105,4 @@ class Runner:
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
-        local = self.master.startswith("local")
-        submit(submission(self.job, assignment, folder.uri, self.settings.home, local=local), self.master)
+        self.spark.emit(folder, assignment)

@@ -39,8 +39,13 @@ class Submission:
     environment: Mapping[str, str]
 
 
-def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
-    """The submission of one emit attempt. `local`: Spark runs inside this machine alone."""
+def submission(
+    job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool, batches: int = 1
+) -> Submission:
+    """The submission of one emit attempt, which others of about its size may follow, `batches` in all.
+
+    `local`: Spark runs inside this machine alone.
+    """
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
@@ -63,18 +68,18 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
             "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
         }
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        options.append(java.spark_submit_java_options(home, java_home, short_job=_is_short(job, assignment)))
+        options.append(java.spark_submit_java_options(home, java_home, short_job=is_short(job, assignment, batches)))
     conf["spark.driver.extraJavaOptions"] = " ".join(options)
     arguments = ("--attempt-folder", attempt_folder)
     name = f"txbatch {assignment.topology} {assignment.attempt}"
     return Submission(name, str(job.path), arguments, conf, str(package_zip(home)), environment)
 
 
-def _is_short(job: Job, assignment: Assignment) -> bool:
-    """Whether the batch is too small to be worth an optimising compiler."""
+def is_short(job: Job, assignment: Assignment, batches: int = 1) -> bool:
+    """Whether so many batches of this one's size are too small to be worth an optimising compiler."""
     streams = job.topology.streams
     planned = [streams[name].spout.planned_bytes(plan) for name, plan in assignment.metadata["streams"].items()]
-    return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
+    return all(size is not None for size in planned) and batches * sum(size or 0 for size in planned) < SHORT_JOB_BYTES
 
 
 def _spark_home() -> Path:
@@ -103,16 +108,30 @@ def package_zip(home: Path) -> Path:
     return target
 
 
-def submit(what: Submission, master: str = LOCAL_MASTER) -> None:
-    """Run spark-submit to its end; it ends with this process, and prints to stderr. TransientError when it fails."""
-    conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
-    command = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
-    command += ["--master", master, "--name", what.name, *conf]
-    command += ["--py-files", what.py_files, what.application, *what.arguments]
-    environment = {**spark_environment(), **what.environment}
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)
-    if done.returncode:
-        raise TransientError(f"{what.name}: spark-submit ended with {done.returncode}; its output above says why")
+class SparkSubmit:
+    """spark-submit on this machine: it ends with this process, or the thread that runs it, and prints to stderr."""
+
+    def __init__(self, what: Submission, master: str = LOCAL_MASTER) -> None:
+        self.what, self.master = what, master
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """To its end. TransientError when it fails."""
+        what = self.what
+        conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
+        command = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
+        command += ["--master", self.master, "--name", what.name, *conf]
+        command += ["--py-files", what.py_files, what.application, *what.arguments]
+        environment = {**spark_environment(), **what.environment}
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR) as self._process:
+            code = self._process.wait()
+        if code:
+            raise TransientError(f"spark-submit ended with {code}; its output above says why")
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        if self._process is not None:
+            self._process.kill()
 
 
 def spark_environment() -> dict[str, str]:

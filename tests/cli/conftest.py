@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from without_spark import submit_without_spark
+from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.cli import main
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def txbatch(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Txbatch:
     """Calls a command on a fresh migrated database; partials are computed without Spark."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setattr("txbatch.runner.submit", submit_without_spark)
+    monkeypatch.setattr("txbatch.runner.Application", WithoutSpark)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, list(arguments), prog_name="txbatch")

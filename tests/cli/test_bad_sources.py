@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_support import COUNT, refused
 from click.testing import Result
 from sqlalchemy import Engine, text
-from without_spark import submit_without_spark
+from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.errors import Incomplete
@@ -19,8 +18,6 @@ from txbatch.job_file import load_job
 from txbatch.postgres.reader import Reader
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.steps import Steps
-from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import submission
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -198,18 +195,15 @@ def test_other_records_for_the_same_metadata(
     run, batch = Run("run"), steps.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
 
-    def submit(folder: AttemptFolder, assignment: Any) -> None:
-        submit_without_spark(submission(steps.job, assignment, folder.uri, home, local=True), "local")
-
-    steps.emit_batch(batch, run, submit)
+    steps.emit_batch(batch, run, WithoutSpark(steps.job).emit)
     segment = log.segments("b")[0]
     segment.write_text(segment.read_text().replace("b1", "B1"))
     with pytest.raises(
         Incomplete, match=r"log 1:2: partition 'b' was read differently: attempt 1:1 found ReadPartition\(records=2, .*"
     ):
-        steps.emit_batch(batch, run, submit)
+        steps.emit_batch(batch, run, WithoutSpark(steps.job).emit)
     segment.write_text(segment.read_text().replace("B1", "b1"))
-    steps.commit(steps.emit_batch(batch, run, submit))
+    steps.commit(steps.emit_batch(batch, run, WithoutSpark(steps.job).emit))
     assert counted(engine) == {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
 
 

@@ -11,17 +11,15 @@ import pytest
 from cli_support import COUNT, refused
 from click.testing import Result
 from sqlalchemy import Engine, text
-from without_spark import submit_without_spark
+from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, Run
+from txbatch.core.transaction import Batch, Run
 from txbatch.job_file import load_job
 from txbatch.postgres.reader import Reader
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.steps import Steps
-from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import submission
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -154,7 +152,7 @@ def test_status_says_who_waits_for_whom_and_why(txbatch: Txbatch, steps: Steps, 
     found = steps.initialize_transaction(Run("airflow:three"))
     assert isinstance(found, Wait)
     steps.ledger.note_wait(found.batch, Run("airflow:three"))
-    steps.emit_batch(second, Run("cli:two"), submit_without_spark_of(steps))
+    steps.emit_batch(second, Run("cli:two"), WithoutSpark(steps.job).emit)
     with pytest.raises(TimeoutError):
         steps.emit_batch(first, Run("cli:one"), fail)
     failed, run, batch = txbatch("status").stdout.splitlines()[-3:]
@@ -186,11 +184,3 @@ def test_status_says_that_nobody_looks_after_what_is_waited_for(txbatch: Txbatch
 
 def fail(*_: object) -> None:
     raise TimeoutError("Spark was away")
-
-
-def submit_without_spark_of(steps: Steps) -> Callable[[AttemptFolder, Assignment], None]:
-    def submit(folder: AttemptFolder, assignment: Assignment) -> None:
-        what = submission(steps.job, assignment, folder.uri, settings.home(), local=True)
-        submit_without_spark(what, "local")
-
-    return submit

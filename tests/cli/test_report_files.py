@@ -33,7 +33,7 @@ def batches(txbatch: Txbatch, write_job: WriteJob, engine: Engine, monkeypatch: 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("txbatch.runner.submit", fail)
+    monkeypatch.setattr("txbatch.runner.Runner.submit", fail)
     assert txbatch("run", job).exit_code == 1
     with engine.begin() as connection:
         connection.execute(text("UPDATE txbatch.batch SET created_at = now() - interval '2 h 3 min' WHERE txid = 3"))

@@ -16,6 +16,8 @@ import pytest
 
 from txbatch import settings
 from txbatch.core.errors import DefinitionError
+from txbatch.core.transaction import Interval
+from txbatch.cron import cut
 from txbatch.job_file import check_dag_files
 
 ROOT = settings.project_root()
@@ -27,6 +29,8 @@ from pathlib import Path
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.triggers.base
 from airflow.serialization.serialized_objects import DagSerialization
 import pendulum
+from airflow.timetables.base import TimeRestriction
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 before, parsed, dags = set(sys.modules), {}, {}
 for file in sorted(Path(sys.argv[1]).glob("*.py")):
@@ -41,10 +45,22 @@ def days(zone):
     found = flights.iter_dagrun_infos_between(first, last)
     return [(run.data_interval.start.isoformat(), run.data_interval.end.isoformat()) for run in found]
 
+CRONS = ["0 0 * * *", "@daily", "30 1 * * *", "30 2 * * *", "15 * * * *", "0 */2 * * *", "0 0 * * 1"]
+
+def intervals(cron, zone):
+    timetable = CronDataIntervalTimetable(cron, timezone=zone)
+    made, last = [], None
+    window = TimeRestriction(pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 12, 1), catchup=True)
+    while run := timetable.next_dagrun_info(last_automated_data_interval=last, restriction=window):
+        last = run.data_interval
+        made.append((last.start.isoformat(), last.end.isoformat()))
+    return made
+
 unasked = flights.next_dagrun_info(last_automated_run_info=None, restricted=True)
 print(json.dumps({
     "parsed": parsed, "brought": brought, "unasked": str(unasked),
     "days": days("America/New_York"), "utc_days": days("UTC"),
+    "made": [[cron, zone, intervals(cron, zone)] for cron in CRONS for zone in ("America/New_York", "UTC")],
 }))
 """
 
@@ -74,6 +90,15 @@ def test_the_intervals_are_the_365_days_of_new_york(parsed: dict[str, Any]) -> N
     assert days == list(pairwise(midnights))
     lengths = {start.astimezone(NEW_YORK).date().isoformat(): (end - start) / timedelta(hours=1) for start, end in days}
     assert {day: hours for day, hours in lengths.items() if hours != 24} == {"2013-03-10": 23, "2013-11-03": 25}
+
+
+def test_the_command_line_cuts_at_the_same_times(parsed: dict[str, Any]) -> None:
+    """Also where clocks go back or forward: else a run of the one would not meet the batch of the other."""
+    for cron, zone, made in parsed["made"]:
+        expected = moments(made)
+        found = cut(Interval(expected[0][0], expected[-1][1]), cron, zone)
+        assert [(each.start, each.end) for each in found] == expected, (cron, zone)
+    assert len(parsed["made"]) == 14
 
 
 def test_dates_without_a_zone_are_utc_and_a_day_less(parsed: dict[str, Any]) -> None:

@@ -95,8 +95,9 @@ def play(config: settings.Settings) -> Iterator[str]:
         with transaction(engine) as connection:
             state_tables.drop(connection, "outage")
     job = load_job("jobs/outage.py", settings.project_root())
-    outage = Outage(Runner(job, config), PartitionedLog(root), {})
-    yield from outage.play()
+    with Runner(job, config) as runner:
+        outage = Outage(runner, PartitionedLog(root), {})
+        yield from outage.play()
     yield from _table(Reader(engine).partitions("outage"))
     found = {row["partition"]: row["amount"] for row in Reader(engine).query("outage", PARTITIONS)}
     if found != outage.appended:

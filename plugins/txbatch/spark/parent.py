@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """Be killed when the thread that started this process ends; nothing is done where there is no Linux.
 
-    That thread is the main thread of `txbatch run`, or of spark-submit's Java, which wait for us. Kept over exec.
+    That thread is one that waits for us: the one that runs spark-submit, or the main thread of its Java. Kept over exec.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,0 +1,158 @@
+"""One Spark application that emits attempt after attempt, instead of one each: several batches cost one start.
+
+Each attempt is still its own txid, fence, manifest and commit, and one that fails leaves the others alone. Folders of
+attempts go to the driver over a socket: it runs on this machine, and ends with this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from txbatch.core.errors import TransientError
+from txbatch.core.transaction import Assignment
+from txbatch.job_file import Job
+from txbatch.submission import Submission, is_short, submission
+
+if TYPE_CHECKING:
+    from txbatch.storage.staging import AttemptFolder
+
+log = logging.getLogger(__name__)
+# So long Spark may take to stop once there is no more to do; then it is killed.
+_STOP_SECONDS = 60
+
+
+class Launched(Protocol):
+    """A spark-submit that can be run once."""
+
+    def run(self) -> None:
+        """To its end; raises when it fails."""
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+
+
+class Application:
+    """Emits attempts of one job. Spark is started by the first, and anew where what runs does not fit the next one."""
+
+    def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
+        self.job, self.home, self.launch, self.local = job, home, launch, local
+        self.batches = 1  # that are likely to come, each about as large as the first
+        self.killed = False
+        self._running: _Running | None = None
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
+        name = f"txbatch {assignment.topology} {assignment.attempt}"
+        short = is_short(self.job, assignment, self.batches)
+        if self._running is None or not self._running.fits(assignment.code, short):
+            self.close()
+            self._running = self._start(folder, assignment, short)
+        else:
+            self._running.send(folder.uri)
+        try:
+            self._running.wait()
+        except TransientError as error:
+            raise TransientError(f"{name}: {error}") from error
+        if folder.read_error() is not None:
+            raise TransientError(f"{name}: it failed; Spark's output above says why")
+
+    def kill(self) -> None:
+        """End it in the middle of what it does, for good: nothing is started any more."""
+        self.killed = True
+        if self._running is not None:
+            self._running.launched.kill()
+
+    def close(self) -> None:
+        """End it; in the middle of an attempt, it is killed."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _start(self, folder: AttemptFolder, assignment: Assignment, short: bool) -> _Running:
+        if self.killed:
+            raise TransientError(f"{assignment.topology} {assignment.attempt}: this task is being ended")
+        what = submission(self.job, assignment, folder.uri, self.home, local=self.local, batches=self.batches)
+        log.info("%s %s: starting Spark", assignment.topology, assignment.attempt)
+        return _Running(what, self.launch, assignment.code, short)
+
+
+class _Running:
+    """A spark-submit, run by a thread of its own, with the driver at the other end of a socket."""
+
+    def __init__(self, what: Submission, launch: Callable[[Submission], Launched], code: str, short: bool) -> None:
+        self.code, self.short, self.busy = code, short, True
+        self.failure: BaseException | None = None
+        self._folder = TemporaryDirectory(prefix="txbatch-")  # for this user alone; a socket's path must be short
+        self._socket = f"{self._folder.name}/socket"
+        self._listener = Listener(self._socket, "AF_UNIX")
+        self._connection: Connection | None = None
+        self.launched = launch(replace(what, arguments=(*what.arguments, "--socket", self._socket)))
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="spark-submit", daemon=True)
+        self._thread.start()
+
+    def fits(self, code: str, short: bool) -> bool:
+        """Whether it has this code loaded, is not set up for short jobs only when this is none, and is alive."""
+        return not self.busy and self.code == code and (short or not self.short) and not self._over()
+
+    def send(self, folder: str) -> None:
+        """Let it work on another attempt."""
+        self.busy = True
+        with suppress(OSError):  # it has just died: `wait` says so
+            self._connected().send_bytes(folder.encode())
+
+    def wait(self) -> None:
+        """Until the attempt is done, as its folder says. TransientError when Spark ended before."""
+        try:
+            self._connected().recv_bytes()
+        except (EOFError, OSError):
+            self._thread.join()
+            raise TransientError(str(self.failure or "Spark ended before it was done")) from self.failure
+        self.busy = False
+
+    def close(self) -> None:
+        """End it, gently when it has nothing to do."""
+        self._close_socket()
+        if self._connection is not None:
+            self._connection.close()
+        self._thread.join(0 if self.busy else _STOP_SECONDS)
+        while self._thread.is_alive():
+            self.launched.kill()
+            self._thread.join(1)
+
+    def _run(self) -> None:
+        try:
+            self.launched.run()
+        except BaseException as error:
+            self.failure = error
+        with suppress(OSError):  # nobody else may come any more
+            Client(self._socket).close()
+
+    def _connected(self) -> Connection:
+        """The driver, once it has come; or nobody, at once gone, when it ended before."""
+        if self._connection is None:
+            self._connection = self._listener.accept()
+            self._close_socket()
+        return self._connection
+
+    def _close_socket(self) -> None:
+        self._listener.close()
+        self._folder.cleanup()
+
+    def _over(self) -> bool:
+        return not self._thread.is_alive() or self._connected().poll()  # it says nothing unasked: that is its end

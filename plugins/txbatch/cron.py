@@ -1,0 +1,61 @@
+"""Cuts a stretch of time at the times of a cron expression, in a zone: the intervals that Airflow's timetables make.
+
+But for an expression with several times in the hour that is missing where clocks go forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterBadCronError, CroniterBadDateError, croniter
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.transaction import Interval
+
+
+def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
+    """The intervals between the times of `cron`, in order; together they are the whole.
+
+    DefinitionError for a bad expression, an unknown zone, and for a start or end that is none of its times.
+    """
+    try:
+        within = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise DefinitionError(f"no zone {zone!r} is known; write it like America/New_York") from None
+    try:
+        _check(whole, cron, within)
+        return [Interval(*ends) for ends in pairwise(_times(whole, cron, within))]
+    except (CroniterBadCronError, CroniterBadDateError) as error:
+        raise DefinitionError(f"{cron!r} is no cron expression: {error}") from None
+
+
+def _check(whole: Interval, cron: str, zone: ZoneInfo) -> None:
+    for what, moment in (("start", whole.start), ("end", whole.end)):
+        found = _after(moment - timedelta(seconds=1), cron, zone)
+        if found != moment:
+            raise DefinitionError(
+                f"the interval's {what} {moment.astimezone(zone).isoformat()} is no time of {cron!r} in {zone.key}; "
+                f"the next one is {found.astimezone(zone).isoformat()}"
+            )
+
+
+def _times(whole: Interval, cron: str, zone: ZoneInfo) -> Iterator[datetime]:
+    moment = whole.start
+    while moment <= whole.end:
+        yield moment
+        moment = _after(moment, cron, zone)
+
+
+def _after(moment: datetime, cron: str, zone: ZoneInfo) -> datetime:
+    """The next time of `cron`, in UTC. Where clocks go back, times of an hour that comes twice are those of the second,
+    unless there is one every hour; where they go forward, those of the hour that is missing come an hour later.
+    """
+    local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+    times = croniter(cron, start_time=local)
+    found: datetime = times.get_next(datetime)
+    if times.expanded[1] == ["*"]:
+        return moment + (found - local)
+    return max(found.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))

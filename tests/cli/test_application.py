@@ -1,0 +1,253 @@
+"""Several attempts in one Spark application: real spark-submits, and a stand-in where only starting and ending count."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Client
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+import pytest
+from sqlalchemy import Engine, text
+
+from txbatch import settings
+from txbatch.application import Application
+from txbatch.core.errors import StaleAttempt, TransientError
+from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.job_file import Job, load_job
+from txbatch.postgres.reader import Reader
+from txbatch.runner import Runner
+from txbatch.storage.staging import AttemptFolder
+from txbatch.submission import SHORT_JOB_BYTES, Submission
+
+pytestmark = pytest.mark.timeout(300)
+WriteJob = Callable[[str, str], str]
+WORDS = """
+import os, time
+def at_work(record):
+    word, folder = record["word"], os.environ["WORDS_FOLDER"]
+    open(f"{folder}/at {word}", "w").close()
+    while os.path.exists(f"{folder}/hold {word}"):
+        time.sleep(0.02)
+    if os.path.exists(f"{folder}/fail {word}"):
+        raise ValueError(f"{word} fails on purpose")
+    return word.upper()
+topology = Topology("words", max_pending=9)
+words = topology.new_stream("in", FixedBatchSpout("word string", 1, *"abcdefgh")).map(at_work, "word string")
+words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """By what the job is held and made to fail; the sockets of its applications are below, too."""
+    monkeypatch.setenv("WORDS_FOLDER", str(tmp_path))
+    sockets = Path(tempfile.mkdtemp(prefix="sockets-"))
+    monkeypatch.setattr(tempfile, "tempdir", str(sockets))
+    return tmp_path
+
+
+@pytest.fixture
+def runner(
+    home: Path, folder: Path, postgres_url: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Runner]:
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    with Runner(load_job(write_job("words.py", WORDS)), settings.load()) as runner:
+        yield runner
+
+
+def batch(runner: Runner, txid: int) -> tuple[Batch, Run]:
+    run = Run(f"run-{txid}")
+    found = runner.steps.initialize_transaction(run)
+    assert isinstance(found, Batch)
+    assert found.txid == txid
+    return found, run
+
+
+def emit(runner: Runner, txid: int) -> None:
+    runner.steps.emit_batch(*batch(runner, txid), runner.submit)
+
+
+def drivers() -> list[psutil.Process]:
+    """The Python drivers below this process."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if each.name() != "java" and "--socket" in each.cmdline():
+                found.append(each)
+    return found
+
+
+def sockets() -> list[str]:
+    return os.listdir(tempfile.gettempdir())
+
+
+@pytest.mark.rule("R5", "R7")
+def test_attempt_after_attempt_in_one_application(
+    runner: Runner, folder: Path, engine: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One fails and is told why; the driver is killed between two; the job file is edited; a newer attempt takes over."""
+    emit(runner, 1)
+    (first,) = drivers()
+    assert [name for name in sockets() if name.startswith("txbatch-")] == [], "removed once the driver is connected"
+    (folder / "fail b").touch()
+    with pytest.raises(TransientError, match=r"words 2:1, stream 'in', .* ValueError: b fails on purpose"):
+        emit(runner, 2)
+    emit(runner, 3)
+    assert drivers() == [first]
+
+    first.kill()
+    emit(runner, 4)
+    (second,) = drivers()
+    assert second != first
+
+    runner.job.path.write_text(runner.job.path.read_text().replace("word.upper()", 'word.upper() + "!"'))
+    emit(runner, 5)
+    (third,) = drivers()
+    assert third != second
+    assert not second.is_running()
+
+    (folder / "hold f").touch()
+    overtaken = Thread(target=take_over, args=(runner, 6, folder / "at f"))
+    overtaken.start()
+    with pytest.raises(StaleAttempt, match="words 6:1: 6:2 took its place"):
+        emit(runner, 6)
+    overtaken.join()
+    assert "txbatch: words 6:1: stopped, for 6:2 took its place; nothing was changed" in capfd.readouterr().err
+    (folder / "hold f").unlink()
+    (folder / "fail b").unlink()
+    emit(runner, 2)
+    emit(runner, 6)
+    (fourth,) = drivers()
+    assert fourth != third
+
+    for txid in range(1, 7):
+        found, run = batch(runner, txid)
+        runner.steps.commit(found, run)
+    with engine.connect() as connection:
+        counted = connection.execute(text('SELECT word, "count" FROM report.words ORDER BY word')).all()
+    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B!", "C", "D", "E!", "F!")]
+    attempts = [(row["attempt"], row["status"]) for row in Reader(engine).attempts("words")]
+    assert [attempt for attempt, status in attempts if status == "committed"] == [
+        "6:3",
+        "5:1",
+        "4:1",
+        "3:1",
+        "2:2",
+        "1:1",
+    ]
+    runner.spark.close()
+    assert drivers() == []
+    assert not any(name.startswith("txbatch-") for name in sockets())
+
+
+def take_over(runner: Runner, txid: int, at: Path) -> None:
+    """A newer attempt of the run, which begins in the middle of the older one, and fails at once."""
+    while not at.exists():
+        Event().wait(0.02)
+
+    def fail(*_: object) -> None:
+        Event().wait(2)
+        raise TimeoutError("that is all")
+
+    with pytest.raises(TimeoutError):
+        runner.steps.emit_batch(*batch(runner, txid), fail)
+
+
+class Launched:
+    """A spark-submit that is none: a thread which answers as a driver would, until nobody asks any more."""
+
+    def __init__(self, what: Submission, ends: str = "") -> None:
+        self.socket, self.ends, self.over = what.arguments[-1], ends, Event()
+
+    def run(self) -> None:
+        if self.ends:
+            raise TransientError(self.ends)
+        with Client(self.socket) as submitter:
+            while not self.over.is_set():
+                submitter.send_bytes(b"done")
+                try:
+                    submitter.recv_bytes()
+                except EOFError:
+                    return
+
+    def kill(self) -> None:
+        self.over.set()
+
+
+class Sized:
+    """A spout whose plan says how large it is."""
+
+    def planned_bytes(self, plan: dict[str, int]) -> int:
+        return plan["bytes"]
+
+
+@pytest.fixture
+def job(folder: Path, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch) -> Job:
+    job = load_job(write_job("words.py", WORDS))
+    monkeypatch.setattr(type(job.topology.streams["in"].spout), "planned_bytes", Sized.planned_bytes)
+    return job
+
+
+def attempt(number: int, folder: Path, size: int = 1, code: str = "code") -> tuple[AttemptFolder, Assignment]:
+    metadata = {"streams": {"in": {"bytes": size}}}
+    return AttemptFolder((folder / "attempt").as_uri()), Assignment(
+        "words", TransactionAttempt(number, 1), "token", metadata, code
+    )
+
+
+def test_it_is_started_anew_only_where_it_does_not_fit(job: Job, home: Path, folder: Path) -> None:
+    """A large batch needs Java's optimising compiler, with which small ones do well; other code is not loaded."""
+    started: list[Submission] = []
+
+    def launch(what: Submission) -> Launched:
+        started.append(what)
+        return Launched(what)
+
+    counts = []
+    with Application(job, home, launch, local=True) as spark:
+        for size, code in ((1, "a"), (2, "a"), (SHORT_JOB_BYTES, "a"), (1, "a"), (1, "b"), (SHORT_JOB_BYTES, "b")):
+            spark.emit(*attempt(len(counts) + 1, folder, size, code))
+            counts.append(len(started))
+    assert counts == [1, 1, 2, 2, 3, 4]
+    assert sockets() == []
+
+
+def test_many_small_batches_are_as_much_as_a_large_one(job: Job, home: Path, folder: Path) -> None:
+    started: list[Submission] = []
+
+    def launch(what: Submission) -> Launched:
+        started.append(what)
+        return Launched(what)
+
+    for batches in (1, 10):
+        with Application(job, home, launch, local=True) as spark:
+            spark.batches = batches
+            spark.emit(*attempt(1, folder, SHORT_JOB_BYTES // 10))
+            spark.emit(*attempt(2, folder, SHORT_JOB_BYTES // 10))
+    one_compiler = "-XX:TieredStopAtLevel=1"
+    assert [one_compiler in what.conf["spark.driver.extraJavaOptions"] for what in started] == [True, False]
+
+
+def test_nobody_waits_for_a_spark_that_never_came(job: Job, home: Path, folder: Path) -> None:
+    spark = Application(job, home, lambda what: Launched(what, "spark-submit ended with 127"), local=True)
+    for number in (1, 2):
+        with pytest.raises(TransientError, match=f"txbatch words {number}:1: spark-submit ended with 127"):
+            spark.emit(*attempt(number, folder))
+    spark.close()
+    assert sockets() == []
+
+
+def test_once_killed_nothing_is_started(job: Job, home: Path, folder: Path) -> None:
+    spark = Application(job, home, Launched, local=True)
+    spark.emit(*attempt(1, folder))
+    spark.kill()
+    spark.close()
+    with pytest.raises(TransientError, match="words 2:1: this task is being ended"):
+        spark.emit(*attempt(2, folder))
