@@ -15,5 +15,6 @@ dag = topology_dag(
     start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
     end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
     catchup=False,
+    coalesce=True,
     tags=["txbatch", "example"],
 )

@@ -7,7 +7,7 @@ from txbatch import Avg, Count, IntervalSpout, Max, Sum, Topology, Transactional
 
 FLIGHTS = os.environ.get("FLIGHTS_FOLDER") or Path(__file__).resolve().parents[1] / ".txbatch" / "demo" / "flights"
 
-topology = Topology("flights")
+topology = Topology("flights", max_pending=8)
 (
     topology.new_stream(
         "flights",

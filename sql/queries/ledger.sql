@@ -266,6 +266,12 @@ SELECT b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.dat
 -- Hold a run's name for as long as this session lives; false when another process does.
 SELECT pg_try_advisory_lock(hashtext('txbatch run'), hashtext(:run));
 
+-- run_lock_held --
+-- Whether a process holds the name.
+SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database d ON d.oid = database AND d.datname = current_database()
+                WHERE locktype = 'advisory' AND granted AND objsubid = 2
+                  AND classid = hashtext('txbatch run')::oid AND objid = hashtext(:run)::oid);
+
 -- batches --
 -- The batches of a topology, newest first.
 SELECT * FROM report.batches WHERE topology = :topology ORDER BY txid DESC LIMIT :limit;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -105,6 +106,15 @@ def backfill(
         datetime.fromisoformat(run["data_interval_start"]).astimezone(NEW_YORK).day: run["dag_run_id"]
         for run in touched
     }
+
+
+def applications(stack: Stack, run_ids: Iterable[str]) -> int:
+    """How many Spark applications the runs' tasks have started to emit."""
+    tries = [
+        (run_id, each["try_number"]) for run_id in run_ids for each in stack.api.task_tries("flights", run_id, TASKS[1])
+    ]
+    logs = [stack.api.task_log("flights", run_id, TASKS[1], number) for run_id, number in tries]
+    return sum(log.count("starting Spark") for log in logs)
 
 
 def trigger(stack: Stack, run_id: str, **when: Any) -> tuple[str, dict[str, str]]:
@@ -211,6 +221,7 @@ def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack
     print(f"twelve days took {time.monotonic() - began:.0f} s")
     assert sorted(touched) == list(days)
     assert kills == []
+    assert 1 <= applications(stack, [*runs, *touched.values()]) < len(days), "several days in one application"
     assert sorted(number for _, number, _ in batches(stack)) == list(days)
     assert sum(records for _, _, records in batches(stack)) == int(
         flights["day"].isin([day(n).date() for n in days]).sum()

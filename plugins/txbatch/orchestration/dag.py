@@ -34,6 +34,7 @@ def topology_dag(
     turn_timeout: timedelta = TURN_TIMEOUT,
     ready_timeout: timedelta = READY_TIMEOUT,
     ask_again: timedelta = ASK_AGAIN,
+    coalesce: bool = False,
     emit_batch: dict[str, Any] | None = None,
     default_args: dict[str, Any] | None = None,
     **dag_arguments: Any,
@@ -42,7 +43,9 @@ def topology_dag(
 
     `job` is relative to the parent of the DAGs folder. The dag_id is the topology's name. `turn_timeout` is how long a
     run may wait for the batches before its own (R6), `ready_timeout` how long for a source that reads by time and is not
-    ready, which is asked every `ask_again` (R4); the form that triggers a run can say otherwise. `emit_batch` holds further
+    ready, which is asked every `ask_again` (R4); the form that triggers a run can say otherwise. With `coalesce` one Spark
+    application, in client mode, emits all batches that are planned, one after the other, instead of one application each
+    in parallel: for many small batches, where the topology's `max_pending` lets several be planned. `emit_batch` holds further
     arguments of SparkSubmitOperator (conn_id, conf, executor_memory, pool, ...), also for `commit`, which emits what it
     has to plan anew or to adopt; `dag_arguments` are those of DAG (start_date, end_date, catchup, params, tags, ...).
 
@@ -56,11 +59,11 @@ def topology_dag(
         **_waits(loaded, turn_timeout, ready_timeout, ask_again),
         **dag_arguments.get("params", {}),
     }
-    arguments.setdefault("doc_md", page(loaded, arguments["params"]))
+    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
-            EmitBatchOperator(task_id="emit_batch", job=loaded, **(emit_batch or {})),
+            EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
             CommitOperator(task_id="commit", job=loaded, **(emit_batch or {})),
             SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
         )

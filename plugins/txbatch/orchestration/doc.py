@@ -10,14 +10,14 @@ from txbatch.core.topology import Topology
 from txbatch.job_file import Job
 
 
-def page(job: Job, params: Mapping[str, Any]) -> str:
+def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False) -> str:
     """The doc_md of a topology's DAG, in Markdown."""
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction: however often it is retried, cleared or "
         "triggered again, its records count as the table says.",
         _guarantees(topology),
-        _order(topology),
+        _order(topology, coalesce),
         _form(topology, params),
     ]
     return "\n\n".join(parts) + "\n"
@@ -34,11 +34,10 @@ def _guarantees(topology: Topology) -> str:
     return "\n".join(lines)
 
 
-def _order(topology: Topology) -> str:
+def _order(topology: Topology, coalesce: bool) -> str:
+    how = "by one Spark application" if coalesce else "in parallel"
     many = (
-        f"Up to {topology.max_pending} batches are emitted in parallel"
-        if topology.max_pending > 1
-        else "One batch at a time"
+        f"Up to {topology.max_pending} batches are emitted {how}" if topology.max_pending > 1 else "One batch at a time"
     )
     key = "its data interval" if topology.by_interval else "the run"
     return f"{many}; they are committed in the order of their txids. A batch is found again by {key}."

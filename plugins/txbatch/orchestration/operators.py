@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import LeaseHeld, TransientError
+from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.orchestration.airflow import (
@@ -22,16 +22,18 @@ from txbatch.orchestration.airflow import (
     run_of,
     spark_master,
 )
-from txbatch.orchestration.submit_hook import SubmitHook
+from txbatch.orchestration.submit_hook import SubmitHook, Submitted
 from txbatch.orchestration.waiting import Waiting
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from txbatch.finish import Finished
+    from txbatch.application import Application
+    from txbatch.finish import Finished, Submit
     from txbatch.job_file import Job
     from txbatch.steps import Steps
     from txbatch.storage.staging import AttemptFolder
+    from txbatch.submission import Submission
 
 log = logging.getLogger(__name__)
 
@@ -94,40 +96,95 @@ class InitializeTransactionOperator(TransactionOperator):
 
 
 class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
-    """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5)."""
+    """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5).
 
-    def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, **kwargs: Any) -> None:
+    With `coalesce` its Spark application goes on to emit for other runs that wait (see `txbatch.coalesce`): a first try
+    waits while another's is at work, deferred, and takes what that has emitted for it.
+    """
+
+    def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
         name = job.topology.name
         super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, durable=False, **kwargs)
+        self.coalesce = coalesce
+        self._spark: Application | None = None
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
         batch = self.own_batch(steps, run, waiting)
         if batch.status is BatchStatus.COMMITTED:
             log.info("%s: already committed as txid %s; nothing is emitted", batch.topology, batch.txid)
-            return
+        elif self.coalesce:
+            self._emit_coalesced(steps, batch, run, waiting)
+        else:
+            self._emit(steps, batch, run, waiting, self.submit)
+
+    def _emit_coalesced(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting) -> None:
+        from txbatch import coalesce
+
+        with coalesce.alone(steps.ledger, batch.topology) as alone:
+            batch = steps.ledger.batch(batch.topology, batch.txid)
+            own, untried = batch.lease_run == run.name, batch.fence == 0
+            if own and batch.status is BatchStatus.EMITTED and waiting.first_try:
+                log.info(
+                    "%s: txid %s was emitted for this run, with attempt %s", batch.topology, batch.txid, batch.attempt
+                )
+            elif own and untried and not alone:
+                waiting.for_emission(batch)
+            else:
+                with self._application() as spark:
+                    self._emit(steps, batch, run, waiting, spark.emit)
+                    if alone:
+                        coalesce.emit_for_others(steps, run, spark)
+
+    def _emit(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting, submit: Submit) -> None:
         try:
-            emitted = steps.emit_batch(batch, run, self.submit)
+            emitted = steps.emit_batch(batch, run, submit)
         except LeaseHeld:
             self.not_now(Wait(steps.ledger.batch(batch.topology, batch.txid)), steps, waiting)
         log.info("%s: txid %s is %s with attempt %s", emitted.topology, emitted.txid, emitted.status, emitted.attempt)
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder, through Airflow's hook."""
-        from txbatch.submission import spark_environment, submission
+        from txbatch.submission import submission
 
-        master = spark_master(self._conn_id)
-        what = submission(self.job, assignment, folder.uri, load_settings().home, local=master.startswith("local"))
+        what = submission(self.job, assignment, folder.uri, load_settings().home, local=self._local)
+        try:
+            self._launch(what).run()
+        except Exception as error:
+            raise TransientError(f"{what.name}: {error}") from error
+
+    def on_kill(self) -> None:
+        """End what was submitted."""
+        if self._spark is None:
+            super().on_kill()
+        else:
+            self._spark.kill()
+
+    def _application(self) -> Application:
+        from txbatch.application import Application
+
+        self._spark = Application(self.job, load_settings().home, self._launch_here, local=self._local)
+        return self._spark
+
+    @property
+    def _local(self) -> bool:
+        return spark_master(self._conn_id).startswith("local")
+
+    def _launch_here(self, what: Submission) -> Submitted:
+        """With the driver on this machine, where it is told of further attempts."""
+        launched = self._launch(what)
+        if launched.hook._connection["deploy_mode"] == "cluster":
+            raise DefinitionError(f"{what.name}: coalesce=True needs Spark's client mode; {self._conn_id} says cluster")
+        return launched
+
+    def _launch(self, what: Submission) -> Submitted:
+        from txbatch.submission import spark_environment
+
         given = self.conf or {}
         self.name, self.application_args, self.py_files = what.name, list(what.arguments), what.py_files
         self.conf = {**what.conf, **given}
-        self._hook = SubmitHook.of(self._get_hook())
-        self.conf = given  # a commit may submit several
-        try:
-            self._hook.submit(
-                what.application, env={**spark_environment(), **what.environment, **(self.env_vars or {})}
-            )
-        except Exception as error:
-            raise TransientError(f"{what.name}: {error}") from error
+        hook = self._hook = SubmitHook.of(self._get_hook())
+        self.conf = given  # a task may submit several
+        return Submitted(hook, what, {**spark_environment(), **what.environment, **(self.env_vars or {})})
 
 
 class CommitOperator(EmitBatchOperator):

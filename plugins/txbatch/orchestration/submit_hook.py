@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from txbatch.spark import parent
+
+if TYPE_CHECKING:
+    from txbatch.submission import Submission
 
 
 class SubmitHook(SparkSubmitHook):
@@ -25,3 +30,20 @@ class SubmitHook(SparkSubmitHook):
         program, *arguments = super()._build_spark_submit_command(application)
         self._env = None  # what makes Airflow's hook hand on our whole environment, database credentials included
         return [sys.executable, "-S", parent.__file__, shutil.which(program) or program, *arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A submission with the hook that runs it: what `txbatch.application` launches."""
+
+    hook: SubmitHook
+    what: Submission
+    environment: Mapping[str, str]
+
+    def run(self) -> None:
+        """To its end."""
+        self.hook.submit(self.what.application, env=self.environment)
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        self.hook.on_kill()

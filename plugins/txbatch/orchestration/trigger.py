@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from txbatch.coalesce import somebody_emits
 from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Run
+from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.orchestration.airflow import open_ledger
 
 if TYPE_CHECKING:
@@ -61,9 +62,18 @@ class TurnTrigger(BaseTrigger):
         try:
             if self.own is not None:
                 ledger.keep_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
-            batch = ledger.batch(self.topology, self.txid)
+            return self._fires(ledger.batch(self.topology, self.txid), ledger)
         except TransientError:
             return False
         finally:
             ledger.engine.dispose()  # many may wait for long: none keeps a connection
+
+    def _fires(self, batch: Batch, ledger: PostgresLedger) -> bool:
         return batch.status.final or not batch.lease_live
+
+
+class EmissionTrigger(TurnTrigger):
+    """Fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
+
+    def _fires(self, batch: Batch, ledger: PostgresLedger) -> bool:
+        return batch.status is not BatchStatus.PLANNED or not somebody_emits(ledger, self.topology)

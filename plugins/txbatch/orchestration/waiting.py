@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Run
-from txbatch.orchestration.trigger import AskAgainTrigger, TurnTrigger
+from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,6 +34,11 @@ class Waiting:
     context: Context
     deadlines: dict[str, str]
 
+    @property
+    def first_try(self) -> bool:
+        """Whether this is the task's first try, or one that has waited: nobody has asked to do it again since."""
+        return bool(self.deadlines) or self.context["ti"].try_number == 1
+
     def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
         """Wait until another run's batch is final or abandoned; `own` is kept for this run meanwhile."""
         whom = f"txid {batch.txid} of {batch.lease_run}"
@@ -41,6 +46,15 @@ class Waiting:
         left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
         mine = own.txid if own is not None and not own.status.final and own.txid != batch.txid else None
         trigger = TurnTrigger(self.topology.name, batch.txid, self.run.name, mine, left.total_seconds())
+        self._defer(trigger, TURN_TIMEOUT_PARAM, left)
+
+    def for_emission(self, own: Batch) -> NoReturn:
+        """Wait until the run's batch is emitted for it, or nobody is at it any more; it is kept for this run meanwhile."""
+        log.info("%s: txid %s waits for the application that is at work", self.topology.name, own.txid)
+        left = self._left(
+            TURN_TIMEOUT_PARAM, f"another run's application is at work still, txid {own.txid} not emitted"
+        )
+        trigger = EmissionTrigger(self.topology.name, own.txid, self.run.name, own.txid, left.total_seconds())
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_source(self) -> NoReturn:

@@ -24,6 +24,12 @@ def hold(engine: Engine, run: str) -> Iterator[bool]:
             connection.invalidate()  # the session itself must end, and with it the lock
 
 
+def held(engine: Engine, run: str) -> bool:
+    """Whether a living process holds the run's name."""
+    with transaction(engine) as connection:
+        return bool(connection.execute(query("run_lock_held"), {"run": run}).scalar_one())
+
+
 def oldest_unfinished(engine: Engine, topology: str) -> Run | None:
     """The run of the oldest batch that `txbatch run` began and did not finish."""
     with transaction(engine) as connection:

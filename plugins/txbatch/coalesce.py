@@ -1,0 +1,60 @@
+"""What lets one run emit for others of its topology, in the Spark application that it has started anyway.
+
+To the ledger each is an ordinary attempt of its own run. While an application is at work others wait for it, and start
+none: who may is decided by a lock that ends with its process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from txbatch.application import Application
+from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.postgres import run_lock
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.steps import Steps
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def alone(ledger: PostgresLedger, topology: str) -> Iterator[bool]:
+    """Meanwhile this process is the one that emits for all; yields False when another is."""
+    with run_lock.hold(ledger.engine, _name(topology)) as held:
+        yield held
+
+
+def somebody_emits(ledger: PostgresLedger, topology: str) -> bool:
+    """Whether a process emits for all now."""
+    return run_lock.held(ledger.engine, _name(topology))
+
+
+def emit_for_others(steps: Steps, run: Run, spark: Application) -> None:
+    """Emit, one after the other, what other living runs have planned and nobody has tried yet; max_pending at most.
+
+    What fails is left to its own run.
+    """
+    for _ in range(steps.job.topology.max_pending):
+        batch = next(
+            (each for each in steps.ledger.head(steps.job.topology.name, run).pending if _waits(each, run)), None
+        )
+        if batch is None:
+            return
+        log.info("%s: emits txid %s for %s", batch.topology, batch.txid, batch.lease_run)
+        try:
+            steps.emit_batch(batch, Run(batch.lease_run or ""), spark.emit)
+        except Exception as error:
+            if spark.killed:
+                raise
+            log.warning("%s; %s tries it itself", error, batch.lease_run)
+
+
+def _waits(batch: Batch, run: Run) -> bool:
+    untried = batch.status is BatchStatus.PLANNED and not batch.fence
+    return untried and batch.lease_live and batch.lease_run != run.name
+
+
+def _name(topology: str) -> str:
+    return f"emit {topology}"

@@ -1,0 +1,126 @@
+"""One run that emits for others in its application: what it takes on, and what it leaves to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from click.testing import Result
+from sqlalchemy import Engine, text
+from without_spark import WithoutSpark
+
+from txbatch import coalesce, settings
+from txbatch.core.errors import TransientError
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.job_file import load_job
+from txbatch.postgres.engine import connect
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.steps import Steps
+from txbatch.storage.staging import AttemptFolder
+
+WORDS = """
+topology = Topology("words", max_pending=4)
+words = topology.new_stream("in", FixedBatchSpout("word string", 1, *"abcdef"))
+words.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+"""
+LEADER = Run("airflow:words:leader")
+
+
+class Spark(WithoutSpark):
+    """Fails at some txids, and may be killed at one."""
+
+    def __init__(self, steps: Steps, failing: tuple[int, ...] = (), killed_at: int = 0) -> None:
+        super().__init__(steps.job)
+        self.failing, self.killed_at, self.emitted = failing, killed_at, []
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Run the job on an attempt's folder."""
+        txid = assignment.attempt.txid
+        self.emitted.append(txid)
+        self.killed = txid == self.killed_at
+        if self.killed or txid in self.failing:
+            raise TransientError(f"{txid} failed")
+        super().emit(folder, assignment)
+
+
+@pytest.fixture
+def steps(txbatch: Callable[..., Result], write_job: Callable[[str, str], str]) -> Steps:
+    return Steps.open(load_job(write_job("words.py", WORDS)), settings.load())
+
+
+@pytest.fixture
+def four(steps: Steps) -> list[Batch]:
+    """The leader's batch, and three others."""
+    return [planned(steps, run) for run in (LEADER, *(Run(f"airflow:words:{n}") for n in (2, 3, 4)))]
+
+
+def planned(steps: Steps, run: Run) -> Batch:
+    found = steps.initialize_transaction(run)
+    assert isinstance(found, Batch)
+    return found
+
+
+def statuses(steps: Steps) -> list[BatchStatus]:
+    return [steps.ledger.batch("words", txid).status for txid in (1, 2, 3, 4)]
+
+
+@pytest.mark.rule("R5")
+def test_each_is_an_attempt_of_its_own_run(steps: Steps, four: list[Batch], engine: Engine) -> None:
+    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps))
+    assert spark.emitted == [2, 3, 4]
+    assert statuses(steps) == ["planned", "emitted", "emitted", "emitted"]
+    with engine.connect() as connection:
+        attempts = connection.execute(text("SELECT attempt, run FROM report.attempts ORDER BY txid")).all()
+    assert [tuple(row) for row in attempts] == [(f"{n}:1", f"airflow:words:{n}") for n in (2, 3, 4)]
+
+
+def test_what_was_tried_and_what_nobody_looks_after_is_left(steps: Steps, four: list[Batch], engine: Engine) -> None:
+    with pytest.raises(TransientError):
+        steps.emit_batch(four[1], Run("airflow:words:2"), Spark(steps, failing=(2,)).emit)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE txbatch.batch SET lease_until = now() - interval '1 s' WHERE txid = 3"))
+    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps))
+    assert spark.emitted == [4]
+
+
+def test_what_fails_is_left_to_its_own_run(steps: Steps, four: list[Batch]) -> None:
+    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps, failing=(2, 3)))
+    assert spark.emitted == [2, 3, 4]
+    assert statuses(steps) == ["planned", "planned", "planned", "emitted"]
+    own = steps.emit_batch(four[1], Run("airflow:words:2"), Spark(steps).emit)
+    assert str(own.attempt) == "2:2"
+
+
+def test_whoever_is_killed_starts_no_other(steps: Steps, four: list[Batch]) -> None:
+    spark = Spark(steps, killed_at=3)
+    with pytest.raises(TransientError, match="3 failed"):
+        coalesce.emit_for_others(steps, LEADER, spark)
+    assert spark.emitted == [2, 3]
+
+
+@pytest.fixture
+def other_process(postgres_url: str) -> Iterator[PostgresLedger]:
+    engine = connect(postgres_url)
+    yield PostgresLedger(engine)
+    engine.dispose()
+
+
+@pytest.mark.rule("R6")
+def test_one_process_emits_for_all(steps: Steps, other_process: PostgresLedger) -> None:
+    """Until it is done, or gone: its session ends with it."""
+    assert not coalesce.somebody_emits(other_process, "words")
+    with coalesce.alone(steps.ledger, "words") as first:
+        assert first
+        assert coalesce.somebody_emits(other_process, "words")
+        assert not coalesce.somebody_emits(other_process, "other")
+        with coalesce.alone(other_process, "words") as second, coalesce.alone(other_process, "other") as third:
+            assert (second, third) == (False, True)
+    assert not coalesce.somebody_emits(other_process, "words")
+    with ExitStack() as gone:
+        assert gone.enter_context(coalesce.alone(steps.ledger, "words"))
+        with other_process.engine.begin() as connection:
+            ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            connection.execute(text(ended))
+        with coalesce.alone(other_process, "words") as heir:
+            assert heir
