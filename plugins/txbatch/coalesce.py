@@ -37,18 +37,20 @@ def emit_for_others(steps: Steps, run: Run, spark: Application) -> None:
     What fails is left to its own run.
     """
     for _ in range(steps.job.topology.max_pending):
-        batch = next(
-            (each for each in steps.ledger.head(steps.job.topology.name, run).pending if _waits(each, run)), None
-        )
-        if batch is None:
-            return
-        log.info("%s: emits txid %s for %s", batch.topology, batch.txid, batch.lease_run)
         try:
+            batch = next((each for each in _pending(steps, run) if _waits(each, run)), None)
+            if batch is None:
+                return
+            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, batch.lease_run)
             steps.emit_batch(batch, Run(batch.lease_run or ""), spark.emit)
         except Exception as error:
             if spark.killed:
                 raise
-            log.warning("%s; %s tries it itself", error, batch.lease_run)
+            log.warning("%s; it is left to its own run", error)
+
+
+def _pending(steps: Steps, run: Run) -> tuple[Batch, ...]:
+    return steps.ledger.head(steps.job.topology.name, run).pending
 
 
 def _waits(batch: Batch, run: Run) -> bool:

@@ -22,7 +22,7 @@ from txbatch.spark.failures import in_our_words
 from txbatch.spark.fence import stopped_when_fenced
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader
-from txbatch.spark.session import session, ship_by_value
+from txbatch.spark.session import configured, session, ship_by_value
 from txbatch.storage.staging import AttemptFolder
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Driver:
         if self._session is None:
             name = self.name or f"txbatch {assignment.topology} {assignment.attempt}"
             self._session = self._ending.enter_context(session(name))
+        else:
+            configured(self._session).catalog.clearCache()  # else what is read anew might come from the attempt before
         return self._session
 
 

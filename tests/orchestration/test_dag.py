@@ -52,6 +52,7 @@ from types import SimpleNamespace
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from txbatch.orchestration.airflow import run_of
+from txbatch.orchestration.doc import page
 from txbatch.orchestration.waiting import Waiting
 
 dag = runpy.run_path(sys.argv[1])["dag"]
@@ -80,6 +81,11 @@ print(json.dumps({
     "page": dag.doc_md, "params": params, "parameters": dict(run.parameters),
     "turn": turn, "second": waits(dict(turn["kwargs"]["deadlines"]), lambda waiting: waiting.for_batch(other, own)),
     "own": waits({}, lambda waiting: waiting.for_batch(own, own)),
+    "emission": waits({}, lambda waiting: waiting.for_emission(own)),
+    "emission over": waits(dict(again), lambda waiting: waiting.for_emission(own)),
+    "coalesced": page(dag.get_task("commit").job, {}, coalesce=True),
+    "first tries": [Waiting(topology, run, context | {"ti": SimpleNamespace(try_number=number)}, deadlines).first_try
+                    for number, deadlines in ((1, {}), (2, {}), (2, again))],
     "source": waits({}, lambda waiting: waiting.for_source()),
     "turn over": waits(dict(again), lambda waiting: waiting.for_batch(other, own)),
     "source over": waits(dict(again), lambda waiting: waiting.for_source()),
@@ -144,6 +150,20 @@ def test_a_wait_for_a_turn_keeps_its_own_batch_and_its_deadline(made: dict[str, 
     assert made["turn over"] == (
         "chosen: waited 6:00:00: txid 7 of airflow:chosen:other is planned still; see `txbatch status`"
     )
+
+
+def test_a_wait_for_the_application_that_is_at_work(made: dict[str, Any]) -> None:
+    """It keeps its batch, has the deadline of a turn, and what it comes back to is still the first try."""
+    emission = made["emission"]
+    assert (emission["trigger"], emission["method"]) == ("EmissionTrigger", "execute")
+    named = {name: emission["arguments"][name] for name in ("topology", "txid", "run", "own")}
+    assert named == {"topology": "chosen", "txid": 8, "run": "airflow:chosen:r", "own": 8}
+    assert list(emission["kwargs"]["deadlines"]) == ["turn_timeout_minutes"]
+    assert made["emission over"] == (
+        "chosen: waited 6:00:00: another run's application is at work still, txid 8 not emitted"
+    )
+    assert made["first tries"] == [True, False, True]
+    assert "Up to 3 batches are emitted by one Spark application; they are committed in" in made["coalesced"]
 
 
 def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any]) -> None:
