@@ -46,14 +46,13 @@ class Application:
 
     def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
         self.job, self.home, self.launch, self.local = job, home, launch, local
-        self.batches = 1  # that are likely to come, each about as large as the first
         self.killed = False
         self._running: _Running | None = None
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
         name = f"txbatch {assignment.topology} {assignment.attempt}"
-        short = is_short(self.job, assignment, self.batches)
+        short = is_short(self.job, assignment)
         if self._running is None or not self._running.fits(assignment.code, short):
             self.close()
             self._running = self._start(folder, assignment, short)
@@ -87,7 +86,7 @@ class Application:
     def _start(self, folder: AttemptFolder, assignment: Assignment, short: bool) -> _Running:
         if self.killed:
             raise TransientError(f"{assignment.topology} {assignment.attempt}: this task is being ended")
-        what = submission(self.job, assignment, folder.uri, self.home, local=self.local, batches=self.batches)
+        what = submission(self.job, assignment, folder.uri, self.home, local=self.local)
         log.info("%s %s: starting Spark", assignment.topology, assignment.attempt)
         return _Running(what, self.launch, assignment.code, short)
 

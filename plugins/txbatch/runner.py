@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -68,9 +68,8 @@ class Runner:
             if not until_idle or run_id is not None or interval is not None:
                 return
 
-    def run_each(self, intervals: Sequence[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
+    def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """The batch of each interval, in order, also of those that are committed already; as `run` does."""
-        self.spark.batches = len(intervals)
         for interval in intervals:
             yield from self.run(interval=interval, parameters=parameters)
 

@@ -39,13 +39,8 @@ class Submission:
     environment: Mapping[str, str]
 
 
-def submission(
-    job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool, batches: int = 1
-) -> Submission:
-    """The submission of one emit attempt, which others of about its size may follow, `batches` in all.
-
-    `local`: Spark runs inside this machine alone.
-    """
+def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
+    """The submission of one emit attempt. `local`: Spark runs inside this machine alone."""
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
@@ -68,18 +63,18 @@ def submission(
             "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
         }
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        options.append(java.spark_submit_java_options(home, java_home, short_job=is_short(job, assignment, batches)))
+        options.append(java.spark_submit_java_options(home, java_home, short_job=is_short(job, assignment)))
     conf["spark.driver.extraJavaOptions"] = " ".join(options)
     arguments = ("--attempt-folder", attempt_folder)
     name = f"txbatch {assignment.topology} {assignment.attempt}"
     return Submission(name, str(job.path), arguments, conf, str(package_zip(home)), environment)
 
 
-def is_short(job: Job, assignment: Assignment, batches: int = 1) -> bool:
-    """Whether so many batches of this one's size are too small to be worth an optimising compiler."""
+def is_short(job: Job, assignment: Assignment) -> bool:
+    """Whether the batch is too small to be worth an optimising compiler."""
     streams = job.topology.streams
     planned = [streams[name].spout.planned_bytes(plan) for name, plan in assignment.metadata["streams"].items()]
-    return all(size is not None for size in planned) and batches * sum(size or 0 for size in planned) < SHORT_JOB_BYTES
+    return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
 
 
 def _spark_home() -> Path:

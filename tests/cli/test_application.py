@@ -219,22 +219,6 @@ def test_it_is_started_anew_only_where_it_does_not_fit(job: Job, home: Path, fol
     assert sockets() == []
 
 
-def test_many_small_batches_are_as_much_as_a_large_one(job: Job, home: Path, folder: Path) -> None:
-    started: list[Submission] = []
-
-    def launch(what: Submission) -> Launched:
-        started.append(what)
-        return Launched(what)
-
-    for batches in (1, 10):
-        with Application(job, home, launch, local=True) as spark:
-            spark.batches = batches
-            spark.emit(*attempt(1, folder, SHORT_JOB_BYTES // 10))
-            spark.emit(*attempt(2, folder, SHORT_JOB_BYTES // 10))
-    one_compiler = "-XX:TieredStopAtLevel=1"
-    assert [one_compiler in what.conf["spark.driver.extraJavaOptions"] for what in started] == [True, False]
-
-
 def test_nobody_waits_for_a_spark_that_never_came(job: Job, home: Path, folder: Path) -> None:
     spark = Application(job, home, lambda what: Launched(what, "spark-submit ended with 127"), local=True)
     for number in (1, 2):
