@@ -46,8 +46,9 @@ class Both:
         partials = [((key,), (value, removed, value is not None)) for key, (value, removed) in batch]
         said = staged(self.aggregate, partials)
         assignment = Assignment("t", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
-        commit.load(self.connection, self.statements, [record_batch(self.aggregate, partials)], said, assignment)
-        commit.apply(self.connection, self.statements, said.rows, txid, apart=self.apart, replay=replay)
+        work = [record_batch(self.aggregate, partials)], said, assignment
+        loaded = commit.load(self.connection, self.statements, *work)
+        commit.apply(self.connection, self.statements, loaded, txid, apart=self.apart, replay=replay)
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
         combine = merger(self.aggregate.merges)
         update = update_state(

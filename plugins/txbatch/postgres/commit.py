@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import psycopg2.errors
 from sqlalchemy import Connection
 
 from txbatch import failpoints
-from txbatch.core.errors import Incomplete, StateAhead
+from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.ledger import Committed
 from txbatch.core.manifest import StagedState, check_manifest, check_states
 from txbatch.core.protocol import check_commit
@@ -19,7 +18,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import ranges, rows, state_tables
-from txbatch.postgres.csv_stream import CsvStream, in_key_order
+from txbatch.postgres.csv_stream import copy_in
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -84,11 +83,10 @@ def load(
     execute(connection, statements.create_staged())
     keys = [key.name for key in statements.aggregate.keys]
     columns = keys + [each.name for each in statements.partial_columns]
-    with closing(CsvStream(in_key_order(batches, keys), columns)) as stream:
-        try:
-            connection.connection.cursor().copy_expert(statements.copy(), stream, size=1 << 20)
-        except psycopg2.Error as error:
-            raise stream.error or error from error
+    try:
+        sent = copy_in(connection, statements.copy(), batches, keys, columns)
+    except BadRecord as error:
+        raise BadRecord(f"{assignment.topology} {assignment.attempt}: {error}") from error
     found = execute(connection, statements.totals()).fetchone()
     expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.partial_columns))
     if found != expected:
@@ -96,7 +94,7 @@ def load(
             f"{assignment.topology} {assignment.attempt}: state {statements.aggregate.state.name!r} was loaded as rows and "
             f"totals {found}, the manifest says {expected}; emit again"
         )
-    return Loaded(staged.rows, stream.bytes_read)
+    return Loaded(staged.rows, sent)
 
 
 def apply(
