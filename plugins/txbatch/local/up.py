@@ -35,7 +35,7 @@ Try
   word_count  in the UI: DAGs, word_count, Trigger; then `bin/txbatch query word_count the self`
   flights     in the UI: DAGs, flights, Trigger, Backfill; or, with a zone (see docs/flights.md):
               AIRFLOW_HOME={airflow_home} .venv/bin/airflow backfill create --dag-id flights \\
-                  --from-date 2013-01-01T00:00:00-05:00 --to-date 2013-01-10T00:00:00-05:00 --max-active-runs 2
+                  --from-date 2013-01-01T00:00:00-05:00 --to-date 2013-01-10T00:00:00-05:00 --max-active-runs 8
   any run     clear it: "already committed as txid n", and no number changes
 
 Ctrl-C here, or `make down` elsewhere, stops everything."""
