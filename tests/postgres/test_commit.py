@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -287,6 +288,40 @@ def test_both_ways_to_the_keys_write_the_same(bench: Bench, monkeypatch: Any, ve
         ("man", 2, None, None, 1),
         ("owl", 3, None, None, 1),
         ("yak", 1, None, None, 2),
+    ]
+
+
+NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
+TYPED = [
+    pytest.param("string", ["", "\\", "a\nb", "x" * 2_000, "ü"], id="string"),
+    pytest.param("boolean", [False, True], id="boolean"),
+    pytest.param("smallint", [-(2**15), 0, 2**15 - 1], id="smallint"),
+    pytest.param("int", [-(2**31), 0, 2**31 - 1], id="int"),
+    pytest.param("bigint", [-(2**63), 0, 2**63 - 1], id="bigint"),
+    pytest.param("date", [date(1970, 1, 1), date(2000, 2, 29), date(9999, 12, 31)], id="date"),
+    pytest.param("timestamp", [NOON, NOON + timedelta(microseconds=1), NOON + timedelta(days=1)], id="timestamp"),
+    pytest.param("decimal(9,2)", [Decimal("-0.01"), Decimal("0.00"), Decimal("9999999.99")], id="decimal"),
+    pytest.param("binary", [b"", b"\0", b"\\x", b"\xff"], id="binary"),
+]
+
+
+@pytest.mark.rule("R9")
+@pytest.mark.parametrize("version", [170000, 990000], ids=["walk", "probes"])
+@pytest.mark.parametrize(("type_", "values"), TYPED)
+def test_a_key_of_any_type_is_found_again(
+    engine: Engine, monkeypatch: Any, type_: str, values: list[Any], version: int
+) -> None:
+    monkeypatch.setattr(commit, "INDEX_WALK_VERSION_MIN", version)
+    spout = LogSpout({"a": 100})
+    spout.fields = f"k {type_}"
+    topology = Topology("t")
+    topology.new_stream("s", spout).group_by("k").persistent_aggregate(OpaqueState("t"), n=Count())
+    bench = Bench(engine, topology)
+    for txid in (1, 2):
+        bench.whole({"t": [((value,), (1,)) for value in values]}, f"{txid}")
+    found = bench.rows("SELECT k, n, prev_n, txid FROM state.t ORDER BY k")
+    assert [(bytes(k) if isinstance(k, memoryview) else k, *rest) for k, *rest in found] == [
+        (value, 2, 1, 2) for value in values
     ]
 
 
