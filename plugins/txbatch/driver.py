@@ -67,6 +67,7 @@ class Driver:
         self.topology, self.job, self.name = topology, job, name
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
         self._ending, self._session = ending, cast("SparkSession | None", None)
+        self._modules = 0  # how many are loaded, as of the last look
 
     def emit(self, folder: AttemptFolder) -> bool:
         """Whether its manifest is written; else error.json says why."""
@@ -112,7 +113,9 @@ class Driver:
         _say(assignment, manifest)
 
     def _spark(self, assignment: Assignment) -> SparkSession:
-        ship_by_value(self.job.parent)  # again: a function of the job may have imported another module
+        if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
+            ship_by_value(self.job.parent)
+            self._modules = len(sys.modules)
         if self._session is None:
             name = self.name or f"txbatch {assignment.topology} {assignment.attempt}"
             self._session = self._ending.enter_context(session(name))
