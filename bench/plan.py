@@ -24,19 +24,27 @@ def measure(section: str, results: Results) -> None:
     with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as home:
         program = [str(extras.PROGRAMS / "plan.py"), str(corpus.FOLDER), ",".join(FILES), f"{home}/partials"]
         command = [extras.spark_submit(), "--master", LOCAL_MASTER, *conf, "--py-files", what.py_files, *program]
-        done = subprocess.run(
-            command, env={**os.environ, **what.environment}, check=True, stdout=subprocess.PIPE, text=True
-        )
-    rounds = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
-    runs: dict[str, list[Stopwatch]] = {}
-    for told in rounds:
-        print(f"    {told['name']}: {told['seconds']:.3f} s, CPU {told['cpu']:.3f} s", flush=True)
-        runs.setdefault(told["name"], []).append(Stopwatch(told["seconds"], told["cpu"]))
-        runs.setdefault(f"{told['name']}, CPU", []).append(Stopwatch(told["cpu"], told["cpu"]))
+        runs = _runs(command, {**os.environ, **what.environment})
     for suffix in ("", ", CPU"):
         pairs = zip(runs[f"plan{suffix}"], runs[f"audit{suffix}"], strict=True)
         runs[f"plan and audit{suffix}"] = [Stopwatch(one.seconds + other.seconds) for one, other in pairs]
     results.add(section, runs, FIGURES, files=len(FILES))
+
+
+def _runs(command: list[str], environment: dict[str, str]) -> dict[str, list[Stopwatch]]:
+    """What the program tells, as it tells it."""
+    runs: dict[str, list[Stopwatch]] = {}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
+        for line in program.stdout or ():
+            if not line.startswith('{"name"'):
+                continue
+            told = json.loads(line)
+            print(f"    {told['name']}: {told['seconds']:.3f} s, CPU {told['cpu']:.3f} s", flush=True)
+            runs.setdefault(told["name"], []).append(Stopwatch(told["seconds"], told["cpu"]))
+            runs.setdefault(f"{told['name']}, CPU", []).append(Stopwatch(told["cpu"], told["cpu"]))
+    if program.returncode:
+        raise RuntimeError(f"{command[-4]} ended with {program.returncode}")
+    return runs
 
 
 FIGURES = [
