@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import socket
 import tempfile
@@ -57,6 +58,10 @@ class Server:
         url = make_url(self.url)
         where = {"host": LOCALHOST, "port": str(url.query["port"]), "database": database}
         return {**where, "user": url.username or "", "password": self.password}
+
+    def told(self, database: str) -> dict[str, str]:
+        """The same as the environment of a program: a password is no argument, which everyone can read."""
+        return {"BENCH_DATABASE": json.dumps(self.tcp_of(database))}
 
     @contextmanager
     def copy_of(self, template: str) -> Iterator[str]:

@@ -98,10 +98,12 @@ def dlt_merge(case: Case, watch: Stopwatch) -> None:
 
 def _dlt(python: Path, server: Server, database: str, parquet: Path, pipelines: Path) -> float:
     program = [str(python), str(extras.PROGRAMS / "dlt_merge.py"), str(parquet), str(pipelines)]
-    environment = {**os.environ, "RUNTIME__DLTHUB_TELEMETRY": "false", "DLT_DATA_DIR": str(server.home / "dlt")}
-    done = subprocess.run(
-        [*program, json.dumps(server.tcp_of(database))], env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
+    environment = {
+        "RUNTIME__DLTHUB_TELEMETRY": "false",
+        "DLT_DATA_DIR": str(server.home / "dlt"),
+        **server.told(database),
+    }
+    done = subprocess.run(program, env={**os.environ, **environment}, check=True, stdout=subprocess.PIPE, text=True)
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -50,8 +49,8 @@ class Words:
         environment = {**os.environ, **ours.environment}
 
         def commands(database: str) -> list[Command]:
-            load = [sys.executable, str(extras.PROGRAMS / "upsert.py"), self._where(database), str(target)]
-            return [Command(_spark(conf, "parquet", str(target)), environment), Command(load)]
+            load = [sys.executable, str(extras.PROGRAMS / "upsert.py"), str(target)]
+            return [Command(_spark(conf, "parquet", str(target)), environment), Command(load, self._told(database))]
 
         self._contest(watch, WITHOUT, commands)
         shutil.rmtree(target)
@@ -61,7 +60,7 @@ class Words:
         conf, target = ["--jars", str(extras.jdbc_jar())], self.server.home / how
 
         def commands(database: str) -> list[Command]:
-            return [Command(_spark(conf, how, str(target), self._where(database)), extras.spark_environment())]
+            return [Command(_spark(conf, how, str(target)), extras.spark_environment() | self.server.told(database))]
 
         self._contest(watch, WITHOUT, commands)
         shutil.rmtree(target, ignore_errors=True)
@@ -69,7 +68,7 @@ class Words:
     def duckdb(self, watch: Stopwatch) -> None:
         """DuckDB counts; COPY, and the same upsert as of `bare`."""
         program = [str(extras.python()), str(extras.PROGRAMS / "upsert.py")]
-        self._contest(watch, WITHOUT, lambda database: [Command([*program, self._where(database), "duckdb", TEXT])])
+        self._contest(watch, WITHOUT, lambda database: [Command([*program, "duckdb", TEXT], self._told(database))])
 
     @staticmethod
     def submission() -> Submission:
@@ -120,8 +119,8 @@ class Words:
         staging = (self.server.home / "staging" / contributions).as_uri()
         return {**os.environ, **told, "TXBATCH_DATABASE_URL": self.server.url_of(database), "TXBATCH_STAGING": staging}
 
-    def _where(self, database: str) -> str:
-        return json.dumps(self.server.tcp_of(database))
+    def _told(self, database: str) -> dict[str, str]:
+        return {**os.environ, **self.server.told(database)}
 
     def _source(self, contributions: str) -> Path:
         return corpus.FOLDER.with_name(f"source-{contributions}-{self.server.home.name}")
@@ -144,8 +143,8 @@ class Command:
             raise RuntimeError(f"{self.words[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
 
 
-def _spark(conf: Sequence[str], how: str, *rest: str) -> list[str]:
-    return [extras.spark_submit(), "--master", "local[*]", *conf, str(extras.PROGRAMS / "words.py"), how, TEXT, *rest]
+def _spark(conf: Sequence[str], how: str, target: str) -> list[str]:
+    return [extras.spark_submit(), "--master", "local[*]", *conf, str(extras.PROGRAMS / "words.py"), how, TEXT, target]
 
 
 def _txbatch() -> str:

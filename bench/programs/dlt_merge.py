@@ -5,6 +5,7 @@ The imports and the connection's settings are not in the seconds; normalising, l
 """
 
 import json
+import os
 import sys
 import time
 
@@ -13,9 +14,9 @@ import pyarrow.parquet as pq
 from dlt.destinations import postgres  # type: ignore[import-not-found]
 
 
-def main(parquet: str, pipelines: str, where: str) -> None:
-    """Merge the file into state.counts of a database, {host, port, ...}."""
-    told = json.loads(where)
+def main(parquet: str, pipelines: str) -> None:
+    """Merge the file into state.counts of the database that BENCH_DATABASE says, {host, port, ...}."""
+    told = json.loads(os.environ["BENCH_DATABASE"])
     credentials = {("username" if name == "user" else name): value for name, value in told.items()}
     pipeline = dlt.pipeline("bench", pipelines_dir=pipelines, destination=postgres(credentials), dataset_name="state")
     table = pq.read_table(parquet)

@@ -1,10 +1,11 @@
 """Counted words into the state by COPY and one upsert, without any guarantee; or DuckDB counts them first.
 
-Arguments: the database as JSON; then a folder of Parquet files, or `duckdb` and the text's files.
+Arguments: a folder of Parquet files, or `duckdb` and the text's files. BENCH_DATABASE is the database as JSON.
 """
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +27,9 @@ COUNT = (
 )
 
 
-def main(where: str, *source: str) -> None:
+def main(*source: str) -> None:
     """Load."""
-    told = json.loads(where)
+    told = json.loads(os.environ["BENCH_DATABASE"])
     connection = psycopg2.connect(**{("dbname" if name == "database" else name): value for name, value in told.items()})
     tables = (
         by_duckdb(source[1]) if source[0] == "duckdb" else map(pq.read_table, sorted(Path(source[0]).glob("*.parquet")))

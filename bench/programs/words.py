@@ -1,10 +1,11 @@
 """Counts words by hand, under spark-submit: into Parquet, or by JDBC and MERGE into the state, batch or streaming.
 
-Arguments: parquet, jdbc or stream; the text's files; where to write (Parquet, or the stream's checkpoints); for JDBC the
-database as JSON.
+Arguments: parquet, jdbc or stream; the text's files; where to write (Parquet, or the stream's checkpoints). For JDBC
+BENCH_DATABASE is the database as JSON.
 """
 
 import json
+import os
 import sys
 
 import psycopg2
@@ -17,16 +18,16 @@ MERGE = (
 )
 
 
-def main(how: str, text: str, target: str, where: str = "") -> None:
+def main(how: str, text: str, target: str) -> None:
     """Count."""
     spark = SparkSession.builder.appName("words").getOrCreate()
     if how == "parquet":
         counted(spark.read.text(text)).write.parquet(target)
     elif how == "jdbc":
-        merge(counted(spark.read.text(text)), where)
+        merge(counted(spark.read.text(text)))
     else:
         stream = spark.readStream.text(text).writeStream.option("checkpointLocation", target)
-        stream = stream.foreachBatch(lambda lines, _: merge(counted(lines), where)).trigger(availableNow=True)
+        stream = stream.foreachBatch(lambda lines, _: merge(counted(lines))).trigger(availableNow=True)
         stream.start().awaitTermination()
     spark.stop()
 
@@ -36,9 +37,9 @@ def counted(lines: DataFrame) -> DataFrame:
     return lines.selectExpr("explode(split(value, ' ')) as word").groupBy("word").count()
 
 
-def merge(partials: DataFrame, where: str) -> None:
+def merge(partials: DataFrame) -> None:
     """JDBC into an unlogged table, with the settings that are advised, then one MERGE."""
-    told = json.loads(where)
+    told = json.loads(os.environ["BENCH_DATABASE"])
     connection = psycopg2.connect(**{("dbname" if name == "database" else name): value for name, value in told.items()})
     with connection, connection.cursor() as cursor:
         cursor.execute("CREATE UNLOGGED TABLE staged (word text, count bigint)")
