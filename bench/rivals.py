@@ -40,8 +40,9 @@ def warm_spark() -> Iterator[SparkSession | LeftOut]:
     os.environ.update(extras.spark_environment())
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
-    with builder.config("spark.driver.extraClassPath", str(jar)).getOrCreate() as spark:
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.builder.master("local[*]").config(map={**quiet, "spark.driver.extraClassPath": str(jar)})
+    with builder.getOrCreate() as spark:
         spark.range(1000).selectExpr("id % 7 AS key").groupBy("key").count().collect()
         yield spark
 
