@@ -45,12 +45,12 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """By what the job is held and made to fail; the sockets of its applications are below, too."""
     monkeypatch.setenv("WORDS_FOLDER", str(tmp_path))
-    sockets = Path(tempfile.mkdtemp(prefix="sockets-"))
-    monkeypatch.setattr(tempfile, "tempdir", str(sockets))
-    return tmp_path
+    with tempfile.TemporaryDirectory(prefix="sockets-") as sockets:
+        monkeypatch.setattr(tempfile, "tempdir", sockets)
+        yield tmp_path
 
 
 @pytest.fixture
