@@ -1,66 +1,80 @@
-"""One batch per day, in a process that is killed with SIGKILL at every thirtieth attempt, and begins again.
+"""The steps of one batch per day, in a process that is killed with SIGKILL at every tenth attempt, and begins again.
 
-Each life is forked from this program, which has only imported, and has a Spark application of its own. What a life must
-know of those before it stands in the ledger; but for which days are done, and how many attempts there were, in two files of
-the folder.
+Each life is forked from this program, which has only imported. What a life must know of those before it stands in the
+ledger; but for which days are done, and how many attempts there were, in two files of the folder.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
 from datetime import datetime
+from multiprocessing.connection import Client
 from pathlib import Path
+from random import Random
 
 from txbatch import settings
-from txbatch.core.transaction import Assignment, Interval
+from txbatch.core.errors import TransientError
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.job_file import load_job
-from txbatch.runner import Runner
+from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
 POINTS = [
-    "emit.manifest_written",
-    "commit.before_commit",
-    "emit.attempt_started",
-    "commit.committed",
     "initialize.planned",
+    "emit.attempt_started",
+    "emit.manifest_written",
     "emit.recorded",
-    "success.cleaned",
     "commit.loaded",
+    "commit.before_commit",
+    "commit.committed",
+    "success.cleaned",
 ]
-ATTEMPTS_PER_LIFE = 30
 
 
-class Life(Runner):
+class Life:
     """One process: from the day that the one before it was killed at, until it is killed itself."""
 
-    def __init__(self, job: str, folder: Path) -> None:
-        super().__init__(load_job(job), settings.load(), "local[2]")
-        self.folder = folder
+    def __init__(self, job: str, folder: Path, seed: int) -> None:
+        self.steps, self.folder, self.seed = Steps.open(load_job(job), settings.load()), folder, seed
+        self.spark = Client(str(folder / "socket"))
 
     def live(self) -> None:
         """All days that are not done yet."""
         done = set(lines(self.folder / "done"))
         for day in lines(self.folder / "days"):
             if day not in done:
-                self.arm(1 + len(lines(self.folder / "attempts")))
-                (batch,) = self.run(f"year:{day}", Interval(*map(datetime.fromisoformat, day.split("/"))))
-                assert batch.succeeded
+                self.finish(day)
                 append(self.folder / "done", day)
+        self.spark.send("end")
+
+    def finish(self, day: str) -> None:
+        """A day's batch through what is left of its steps."""
+        self.arm(1 + len(lines(self.folder / "attempts")))
+        start, end = map(datetime.fromisoformat, day.split("/"))
+        run = Run(f"year:{day}", interval=Interval(start, end))
+        batch = self.steps.initialize_transaction(run)
+        assert isinstance(batch, Batch), batch
+        if batch.status is BatchStatus.PLANNED:
+            batch = self.steps.emit_batch(batch, run, self.submit)
+        self.steps.commit(batch)
+        self.steps.success(batch)
 
     def arm(self, attempt: int) -> None:
-        """One attempt dies, once, at each point in its turn."""
-        life, rest = divmod(attempt, ATTEMPTS_PER_LIFE)
-        point = POINTS[(life - 1) % len(POINTS)]
-        armed = f"{point}=kill:{self.folder / 'killed'}/{attempt}-{point}" if rest == 0 else ""
+        """Every tenth attempt dies, once, at a point that the seed chooses."""
+        point = Random(f"{self.seed} {attempt}").choice(POINTS)
+        armed = f"{point}=kill:{self.folder / 'killed'}/{attempt}-{point}" if attempt % 10 == 0 else ""
         os.environ["TXBATCH_FAILPOINTS"] = armed
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Run the job on an attempt's folder, and count it."""
+        """Let the one Spark session do it."""
         append(self.folder / "attempts", str(assignment.attempt))
-        super().submit(folder, assignment)
+        self.spark.send(folder.uri)
+        application, error = self.spark.recv()
+        append(self.folder / "applications", application)
+        if error:
+            raise TransientError(error)
 
 
 def lines(file: Path) -> list[str]:
@@ -74,14 +88,12 @@ def append(file: Path, line: str) -> None:
         open_file.write(line + "\n")
 
 
-def main(job: str, folder: Path) -> int:
+def main(job: str, folder: Path, seed: int) -> int:
     """Life after life, until one ends by itself."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     while True:
         child = os.fork()
         if not child:
-            with Life(job, folder) as life:
-                life.live()
+            Life(job, folder, seed).live()
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
@@ -89,4 +101,4 @@ def main(job: str, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1], Path(sys.argv[2])))
+    raise SystemExit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

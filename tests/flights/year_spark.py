@@ -1,0 +1,46 @@
+"""A Spark application that emits batch after batch in one session: the folders of attempts come over a socket.
+
+The driver is the product's; but whoever sends it attempts may be killed at any time, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from multiprocessing.connection import Connection, Listener
+
+from pyspark.sql import SparkSession
+
+from txbatch.driver import Driver
+from txbatch.job_file import Job, load_job
+from txbatch.spark.parent import die_with_parent
+from txbatch.storage.staging import AttemptFolder
+
+
+def main(job: Job, socket: str) -> None:
+    """Serve until the word `end`."""
+    with ExitStack() as ending, Listener(socket) as listener:
+        driver = Driver(job.topology, job.path, ending, "flights of a year")
+        serving = True
+        while serving:
+            with listener.accept() as steps:
+                serving = serve(driver, steps)
+
+
+def serve(driver: Driver, steps: Connection) -> bool:
+    """Emit what one process asks for, until it is gone; False after the word `end`."""
+    while True:
+        try:
+            asked = steps.recv()
+        except EOFError:
+            return True
+        if asked == "end":
+            return False
+        folder = AttemptFolder(asked)
+        error = "" if driver.emit(folder) else str(folder.read_error())
+        steps.send((SparkSession.active().sparkContext.applicationId, error))
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    main(load_job(sys.argv[1]), sys.argv[2])
