@@ -33,6 +33,8 @@ from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.transaction import Assignment
 
 ROWS_PER_BATCH = 64 * 1024
+# A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
+ROWS_PER_FILE_MAX = 2_000_000
 TOKEN_CHARACTERS = 8
 
 
@@ -102,16 +104,21 @@ class AttemptFolder:
         return f"{self.uri}/partials/{number}"
 
     def describe(self, number: int, aggregate: PersistentAggregate) -> StagedState:
-        """What stands in the files of a state, read back from them."""
+        """What stands in the files of a state, read back from them, one at a time."""
         names = sorted(
             name for name in self.filesystem.find(self.path(f"partials/{number}")) if name.endswith(".parquet")
         )
-        files = tuple(self._describe(name, self.filesystem.cat_file(name)) for name in names)
-        tables = [pq.read_table(name, filesystem=self.filesystem) for name in names]
-        rows = sum(file.rows for file in files)
         columns = aggregate.partial_columns
-        totals = {column.name: _total(column, [table[column.name] for table in tables]) for column in columns}
-        return StagedState(files, rows, totals)
+        files: list[StagedFile] = []
+        totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
+        for name in names:
+            content = self.filesystem.cat_file(name)
+            files.append(self._describe(name, content))
+            values = pq.read_table(pa.BufferReader(content), columns=list(totals))
+            for column in columns:
+                totals[column.name].append(_total(column, values[column.name]))
+        together = {column.name: _together(column, totals[column.name]) for column in columns}
+        return StagedState(tuple(files), sum(file.rows for file in files), together)
 
     def partials(self, staged: StagedState) -> Iterator[pa.RecordBatch]:
         """The record batches of a state's files. Incomplete when a file is not the one the manifest describes (R7a)."""
@@ -181,16 +188,28 @@ class Staging:
         return AttemptFolder(f"{self.root}/{topology}/{txid}")
 
 
-def _total(column: ValueColumn, chunks: list[pa.ChunkedArray]) -> str | None:
-    """The same as `postgres.expressions.total_sql`: the sum where it is exact, how many are true, or not null."""
+def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None:
+    """Of one file: the sum where it is exact (null when there is none), else how many are true, or not null."""
+    total: Decimal | int | None = len(values) - values.null_count
     if column.partial.type == "boolean":
-        return str(sum(pc.sum(chunk).as_py() or 0 for chunk in chunks))
-    if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
-        return str(sum(len(chunk) - chunk.null_count for chunk in chunks))
-    totals = [pc.sum(_as_decimal(chunk)).as_py() for chunk in chunks]
-    present = [total for total in totals if total is not None]
-    with localcontext(prec=76):  # as PostgreSQL: every digit, and no exponent
-        return format(sum(map(Decimal, present)), "f") if present else None
+        total = pc.sum(values).as_py() or 0
+    elif _is_exact(column):
+        total = pc.sum(_as_decimal(values)).as_py()
+    return total
+
+
+def _together(column: ValueColumn, totals: list[Decimal | int | None]) -> str | None:
+    """Of all files, the same as `postgres.expressions.total_sql`: every digit, and no exponent."""
+    present = [Decimal(total) for total in totals if total is not None]
+    if not present and _is_exact(column):
+        return None
+    with localcontext(prec=76):
+        return format(sum(present, Decimal()), "f")
+
+
+def _is_exact(column: ValueColumn) -> bool:
+    partial = column.partial
+    return partial.merge is Merge.ADD and partial.type not in (*FLOATING_TYPES, "boolean")
 
 
 def _sha256(content: bytes) -> str:
