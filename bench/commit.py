@@ -153,8 +153,10 @@ def as_csv(partials: pa.Table) -> io.BytesIO:
     return sink
 
 
-def measure(section: str, results: Results, *, rows: int, keys: int, updates: float, row_wise: bool) -> None:
-    """One case, all contestants."""
+def measure(
+    section: str, results: Results, *, rows: int, keys: int, updates: float, row_wise: bool = False, fewer: int = 0
+) -> None:
+    """One case, all contestants; with `fewer`, also the same batch into a state of so many keys."""
     with server() as running, rivals.warm_spark() if row_wise else nullcontext() as spark:
         case = Case(running, keys, rows, updates)
         for kind in (WITH, WITHOUT):
@@ -172,6 +174,10 @@ def measure(section: str, results: Results, *, rows: int, keys: int, updates: fl
                 "Spark JDBC + merge": partial(rivals.jdbc_merge, case, case.template(WITHOUT), spark),
                 "dlt merge": partial(rivals.dlt_merge, case),
             }
+        if fewer:
+            small = Case(running, fewer, rows, updates)
+            batches.fill(running, small.template(WITHOUT), fewer, contributions=False)
+            contestants["txbatch, a tenth of the state"] = partial(small.txbatch, WITHOUT)
         results.add(section, interleaved(contestants), FIGURES[section], rows=rows, keys=keys, updates=updates)
 
 
@@ -199,11 +205,13 @@ FIGURES = {
         ),
     ],
     "commit 1 M, all updates": [_floor("1 M rows, all updates", 1.15, 1.0)],
-    "commit 1 M into 10 M": [],
+    "commit 1 M into 10 M": [
+        Figure("10 times the state, the same batch of 1 M rows", "txbatch", "txbatch, a tenth of the state", 1.2, 1.1)
+    ],
 }
 SECTIONS = {
     "commit 100 k": partial(measure, rows=100_000, keys=MILLION, updates=0.5, row_wise=True),
-    "commit 1 M": partial(measure, rows=MILLION, keys=MILLION, updates=0.5, row_wise=False),
-    "commit 1 M, all updates": partial(measure, rows=MILLION, keys=MILLION, updates=1.0, row_wise=False),
-    "commit 1 M into 10 M": partial(measure, rows=MILLION, keys=10 * MILLION, updates=0.5, row_wise=False),
+    "commit 1 M": partial(measure, rows=MILLION, keys=MILLION, updates=0.5),
+    "commit 1 M, all updates": partial(measure, rows=MILLION, keys=MILLION, updates=1.0),
+    "commit 1 M into 10 M": partial(measure, rows=MILLION, keys=10 * MILLION, updates=0.5, fewer=MILLION),
 }

@@ -1,4 +1,4 @@
-"""How cost grows: with the state, with the batch, with the keys that are asked for."""
+"""How cost grows: with the batch, with the keys that are asked for; with the state see `bench.commit`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,6 @@ from txbatch.postgres.reader import Reader
 
 BIG = 10 * MILLION
 ASKED = (1, 10, 100, 1000)
-
-
-def state(section: str, results: Results) -> None:
-    """The same batch of a million rows into a million keys and into ten."""
-    with server() as running:
-        cases = {f"into {keys // MILLION} M keys": Case(running, keys, MILLION, 0.5) for keys in (MILLION, BIG)}
-        for case in cases.values():
-            batches.fill(running, case.template(WITHOUT), case.keys, contributions=False)
-        contestants: dict[str, Contestant] = {name: partial(case.txbatch, WITHOUT) for name, case in cases.items()}
-        figure = Figure("10 times the state, the same batch of 1 M rows", "into 10 M keys", "into 1 M keys", 1.2, 1.1)
-        results.add(section, interleaved(contestants), [figure])
 
 
 def batch(section: str, results: Results) -> None:
@@ -57,4 +46,4 @@ def _ask(reader: Reader, numbers: list[int], watch: Stopwatch) -> None:
     assert len(rows) == len(keys)
 
 
-SECTIONS = {"growth with the state": state, "growth with the batch": batch, "query": query}
+SECTIONS = {"growth with the batch": batch, "query": query}
