@@ -85,17 +85,17 @@ class Server:
 @contextmanager
 def server() -> Iterator[Server]:
     """A server that is gone afterwards, with its data. Beside its socket it listens on a port, with a password."""
-    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder, patch.dict(postgres._SETTINGS, _tcp()):
+    # What the server is started with comes before anything that ALTER SYSTEM says.
+    told = patch.dict(postgres._SETTINGS, SETTINGS | _tcp())
+    with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as folder, told:
         home = Path(folder)
         url = postgres.start(home)
         try:
             made = Server(url, home, secrets.token_hex(16))
-            made.run(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in SETTINGS.items()))
             made.run(f"ALTER USER CURRENT_USER PASSWORD '{made.password}'")
             access = home / "postgres" / "pg_hba.conf"
             access.write_text(f"host all all {LOCALHOST}/32 scram-sha-256\n{access.read_text()}")
-            postgres.stop(home)
-            postgres.start(home)
+            made.run("SELECT pg_reload_conf()")
             yield made
         finally:
             postgres.stop(home)
