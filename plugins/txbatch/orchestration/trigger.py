@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from txbatch.coalesce import somebody_emits
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.orchestration.airflow import open_ledger
@@ -76,4 +75,6 @@ class EmissionTrigger(TurnTrigger):
     """Fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
 
     def _fires(self, batch: Batch, ledger: PostgresLedger) -> bool:
+        from txbatch.coalesce import somebody_emits
+
         return batch.status is not BatchStatus.PLANNED or not somebody_emits(ledger, self.topology)
