@@ -19,9 +19,9 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **ledger.SECTIONS,
     **cold_start.SECTIONS,
     **plan.SECTIONS,
-    **words.SECTIONS,
     **year.SECTIONS,
     **memory.SECTIONS,
+    **words.SECTIONS,
 }
 QUICK = ("commit 100 k", "cold start")  # under three minutes, with three runs each
 CURRENT = FOLDER / ".current.json"
