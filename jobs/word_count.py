@@ -9,7 +9,7 @@ CORPUS = os.environ.get("WORD_COUNT_FOLDER") or Path(__file__).resolve().parents
 
 topology = Topology("word_count")
 (
-    topology.new_stream("lines", FileSpout(CORPUS, "*.py", files_per_batch=200))
+    topology.new_stream("lines", FileSpout(CORPUS, "*.py", files_per_batch=300))
     .flat_map('regexp_extract_all(lower(line), "[a-z\']+", 0)', "word string")
     .group_by("word")
     .persistent_aggregate(OpaqueState("word_count"), count=Count())
