@@ -14,22 +14,16 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch
 from bench.results import Results
 from bench.words import Command
-from txbatch import settings
-from txbatch.core.fields import parse_fields
-from txbatch.job_file import load_job
-from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights, parquet_job
 
 DAYS, ONE_BY_ONE = 365, 30
 FIRST = date(2013, 1, 1)
 ZONE = "America/New_York"
-CSV = 'format="csv",\n            options={"header": True, "nullValue": "NA"},'
 
 
 def measure(section: str, results: Results) -> None:
@@ -59,20 +53,10 @@ def measure(section: str, results: Results) -> None:
 
 def prepare(home: Path) -> Path:
     """jobs/flights.py as it is, but for the format, with its source beside it."""
-    path, source = home / "flights.py", home / "source"
-    written = (settings.project_root() / "jobs" / "flights.py").read_text()
-    assert CSV in written, "jobs/flights.py does not read CSV as it did"
-    path.write_text(written.replace(CSV, 'format="parquet",'))
-    os.environ["FLIGHTS_FOLDER"] = str(source)
+    os.environ["FLIGHTS_FOLDER"] = str(home / "source")
     frame = pd.read_csv(ensure_flights(home / "package") / FILE, dtype={"tailnum": "string"})
     frame["time_hour"] = pd.to_datetime(frame["time_hour"])
-    types = {"int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
-    fields = parse_fields(load_job(str(path)).topology.streams["flights"].spout.fields)
-    schema = pa.schema([(field.name, types[field.type]) for field in fields])
-    source.mkdir()
-    table = pa.Table.from_pandas(frame.sort_values("time_hour"), schema, preserve_index=False)
-    pq.write_table(table, source / "flights.parquet", row_group_size=2_000)
-    return path
+    return parquet_job(frame, home)
 
 
 def _run(running: Server, job: Path, start: date, end: date, database: str, cron: Sequence[str]) -> Stopwatch:

@@ -23,16 +23,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.job_file import Job, load_job
-from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights, parquet_job
 from txbatch.submission import SparkSubmit, submission
 
 HERE, ROOT, SEED, DAYS = (
@@ -42,7 +39,6 @@ HERE, ROOT, SEED, DAYS = (
     int(os.environ.get("FLIGHTS_DAYS", "365")),
 )
 NEW_YORK = ZoneInfo("America/New_York")
-CSV = 'format="csv",\n            options={"header": True, "nullValue": "NA"},'
 REPORTED = "flights, departures, cancellations, dep_delay_total, round(dep_delay_mean, 9), dep_delay_max"
 
 
@@ -59,20 +55,8 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 @pytest.fixture
 def job(year: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """jobs/flights.py as it is, but for the format."""
-    written = (ROOT / "jobs" / "flights.py").read_text()
-    assert CSV in written
-    path = tmp_path / "flights.py"
-    path.write_text(written.replace(CSV, 'format="parquet",'))
     monkeypatch.setenv("FLIGHTS_FOLDER", str(tmp_path / "source"))
-    job = load_job(str(path))
-    (tmp_path / "source").mkdir()
-    types = {"int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
-    schema = pa.schema(
-        [(field.name, types[field.type]) for field in parse_fields(job.topology.streams["flights"].spout.fields)]
-    )
-    table = pa.Table.from_pandas(year.sort_values("time_hour"), schema, preserve_index=False)
-    pq.write_table(table, tmp_path / "source" / "flights.parquet", row_group_size=2_000)
-    return job
+    return load_job(str(parquet_job(year, tmp_path)))
 
 
 @pytest.fixture
