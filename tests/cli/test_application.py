@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client
 from pathlib import Path
 from threading import Event, Thread
@@ -16,8 +17,8 @@ from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.application import Application
-from txbatch.core.errors import StaleAttempt, TransientError
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.core.errors import Incomplete, StaleAttempt, TransientError
+from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
 from txbatch.job_file import Job, load_job
 from txbatch.postgres.reader import Reader
 from txbatch.runner import Runner
@@ -145,6 +146,39 @@ def test_attempt_after_attempt_in_one_application(
     runner.spark.close()
     assert drivers() == []
     assert not any(name.startswith("txbatch-") for name in sockets())
+
+
+SALES = """
+import os
+topology = Topology("sales")
+spout = IntervalSpout(os.environ["WORDS_FOLDER"] + "/sales", "at timestamp, price int", time="at", options={"header": True})
+topology.new_stream("in", spout).persistent_aggregate(TransactionalState("sales"), turnover=Sum("price"))
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+
+
+@pytest.mark.rule("R5", "R7")
+@pytest.mark.usefixtures("home")
+def test_an_attempt_reads_anew_what_the_one_before_has_read(
+    folder: Path, write_job: WriteJob, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its spout persists what it reads: a price that was changed, in a file of the same size, is found."""
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    (folder / "sales").mkdir()
+    file, day = folder / "sales" / "a.csv", datetime(2026, 1, 1, tzinfo=UTC)
+    run = Run("a-day", interval=Interval(day, day + timedelta(1)))
+    file.write_text("at,price\n2026-01-01T12:00:00Z,1\n")
+    with Runner(load_job(write_job("sales.py", SALES)), settings.load()) as sales:
+        found = sales.steps.initialize_transaction(run)
+        assert isinstance(found, Batch)
+        sales.steps.emit_batch(found, run, sales.submit)
+        file.write_text("at,price\n2026-01-01T12:00:00Z,7\n")
+        with pytest.raises(
+            Incomplete, match=r"sales 1:2: .* was read differently: attempt 1:1 found .*; the source changed"
+        ):
+            sales.steps.emit_batch(found, run, sales.submit)
+        assert len(drivers()) == 1
 
 
 def take_over(runner: Runner, txid: int, at: Path) -> None:

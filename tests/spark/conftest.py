@@ -65,6 +65,7 @@ def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
         assert metadata is not None
         assignment = Assignment(topology.name, TransactionAttempt(txid, 1), "token", metadata, "code")
         folder = AttemptFolder((tmp_path / f"attempt-{len(os.listdir(tmp_path))}").as_uri())
+        spark.catalog.clearCache()
         readers = {
             name: BatchReader(spark, topology.streams[name], assignment) for name in assignment.metadata["streams"]
         }

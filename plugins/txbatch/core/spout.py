@@ -55,7 +55,10 @@ class Emitter(ABC):
 
     @abstractmethod
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Exactly the records the metadata names, as a DataFrame with the spout's fields."""
+        """Exactly the records the metadata names, as a DataFrame with the spout's fields.
+
+        Asked for once by the audit and once by each state; what it persists is let go of before the next attempt.
+        """
 
     def success(self, attempt: TransactionAttempt) -> None:
         """The attempt is committed."""

@@ -12,10 +12,10 @@ def main() -> None:
 
     spark = SparkSession.builder.getOrCreate()
     Path("sentences.txt").write_text("how are you\nnice to meet you\n")
-    sentences = spark.read.text("sentences.txt").select("value", "_metadata.file_path")
-    words = sentences.select("file_path", F.explode(F.split(F.lower("value"), " ")).alias("word"))
+    sentences = spark.read.text("sentences.txt").select("value", F.input_file_name().alias("file"))
+    words = sentences.select("file", F.explode(F.split(F.lower("value"), " ")).alias("word"))
     fingerprint = F.sum(F.xxhash64("word").cast("decimal(38,0)"))
-    words.groupBy("file_path").agg(F.count("*"), fingerprint).collect()
+    words.groupBy("file").agg(F.count("*"), fingerprint).collect()
     counts = words.filter(F.col("word") != "").groupBy("word").agg(F.count("*").alias("count"))
     counts.mapInArrow(lambda batches: batches, counts.schema).write.parquet("partials")
     spark.read.parquet("partials").toArrow()

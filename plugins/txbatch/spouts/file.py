@@ -71,9 +71,8 @@ class FileSpout(PartitionedSpout):
         from pyspark.sql import functions as F
 
         paths = [escaped(self.root.resolve() / partition) for partition in partitions]
-        return spark.read.text(paths).select(
-            F.col("value").alias("line"), F.col("_metadata.file_path").alias(PARTITION_COLUMN)
-        )
+        # `_metadata.file_path` would bring all of `_metadata` into every scan, also of those who ask for the line alone
+        return spark.read.text(paths).select(F.col("value").alias("line"), F.input_file_name().alias(PARTITION_COLUMN))
 
     def partition_name(self, value: str) -> str:
         """The relative path, from the URI that Spark gives."""

@@ -33,6 +33,7 @@ class IntervalSpout(PlainSpout):
 
     The plan names the files by FileSpout's listing rule, with their sizes. A record that does not fit its fields, or
     has no time and so would be in no interval, fails the attempt; so does a file whose size has changed since then.
+    Spark keeps the interval's records for the attempt: the files, which may hold much more, are scanned only once.
     Transactional: a record that is added to an interval later is not counted.
     """
 
@@ -85,7 +86,8 @@ class IntervalSpout(PlainSpout):
         left_out = sorted(name for name, size in metadata["files"].items() if size and name not in opened)
         if left_out:
             raise TransientError(f"{self.root}: Spark does not read {', '.join(left_out[:5])}; rename them")
-        return self._inside(records, *map(datetime.fromisoformat, metadata["interval"]))
+        inside = self._inside(records, *map(datetime.fromisoformat, metadata["interval"]))
+        return inside if inside.storageLevel.useMemory else inside.persist()
 
     @property
     def _folder(self) -> Path:
