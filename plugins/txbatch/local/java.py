@@ -41,6 +41,7 @@ exec {java} "$@"
 _SHORT_JOB = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = ("-Xlog:disable", "-Xlog:all=warning,cds*=off:stderr")
 _BUILD_SECONDS = 300
+_TRAINING = Path(__file__).with_name("class_data_training.py")
 
 
 class JavaNotFoundError(RuntimeError):
@@ -147,7 +148,7 @@ def _archive(home: Path, java_home: Path) -> Path | None:
     spark, machine = _package("pyspark"), (java_home / "lib" / "server" / "libjvm.so").resolve()
     if spark is None or not machine.exists():
         return None
-    files = [machine, *sorted((spark / "jars").iterdir())]
+    files = [machine, _TRAINING, *sorted((spark / "jars").iterdir())]
     stamps = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     digest = sha256("\n".join(stamps).encode()).hexdigest()[:16]
     return home.resolve() / "java" / f"spark-{digest}.jsa"
@@ -185,8 +186,7 @@ def _run_training(scratch: Path, java_home: Path, spark: Path, java_options: str
     }
     submit = [str(spark / "bin" / "spark-submit"), "--master", "local[2]"]
     lean = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.catalogImplementation=in-memory"]
-    application = Path(__file__).with_name("class_data_training.py")
-    _run([*submit, *lean, str(application)], cwd=scratch, env=environment)
+    _run([*submit, *lean, str(_TRAINING)], cwd=scratch, env=environment)
 
 
 def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
