@@ -21,6 +21,7 @@ from txbatch.core.transaction import Batch, Metadata, Run
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
+from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging
 
 KEY = "key%011d"
@@ -119,7 +120,7 @@ def emitted(
         assignment.code,
         assignment.digest,
         streams={"keys": {"": ReadPartition(rows, "0")}},
-        states={"counts": folder.describe(0, defined.aggregates[0])},
+        states={"counts": parquet.describe(folder, 0, defined.aggregates[0])},
     )
     return ledger.record_manifest(assignment, manifest), folder
 

@@ -21,6 +21,7 @@ from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.storage import parquet
 
 MILLION = 1_000_000
 WITH, WITHOUT = "with_contributions", "without_contributions"
@@ -96,7 +97,9 @@ class Case:
             assert manifest
             self.server.run("CHECKPOINT", database=database)
             with watch.timed():
-                assert ledger.commit(defined, batch, {"counts": folder.partials(manifest.states["counts"])}).applied
+                assert ledger.commit(
+                    defined, batch, {"counts": parquet.read(folder, manifest.states["counts"])}
+                ).applied
             engine.dispose()
             folder.remove()
 

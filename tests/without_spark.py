@@ -17,6 +17,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
+from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 
 ARROW = {
@@ -54,7 +55,7 @@ def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) 
         path = folder.path(f"partials/{number}/part.parquet")
         folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         pq.write_table(table, path, filesystem=folder.filesystem)
-        states[aggregate.state.name] = folder.describe(number, aggregate)
+        states[aggregate.state.name] = parquet.describe(folder, number, aggregate)
     plans = assignment.metadata["streams"]
     read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
     manifest = Manifest(

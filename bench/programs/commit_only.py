@@ -12,6 +12,7 @@ from bench import batches
 
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.storage import parquet
 from txbatch.storage.staging import Staging
 
 
@@ -23,7 +24,7 @@ def main(url: str, staging: str, txid: str) -> None:
     assert manifest
     folder = Staging(staging).attempt(assignment)
     began = time.perf_counter()
-    assert ledger.commit(defined, batch, {"counts": folder.partials(manifest.states["counts"])}).applied
+    assert ledger.commit(defined, batch, {"counts": parquet.read(folder, manifest.states["counts"])}).applied
     seconds = time.perf_counter() - began
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"seconds": seconds, "peak_bytes": peak}))

@@ -23,7 +23,8 @@ from txbatch.spark.fence import stopped_when_fenced
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import configured, session, ship_by_value
-from txbatch.storage.staging import ROWS_PER_FILE_MAX, AttemptFolder
+from txbatch.storage import parquet
+from txbatch.storage.staging import AttemptFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,11 +152,11 @@ def write_partials(
         aggregator = BatchAggregator(aggregate, readers)
         if aggregator.has_records:
             try:
-                written = aggregator.partials().write.option("maxRecordsPerFile", ROWS_PER_FILE_MAX)
+                written = aggregator.partials().write.option("maxRecordsPerFile", parquet.ROWS_PER_FILE_MAX)
                 written.parquet(folder.partials_uri(number))
             except Exception as error:
                 raise aggregator.explain(error) from error
-        staged[aggregate.state.name] = folder.describe(number, aggregate)
+        staged[aggregate.state.name] = parquet.describe(folder, number, aggregate)
     for reader in readers.values():
         reader.records()  # refused where the source changed while it was read
     return staged

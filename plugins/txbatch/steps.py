@@ -103,9 +103,11 @@ class Steps:
             raise TerminalError(
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
             )
-        partials = {name: folder.partials(staged) for name, staged in manifest.states.items()}
+        from txbatch.storage import parquet  # brings Arrow, which only a commit needs
+
+        staged = {name: parquet.read(folder, state) for name, state in manifest.states.items()}
         try:
-            committed = self.ledger.commit(self.job.topology, batch, partials, run)
+            committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
             self.ledger.abort(batch.topology, batch.txid, str(error))
             raise

@@ -111,6 +111,14 @@ def test_a_dag_file_is_parsed_in_150_ms_and_brings_nothing_heavy(parsed: dict[st
     assert not {"pandas", "psycopg2", "pyarrow", "pyspark", "sqlalchemy"} & set(parsed["brought"])
 
 
+def test_a_task_that_neither_emits_nor_commits_needs_no_arrow() -> None:
+    """Most task processes of a run do not, and importing it takes longer than all they do."""
+    program = "import sys, txbatch.coalesce, txbatch.finish, txbatch.orchestration.operators; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "sqlalchemy" in found
+    assert not {"pandas", "pyarrow", "pyspark"} & set(found)
+
+
 def test_a_dag_file_that_airflow_passes_over_is_named(tmp_path: Path) -> None:
     (tmp_path / "team").mkdir()
     (tmp_path / "helper.py").write_text("import json\n")

@@ -109,6 +109,7 @@ def test_a_fresh_checkout_is_set_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     """In a path with a space, below a private folder; the second time needs no network and says nothing."""
     for name in ("PYTHON", "PYTHONPATH", "TXBATCH_HOME", "MAKEFLAGS", "MAKELEVEL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     (tmp_path / "private").mkdir(mode=0o700)
     folder = checkout(tmp_path / "private" / "my checkout", *COPIED)
     subprocess.run(["make", "setup"], cwd=folder, check=True)
@@ -122,5 +123,6 @@ def test_a_fresh_checkout_is_set_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert "0.1.0" in told(folder / ".venv" / "bin" / "txbatch", "--version")
     pyspark = next(folder.glob(".venv/lib/python3.*/site-packages/pyspark"))
     assert list(pyspark.glob("__pycache__/conf.*.pyc"))
+    assert list(folder.glob("plugins/txbatch/core/__pycache__/protocol.*.pyc"))
     assert not list(pyspark.parent.glob("pyspark_client*"))
     assert list((folder / ".txbatch" / "java").glob("spark-*.jsa"))

@@ -19,6 +19,7 @@ from txbatch.core.manifest import StagedState
 from txbatch.core.topology import Topology
 from txbatch.postgres import commit, csv_stream
 from txbatch.postgres.statements import INDEX_PROBES, INDEX_WALK, StateStatements
+from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 
 NOTHING: list[Any] = []
@@ -380,7 +381,7 @@ def test_a_commit_against_a_changed_definition_is_refused(bench: Bench) -> None:
 
 def staged_in(folder: AttemptFolder, topology: Topology, rows: Any, files: int = 2) -> Any:
     """Parquet files as Spark writes them."""
-    from pyarrow import parquet
+    import pyarrow.parquet as pq
 
     found = {}
     for number, aggregate in enumerate(topology.aggregates):
@@ -388,8 +389,8 @@ def staged_in(folder: AttemptFolder, topology: Topology, rows: Any, files: int =
         folder.filesystem.makedirs(path, exist_ok=True)
         for file in range(files):
             table = pa.Table.from_batches([record_batch(aggregate, rows[aggregate.state.name][file::files])])
-            parquet.write_table(table, f"{path}/part-{file}.parquet")
-        found[aggregate.state.name] = folder.describe(number, aggregate)
+            pq.write_table(table, f"{path}/part-{file}.parquet")
+        found[aggregate.state.name] = parquet.describe(folder, number, aggregate)
     return found
 
 
@@ -416,7 +417,7 @@ def test_totals_of_the_files_and_of_the_database_are_the_same(
     folder = AttemptFolder(f"{tmp_path.as_uri()}/attempt")
     staged = staged_in(folder, bench.topology, rows)
     batch = bench.emitted(rows, states=staged)
-    committed = bench.ledger.commit(bench.topology, batch, {"word_count": folder.partials(staged["word_count"])})
+    committed = bench.ledger.commit(bench.topology, batch, {"word_count": parquet.read(folder, staged["word_count"])})
     assert committed.applied
     assert bench.rows("SELECT total FROM state.word_count ORDER BY word") == [(value,) for value in values]
 
@@ -437,7 +438,7 @@ def test_a_file_that_is_not_the_manifests_is_refused(bench: Bench, tmp_path: Any
         first.write_bytes(second.read_bytes())
     before = everything(bench)
     with pytest.raises(Incomplete, match=r"part-\d.parquet is not the file that the manifest describes; emit again"):
-        bench.ledger.commit(bench.topology, batch, {"word_count": folder.partials(staged["word_count"])})
+        bench.ledger.commit(bench.topology, batch, {"word_count": parquet.read(folder, staged["word_count"])})
     assert everything(bench) == before
 
 

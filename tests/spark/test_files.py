@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from txbatch import Count, FileSpout, OpaqueState, Topology, driver
+from txbatch import Count, FileSpout, OpaqueState, Topology
 from txbatch.core.errors import BadRecord, Incomplete, PartitionUnreadable, TransientError
 from txbatch.core.spout import Metadata
 from txbatch.core.transaction import TransactionAttempt
+from txbatch.storage import parquet
 
 Emit = Callable[..., Any]
 NAMES = [
@@ -137,7 +138,7 @@ def test_the_cut_into_splits_changes_nothing(emit: Emit, root: Path, spark: Spar
 def test_partials_lie_in_files_of_bounded_length(emit: Emit, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a commit, which reads a file whole, would need memory by the batch's size."""
     write(root, "words", "\n".join(f"{number}" for number in range(500)).encode())
-    monkeypatch.setattr(driver, "ROWS_PER_FILE_MAX", 100)
+    monkeypatch.setattr(parquet, "ROWS_PER_FILE_MAX", 100)
     staged = emit(lines(root)).manifest.states["lines"]
     assert staged.rows == sum(file.rows for file in staged.files) == 500
     assert max(file.rows for file in staged.files) == 100

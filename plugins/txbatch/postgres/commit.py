@@ -18,7 +18,6 @@ from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import ranges, rows, state_tables
-from txbatch.postgres.csv_stream import copy_in
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -80,6 +79,8 @@ def load(
     connection: Connection, statements: StateStatements, batches: Any, staged: StagedState, assignment: Assignment
 ) -> Loaded:
     """COPY the partials into a temporary table and compare them with the manifest (R7); Incomplete when they differ."""
+    from txbatch.postgres.csv_stream import copy_in  # brings Arrow, which most who know the ledger do not need
+
     execute(connection, statements.create_staged())
     keys = [key.name for key in statements.aggregate.keys]
     columns = keys + [each.name for each in statements.partial_columns]

@@ -4,37 +4,26 @@ numbers again, while drivers of the old ones may still be at work (R5).
 
 assignment.json              what the attempt is told: metadata, token
 fence.json                   whether it may go on: see `core.fence`
-partials/<number>/*.parquet  one folder per state
+partials/<number>/*.parquet  one folder per state: see `storage.parquet`
 manifest.json                what it read and wrote; last, and whole or not at all
 error.json                   why it failed
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, localcontext
 from typing import Any
 from uuid import uuid4
 
 import fsspec
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from txbatch.core.aggregator import Merge
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fence import Fence
-from txbatch.core.fields import FLOATING_TYPES
-from txbatch.core.manifest import Manifest, StagedFile, StagedState
-from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
+from txbatch.core.manifest import Manifest
 from txbatch.core.transaction import Assignment
 
-ROWS_PER_BATCH = 64 * 1024
-# A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
-ROWS_PER_FILE_MAX = 2_000_000
 TOKEN_CHARACTERS = 8
 
 
@@ -103,41 +92,10 @@ class AttemptFolder:
         """Where Spark writes the partials of a topology's n-th state."""
         return f"{self.uri}/partials/{number}"
 
-    def describe(self, number: int, aggregate: PersistentAggregate) -> StagedState:
-        """What stands in the files of a state, read back from them, one at a time."""
-        names = sorted(
-            name for name in self.filesystem.find(self.path(f"partials/{number}")) if name.endswith(".parquet")
-        )
-        columns = aggregate.partial_columns
-        files: list[StagedFile] = []
-        totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
-        for name in names:
-            content = self.filesystem.cat_file(name)
-            files.append(self._describe(name, content))
-            values = pq.read_table(pa.BufferReader(content), columns=list(totals))
-            for column in columns:
-                totals[column.name].append(_total(column, values[column.name]))
-        together = {column.name: _together(column, totals[column.name]) for column in columns}
-        return StagedState(tuple(files), sum(file.rows for file in files), together)
-
-    def partials(self, staged: StagedState) -> Iterator[pa.RecordBatch]:
-        """The record batches of a state's files. Incomplete when a file is not the one the manifest describes (R7a)."""
-        for file in staged.files:
-            path = self.path(file.name)
-            content = self.filesystem.cat_file(path) if self.filesystem.exists(path) else b""
-            if _sha256(content) != file.sha256 or self._describe(path, content) != file:
-                raise Incomplete(f"{self.uri}/{file.name} is not the file that the manifest describes; emit again")
-            yield from pq.ParquetFile(pa.BufferReader(content)).iter_batches(ROWS_PER_BATCH)
-
     def remove(self) -> None:
         """Remove the folder; nothing happens when it is gone."""
         if self.filesystem.exists(self.path("")):
             self.filesystem.rm(self.path("").rstrip("/"), recursive=True)
-
-    def _describe(self, path: str, content: bytes) -> StagedFile:
-        rows = pq.read_metadata(pa.BufferReader(content)).num_rows
-        name = path.removeprefix(self.path(""))
-        return StagedFile(name, len(content), rows, _sha256(content))
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Under another name first, so that a reader finds it whole or not at all."""
@@ -186,36 +144,3 @@ class Staging:
     def transaction(self, topology: str, txid: int) -> AttemptFolder:
         """The folder of all attempts of a txid."""
         return AttemptFolder(f"{self.root}/{topology}/{txid}")
-
-
-def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None:
-    """Of one file: the sum where it is exact (null when there is none), else how many are true, or not null."""
-    total: Decimal | int | None = len(values) - values.null_count
-    if column.partial.type == "boolean":
-        total = pc.sum(values).as_py() or 0
-    elif _is_exact(column):
-        total = pc.sum(_as_decimal(values)).as_py()
-    return total
-
-
-def _together(column: ValueColumn, totals: list[Decimal | int | None]) -> str | None:
-    """Of all files, the same as `postgres.expressions.total_sql`: every digit, and no exponent."""
-    present = [Decimal(total) for total in totals if total is not None]
-    if not present and _is_exact(column):
-        return None
-    with localcontext(prec=76):
-        return format(sum(present, Decimal()), "f")
-
-
-def _is_exact(column: ValueColumn) -> bool:
-    partial = column.partial
-    return partial.merge is Merge.ADD and partial.type not in (*FLOATING_TYPES, "boolean")
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _as_decimal(chunk: pa.ChunkedArray) -> pa.ChunkedArray:
-    scale = chunk.type.scale if pa.types.is_decimal(chunk.type) else 0
-    return chunk.cast(pa.decimal256(76, scale))

@@ -1,0 +1,86 @@
+"""The partials of an attempt, Parquet in its folder: described by who wrote them, checked and read by who commits them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from txbatch.core.aggregator import Merge
+from txbatch.core.errors import Incomplete
+from txbatch.core.fields import FLOATING_TYPES
+from txbatch.core.manifest import StagedFile, StagedState
+from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
+from txbatch.storage.staging import AttemptFolder
+
+ROWS_PER_BATCH = 64 * 1024
+# A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
+ROWS_PER_FILE_MAX = 2_000_000
+
+
+def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate) -> StagedState:
+    """What stands in the files of a topology's n-th state, read back from them, one at a time."""
+    found = folder.filesystem.find(folder.path(f"partials/{number}"))
+    columns = aggregate.partial_columns
+    files: list[StagedFile] = []
+    totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
+    for path in sorted(name for name in found if name.endswith(".parquet")):
+        content = folder.filesystem.cat_file(path)
+        files.append(_described(folder, path, content))
+        values = pq.read_table(pa.BufferReader(content), columns=list(totals))
+        for column in columns:
+            totals[column.name].append(_total(column, values[column.name]))
+    together = {column.name: _together(column, totals[column.name]) for column in columns}
+    return StagedState(tuple(files), sum(file.rows for file in files), together)
+
+
+def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
+    """The record batches of a state's files. Incomplete when a file is not the one the manifest describes (R7a)."""
+    for file in staged.files:
+        path = folder.path(file.name)
+        content = folder.filesystem.cat_file(path) if folder.filesystem.exists(path) else b""
+        if _sha256(content) != file.sha256 or _described(folder, path, content) != file:
+            raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
+        yield from pq.ParquetFile(pa.BufferReader(content)).iter_batches(ROWS_PER_BATCH)
+
+
+def _described(folder: AttemptFolder, path: str, content: bytes) -> StagedFile:
+    rows = pq.read_metadata(pa.BufferReader(content)).num_rows
+    return StagedFile(path.removeprefix(folder.path("")), len(content), rows, _sha256(content))
+
+
+def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None:
+    """Of one file: the sum where it is exact (null when there is none), else how many are true, or not null."""
+    total: Decimal | int | None = len(values) - values.null_count
+    if column.partial.type == "boolean":
+        total = pc.sum(values).as_py() or 0
+    elif _is_exact(column):
+        total = pc.sum(_as_decimal(values)).as_py()
+    return total
+
+
+def _together(column: ValueColumn, totals: list[Decimal | int | None]) -> str | None:
+    """Of all files, the same as `postgres.expressions.total_sql`: every digit, and no exponent."""
+    present = [Decimal(total) for total in totals if total is not None]
+    if not present and _is_exact(column):
+        return None
+    with localcontext(prec=76):
+        return format(sum(present, Decimal()), "f")
+
+
+def _is_exact(column: ValueColumn) -> bool:
+    partial = column.partial
+    return partial.merge is Merge.ADD and partial.type not in (*FLOATING_TYPES, "boolean")
+
+
+def _as_decimal(chunk: pa.ChunkedArray) -> pa.ChunkedArray:
+    scale = chunk.type.scale if pa.types.is_decimal(chunk.type) else 0
+    return chunk.cast(pa.decimal256(76, scale))
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
