@@ -31,6 +31,15 @@ def somebody_emits(ledger: PostgresLedger, topology: str) -> bool:
     return run_lock.held(ledger.engine, _name(topology))
 
 
+def left_to_others(batch: Batch, run: Run, *, first_try: bool) -> bool:
+    """Whether the run leaves its batch to the application of another that is at work.
+
+    A first try does so even where an attempt was made: it may be under way, and a second one would fence it off. A task
+    that was retried or cleared leaves only what nobody has tried.
+    """
+    return batch.lease_run == run.name and (first_try or not batch.fence)
+
+
 def emit_for_others(steps: Steps, run: Run, spark: Application) -> None:
     """Emit, one after the other, what other living runs have planned and nobody has tried yet; max_pending at most.
 

@@ -92,6 +92,25 @@ def test_what_fails_is_left_to_its_own_run(steps: Steps, four: list[Batch]) -> N
     assert str(own.attempt) == "2:2"
 
 
+@pytest.mark.rule("R5")
+def test_a_first_try_does_not_fence_off_what_is_emitted_for_it_just_now(steps: Steps, four: list[Batch]) -> None:
+    leaves: dict[bool, bool] = {}
+
+    class Slow(Spark):
+        def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+            """Meanwhile the run's own task begins."""
+            batch = steps.ledger.batch("words", assignment.attempt.txid)
+            for first_try in (True, False):
+                leaves[first_try] = coalesce.left_to_others(batch, Run("airflow:words:2"), first_try=first_try)
+            super().emit(folder, assignment)
+
+    own = Run("airflow:words:2")
+    assert coalesce.left_to_others(four[1], own, first_try=False), "nobody has tried it"
+    assert not coalesce.left_to_others(four[2], own, first_try=True), "it is another run's"
+    steps.emit_batch(four[1], own, Slow(steps).emit)
+    assert leaves == {True: True, False: False}
+
+
 def test_whoever_is_killed_starts_no_other(steps: Steps, four: list[Batch]) -> None:
     spark = Spark(steps, killed_at=3)
     with pytest.raises(TransientError, match="3 failed"):

@@ -122,12 +122,12 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
         with coalesce.alone(steps.ledger, batch.topology) as alone:
             batch = steps.ledger.batch(batch.topology, batch.txid)
-            own, untried = batch.lease_run == run.name, batch.fence == 0
+            own = batch.lease_run == run.name
             if own and batch.status is BatchStatus.EMITTED and waiting.first_try:
                 log.info(
                     "%s: txid %s was emitted for this run, with attempt %s", batch.topology, batch.txid, batch.attempt
                 )
-            elif own and untried and not alone:
+            elif not alone and coalesce.left_to_others(batch, run, first_try=waiting.first_try):
                 waiting.for_emission(batch)
             else:
                 with self._application() as spark:
