@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import check_migrated, migrations
 from txbatch.postgres.migrate import migrate as migrate_database
+from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
@@ -196,6 +198,15 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     """
     where = settings.load()
     return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
+@prints_rows(nothing="")
+def psql(arguments: tuple[str, ...]) -> Rows:
+    """Open psql on the reports, read-only. With -f sql/reports/top_keys.sql it runs a file, with -c a statement."""
+    line, environment = psql_command(_engine(), arguments)
+    os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
 @main.command()

@@ -1,6 +1,6 @@
 -- What is being worked on now, for how long, by which run, and whether that run still shows signs of life.
 -- To change: nothing; it shows all topologies, oldest first.
---     psql -f sql/reports/batches_in_flight.sql
+--     bin/txbatch psql -f sql/reports/batches_in_flight.sql
 SELECT topology, txid, status, fence AS attempts, date_trunc('second', clock_timestamp() - created_at) AS age,
        lease_run AS run, lease_until > clock_timestamp() AS alive
   FROM txbatch.batch

@@ -1,6 +1,6 @@
 -- How a state grew: per committed batch its records, the keys it touched, those it brought, and all keys since.
 -- To change: the contributions' table and its keys, the topology's name.
---     psql -f sql/reports/growth_per_batch.sql
+--     bin/txbatch psql -f sql/reports/growth_per_batch.sql
 WITH first_seen AS (
     SELECT word, min(position) AS txid FROM contribution.word_count GROUP BY word
 ), brought AS (

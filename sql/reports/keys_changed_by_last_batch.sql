@@ -1,6 +1,6 @@
 -- What the last committed batch changed: per key its contribution, the value before and the value now.
 -- To change: the state's view and its contributions' table, the key and the value, how many.
---     psql -f sql/reports/keys_changed_by_last_batch.sql
+--     bin/txbatch psql -f sql/reports/keys_changed_by_last_batch.sql
 SELECT word, c.count AS contributed, r.count - c.count AS before, r.count AS now, r.txid
   FROM report.word_count r
   JOIN contribution.word_count c USING (word, txid)

@@ -1,6 +1,6 @@
 -- The keys with the highest counts, and the batch that last changed each.
 -- To change: the state's view, its key and value, how many.
---     psql -f sql/reports/top_keys.sql
+--     bin/txbatch psql -f sql/reports/top_keys.sql
 SELECT word, count, txid AS last_changed_by
   FROM report.word_count
  ORDER BY count DESC, word

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.local.postgres import bin_dir
+from txbatch.postgres.engine import connect
+from txbatch.postgres.psql import command
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -39,14 +41,15 @@ def batches(txbatch: Txbatch, write_job: WriteJob, engine: Engine, monkeypatch: 
         connection.execute(text("UPDATE txbatch.batch SET created_at = now() - interval '2 h 3 min' WHERE txid = 3"))
 
 
-def psql(file: str, url: str) -> list[list[str]]:
+def psql(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
+    """`txbatch psql`, as an analyst calls it."""
+    command = [str(settings.project_root() / "bin" / "txbatch"), "psql", "--no-psqlrc", *arguments]
+    return subprocess.run(command, env={**os.environ, "TXBATCH_DATABASE_URL": url}, capture_output=True, text=True)
+
+
+def report(file: str, url: str) -> list[list[str]]:
     """The cells a report prints."""
-    parsed = make_url(url)
-    options = ["--no-psqlrc", "--set=ON_ERROR_STOP=1", "--csv", "-f", str(REPORTS / file)]
-    where = [f"--host={parsed.query['host']}", f"--port={parsed.query['port']}", f"--username={parsed.username}"]
-    done = subprocess.run(
-        [str(bin_dir() / "psql"), *options, *where, f"--dbname={parsed.database}"], capture_output=True, text=True
-    )
+    done = psql("--set=ON_ERROR_STOP=1", "--csv", "-f", str(REPORTS / file), url=url)
     assert (done.returncode, done.stderr) == (0, "")
     return [line.split(",") for line in done.stdout.splitlines()]
 
@@ -58,12 +61,12 @@ def test_every_report_says_what_it_answers_and_what_to_change() -> None:
         head = file.read_text().partition("SELECT")[0]
         assert head.startswith("-- ")
         assert "-- To change: " in head
-        assert f"psql -f sql/reports/{file.name}" in head
+        assert f"bin/txbatch psql -f sql/reports/{file.name}" in head
 
 
 @pytest.mark.usefixtures("batches")
 def test_top_keys(postgres_url: str) -> None:
-    assert psql("top_keys.sql", postgres_url) == [
+    assert report("top_keys.sql", postgres_url) == [
         ["word", "count", "last_changed_by"],
         ["man", "3", "2"],
         ["cat", "2", "2"],
@@ -73,14 +76,14 @@ def test_top_keys(postgres_url: str) -> None:
 
 @pytest.mark.usefixtures("batches")
 def test_growth_per_batch(postgres_url: str) -> None:
-    header, *rows = psql("growth_per_batch.sql", postgres_url)
+    header, *rows = report("growth_per_batch.sql", postgres_url)
     assert header == ["txid", "committed_at", "records", "keys", "new_keys", "keys_in_all", "records_in_all"]
     assert [[row[0], *row[3:6]] for row in rows] == [["1", "2", "2", "2"], ["2", "2", "1", "3"]]
 
 
 @pytest.mark.usefixtures("batches")
 def test_batches_in_flight(postgres_url: str) -> None:
-    header, row = psql("batches_in_flight.sql", postgres_url)
+    header, row = report("batches_in_flight.sql", postgres_url)
     found = dict(zip(header, row, strict=True))
     assert found["run"].startswith("cli:")
     assert found["age"].startswith("02:03:")
@@ -89,7 +92,7 @@ def test_batches_in_flight(postgres_url: str) -> None:
 
 @pytest.mark.usefixtures("batches")
 def test_attempts_failed(postgres_url: str) -> None:
-    header, row = psql("attempts_failed.sql", postgres_url)
+    header, row = report("attempts_failed.sql", postgres_url)
     found = dict(zip(header, row, strict=True))
     assert (found["attempt"], found["status"], found["batch"]) == ("3:1", "failed", "planned")
     assert found["error"] == "the disk is full"
@@ -97,7 +100,7 @@ def test_attempts_failed(postgres_url: str) -> None:
 
 @pytest.mark.usefixtures("batches")
 def test_keys_changed_by_last_batch(postgres_url: str) -> None:
-    assert psql("keys_changed_by_last_batch.sql", postgres_url) == [
+    assert report("keys_changed_by_last_batch.sql", postgres_url) == [
         ["word", "contributed", "before", "now", "txid"],
         ["cat", "2", "0", "2", "2"],
         ["man", "1", "2", "3", "2"],
@@ -106,8 +109,30 @@ def test_keys_changed_by_last_batch(postgres_url: str) -> None:
 
 def test_reports_of_an_empty_ledger(txbatch: Txbatch, postgres_url: str) -> None:
     for file in ("batches_in_flight.sql", "attempts_failed.sql"):
-        assert len(psql(file, postgres_url)) == 1
+        assert len(report(file, postgres_url)) == 1
 
 
 def test_reports_are_plain_sql() -> None:
     assert not [file.name for file in Path(REPORTS).glob("*.sql") if "\\" in file.read_text()]
+
+
+@pytest.mark.usefixtures("batches")
+def test_psql_changes_nothing(postgres_url: str) -> None:
+    done = psql("-c", "UPDATE state.word_count SET txid = 0", url=postgres_url)
+    assert (done.returncode, done.stderr) == (1, "ERROR:  cannot execute UPDATE in a read-only transaction\n")
+
+
+def test_psql_gets_a_password_by_its_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=1MB")
+    engine = connect("postgresql://reader:se%40cret@db.example:5433/sales?sslmode=require")
+    (_, dsn, *rest), environment = command(engine, ["-f", "a b.sql"])
+    assert dsn == "--dbname=host=db.example dbname=sales user=reader port=5433 sslmode=require"
+    assert rest == ["-f", "a b.sql"]
+    assert environment["PGPASSWORD"] == "se@cret"
+    assert environment["PGOPTIONS"] == "-c work_mem=1MB -c default_transaction_read_only=on"
+
+
+def test_psql_of_nobody() -> None:
+    done = psql(url="postgresql://127.0.0.1:1/nobody")
+    assert done.returncode == 1
+    assert "txbatch: " in done.stderr
