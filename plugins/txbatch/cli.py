@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
 from sqlalchemy import Engine
 
-from txbatch import __version__, settings
-from txbatch.core.errors import DefinitionError, UnknownName
-from txbatch.core.transaction import Interval, Run
-from txbatch.cron import cut
-from txbatch.job_file import Job, check_dag_files, load_job
-from txbatch.local.java import java_home
+from txbatch import __version__, arguments, settings
+from txbatch.core.errors import UnknownName
+from txbatch.core.transaction import Run
+from txbatch.doctor import check_all
+from txbatch.job_file import load_job
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import check_migrated, migrations
+from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.migrate import migrate as migrate_database
 from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
@@ -30,47 +27,13 @@ from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
 from txbatch.printing import Rows, prints_rows, show_plan, show_status
 from txbatch.runner import RUN_PREFIX, Runner
-from txbatch.storage.staging import Staging
 from txbatch.submission import LOCAL_MASTER
 
-PARAM_HELP = (
-    "A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times."
-)
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
     *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "keys"),
     *("run", "started_at", "committed_at", "duration", "reason", "error"),
 )
-
-
-class Moment(click.ParamType[datetime]):
-    """A moment on the command line, in ISO 8601 and with its zone."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
-        return moment.astimezone(UTC)
-
-
-class Parameter(click.ParamType[tuple[str, Any]]):
-    """NAME=VALUE, the value in JSON, or else as it stands."""
-
-    name = "parameter"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        name, given, text = value.partition("=")
-        if not (name and given):
-            self.fail(f"{value!r} is no parameter; write NAME=VALUE", param, ctx)
-        try:
-            return name, json.loads(text)
-        except ValueError:
-            return name, text
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -96,10 +59,8 @@ def migrate() -> Rows:
 @main.command()
 @click.argument("job")
 @click.option("--run-id", help="The run's name: the same name meets the same batch again.")
-@click.option(
-    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
-)
-@click.option("--param", "params", multiple=True, type=Parameter(), metavar="NAME=VALUE", help=PARAM_HELP)
+@arguments.interval_option
+@arguments.param_option
 @click.option("--cron", help="Cut the interval at these times: a batch each, in order.")
 @click.option("--timezone", help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
@@ -119,10 +80,10 @@ def run(
 
     With --cron, each of its intervals; an error ends the call, and called again it goes on there.
     """
-    _check_cron(run_id, interval, cron, timezone)
+    arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), settings.load()
-    parameters, between = _parameters(loaded, params), interval and _interval(*interval)
-    pieces = _pieces(between, cron, timezone or "UTC") if between and cron else None
+    parameters, between = arguments.parameters(loaded, params), interval and arguments.interval(*interval)
+    pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron else None
     reader = Reader(_engine(where))
     with Runner(loaded, where, master) as runner:
         if pieces is None:
@@ -136,18 +97,16 @@ def run(
 @main.command()
 @click.argument("job")
 @click.option("--run-id", help="As this run; else as a new one.")
-@click.option(
-    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
-)
-@click.option("--param", "params", multiple=True, type=Parameter(), metavar="NAME=VALUE", help=PARAM_HELP)
+@arguments.interval_option
+@arguments.param_option
 @prints_rows(nothing="", show=show_plan)
 def plan(
     job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, params: tuple[tuple[str, Any], ...]
 ) -> Rows:
     """What the job file JOB guarantees, and what its next batch would be. Starts no Spark, uses no txid."""
     loaded = load_job(job)
-    between = _interval(*interval) if interval else None
-    run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=_parameters(loaded, params))
+    between = arguments.interval(*interval) if interval else None
+    run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
     return [preview(PostgresLedger(_engine()), loaded.topology, run)]
 
 
@@ -201,11 +160,11 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
+@click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
 @prints_rows(nothing="")
-def psql(arguments: tuple[str, ...]) -> Rows:
+def psql(given: tuple[str, ...]) -> Rows:
     """Open psql on the reports, read-only. With -f sql/reports/top_keys.sql it runs a file, with -c a statement."""
-    line, environment = psql_command(_engine(), arguments)
+    line, environment = psql_command(_engine(), given)
     os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
@@ -256,15 +215,7 @@ def _confirm(yes: bool, what: str) -> None:
 @prints_rows(nothing="")
 def doctor() -> Rows:
     """Check the set-up: database, migrations, states apart, Java, staging area, DAG files; exit code 1 if one is wrong."""
-    checks: dict[str, Callable[[], str]] = {
-        "database": lambda: _server(_connect(settings.load())),
-        "migrations": lambda: _migrated(_connect(settings.load())),
-        "warehouses": lambda: _apart(settings.load()),
-        "java": lambda: str(java_home(settings.home())),
-        "staging": lambda: _writable(settings.load().staging),
-        "dags": lambda: check_dag_files(settings.project_root() / "dags"),
-    }
-    return [_checked(what, check) for what, check in checks.items()]
+    return check_all()
 
 
 def _connect(where: settings.Settings) -> Engine:
@@ -297,65 +248,5 @@ def _engine(where: settings.Settings | None = None) -> Engine:
     return engine
 
 
-def _interval(start: datetime, end: datetime) -> Interval:
-    try:
-        return Interval(start, end)
-    except DefinitionError as error:
-        raise click.BadParameter(str(error), param_hint="--interval") from error
-
-
-def _check_cron(run_id: str | None, interval: object, cron: str | None, timezone: str | None) -> None:
-    if cron is None and timezone is not None:
-        raise click.UsageError("--timezone is the zone of --cron: give both")
-    if cron is not None and interval is None:
-        raise click.UsageError("--cron cuts an interval: give --interval START END, too")
-    if cron is not None and run_id is not None:
-        raise click.UsageError("--cron makes a run of each interval: leave out --run-id")
-
-
-def _pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
-    try:
-        return cut(whole, cron, timezone)
-    except DefinitionError as error:
-        raise click.BadParameter(str(error), param_hint="--cron") from error
-
-
-def _parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    for name, _ in given:
-        if name not in job.topology.parameters:
-            known = ", ".join(job.topology.parameters) or "none"
-            raise click.BadParameter(f"{job.name} has no parameter {name!r}; its spouts declare {known}")
-    return dict(given)
-
-
 def _unknown(topology: str) -> UnknownName:
     return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
-
-
-def _server(engine: Engine) -> str:
-    server = Reader(engine).server()
-    right = "may" if server["may_create"] else "may NOT"
-    who = f"user {server['user']} {right} create schemas"
-    return f"PostgreSQL {server['version']}, database {server['database']}, {who}"
-
-
-def _migrated(engine: Engine) -> str:
-    check_migrated(engine)
-    return f"all {len(migrations())} applied"
-
-
-def _apart(where: settings.Settings) -> str:
-    with transaction(_connect(where)) as connection:
-        return Warehouses(where.warehouse_url).check(connection)
-
-
-def _writable(staging: str) -> str:
-    Staging(staging).check()
-    return staging
-
-
-def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:
-    try:
-        return {"check": what, "ok": True, "detail": check()}
-    except Exception as error:
-        return {"check": what, "ok": False, "detail": str(error).strip().partition("\n")[0]}

@@ -1,0 +1,93 @@
+"""What the command line is given: moments, parameters and intervals, checked before anything is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.transaction import Interval
+from txbatch.cron import cut
+from txbatch.job_file import Job
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment on the command line, in ISO 8601 and with its zone."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
+        return moment.astimezone(UTC)
+
+
+class Parameter(click.ParamType[tuple[str, Any]]):
+    """NAME=VALUE, the value in JSON, or else as it stands."""
+
+    name = "parameter"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        name, given, text = value.partition("=")
+        if not (name and given):
+            self.fail(f"{value!r} is no parameter; write NAME=VALUE", param, ctx)
+        try:
+            return name, json.loads(text)
+        except ValueError:
+            return name, text
+
+
+interval_option = click.option(
+    "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
+)
+param_option = click.option(
+    "--param",
+    "params",
+    multiple=True,
+    type=Parameter(),
+    metavar="NAME=VALUE",
+    help="A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times.",
+)
+
+
+def interval(start: datetime, end: datetime) -> Interval:
+    """What --interval names."""
+    try:
+        return Interval(start, end)
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), param_hint="--interval") from error
+
+
+def check_cron(run_id: str | None, interval: object, cron: str | None, timezone: str | None) -> None:
+    """Refuse what does not go together with --cron."""
+    if cron is None and timezone is not None:
+        raise click.UsageError("--timezone is the zone of --cron: give both")
+    if cron is not None and interval is None:
+        raise click.UsageError("--cron cuts an interval: give --interval START END, too")
+    if cron is not None and run_id is not None:
+        raise click.UsageError("--cron makes a run of each interval: leave out --run-id")
+
+
+def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
+    """The interval, cut by --cron."""
+    try:
+        return cut(whole, cron, timezone)
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), param_hint="--cron") from error
+
+
+def parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """What --param gives, all of it declared by the job's spouts."""
+    for name, _ in given:
+        if name not in job.topology.parameters:
+            known = ", ".join(job.topology.parameters) or "none"
+            raise click.BadParameter(f"{job.name} has no parameter {name!r}; its spouts declare {known}")
+    return dict(given)

@@ -1,0 +1,63 @@
+"""Whether everything is there: the checks of `txbatch doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine
+
+from txbatch import settings
+from txbatch.job_file import check_dag_files
+from txbatch.local.java import java_home
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.migrate import check_migrated, migrations
+from txbatch.postgres.reader import Reader
+from txbatch.postgres.warehouses import Warehouses
+from txbatch.storage.staging import Staging
+
+
+def check_all() -> list[dict[str, Any]]:
+    """One row per check: what, whether it is ok, and the detail or what is wrong."""
+    checks: dict[str, Callable[[], str]] = {
+        "database": lambda: _server(_ledger(settings.load())),
+        "migrations": lambda: _migrated(_ledger(settings.load())),
+        "warehouses": lambda: _apart(settings.load()),
+        "java": lambda: str(java_home(settings.home())),
+        "staging": lambda: _writable(settings.load().staging),
+        "dags": lambda: check_dag_files(settings.project_root() / "dags"),
+    }
+    return [_checked(what, check) for what, check in checks.items()]
+
+
+def _ledger(where: settings.Settings) -> Engine:
+    return connect(where.database_url)
+
+
+def _server(engine: Engine) -> str:
+    server = Reader(engine).server()
+    right = "may" if server["may_create"] else "may NOT"
+    who = f"user {server['user']} {right} create schemas"
+    return f"PostgreSQL {server['version']}, database {server['database']}, {who}"
+
+
+def _migrated(engine: Engine) -> str:
+    check_migrated(engine)
+    return f"all {len(migrations())} applied"
+
+
+def _apart(where: settings.Settings) -> str:
+    with transaction(_ledger(where)) as connection:
+        return Warehouses(where.warehouse_url).check(connection)
+
+
+def _writable(staging: str) -> str:
+    Staging(staging).check()
+    return staging
+
+
+def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"check": what, "ok": True, "detail": check()}
+    except Exception as error:
+        return {"check": what, "ok": False, "detail": str(error).strip().partition("\n")[0]}
