@@ -15,7 +15,9 @@ from txbatch.orchestration.airflow import open_ledger
 if TYPE_CHECKING:
     from txbatch.postgres.ledger import PostgresLedger
 
-# Never at once: Airflow may fail a deferred task that is back before its scheduler has seen it leave.
+# Airflow fails a deferred task that is back before its scheduler has seen it leave: it hears that from the task's supervisor,
+# which may notice the end of the process only after `[workers] min_heartbeat_interval`, 5 s.
+FIRST_SECONDS = 8.0
 POLL_SECONDS = 2.0
 
 
@@ -30,7 +32,7 @@ class AskAgainTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {"seconds": self.seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        await asyncio.sleep(max(self.seconds, POLL_SECONDS))
+        await asyncio.sleep(max(self.seconds, FIRST_SECONDS))
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
 
 
@@ -52,7 +54,7 @@ class TurnTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         ledger, loop = await open_ledger(), asyncio.get_running_loop()
         deadline = loop.time() + self.seconds
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(FIRST_SECONDS)
         while loop.time() < deadline and not await asyncio.to_thread(self._over, ledger):
             await asyncio.sleep(POLL_SECONDS)
         yield TriggerEvent({"txid": self.txid})  # type: ignore[no-untyped-call]
