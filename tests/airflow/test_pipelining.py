@@ -138,6 +138,8 @@ def test_runs_of_every_kind_are_emitted_in_parallel_and_committed_in_the_order_o
     assert pipeline.stack.sql(order) == [(1,), (2,), (3,), (4,)]
     assert sorted(pipeline.stack.announced("pipeline")) == [1, 2, 3, 4]
     assert [pipeline.failed_tries(run_id) for run_id in committed] == [[]] * 4
+    waits = [pipeline.stack.log("pipeline", run_id, "commit").count("waits for txid") for run_id in committed[1:3]]
+    assert waits == [1, 1], "a wait is over when all before it are final"
     pipeline.assert_counted(4)
 
 

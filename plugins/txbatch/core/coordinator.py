@@ -7,7 +7,7 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
-from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, unattended
+from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, waited_for
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
@@ -47,7 +47,7 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
     """
     while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
         lowest = ledger.batch(own.topology, txid)
-        if not lowest.status.final and not unattended(lowest, run):
+        if waited_for(lowest, run):
             return Wait(lowest)
         adopted = ledger.adopt(lowest, run)
         if adopted is not None:

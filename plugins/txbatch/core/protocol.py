@@ -74,6 +74,11 @@ def unattended(batch: Batch, run: Run) -> bool:
     return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
 
 
+def waited_for(batch: Batch, run: Run) -> bool:
+    """Whether another live run looks after an open batch: it is left to that one (R6)."""
+    return not batch.status.final and not unattended(batch, run)
+
+
 def same_parameters(batch: Batch, run: Run) -> bool:
     """Whether the batch was planned with this run's parameters."""
     return canonical_json(batch.metadata.get("parameters", {})) == canonical_json(run.parameters)

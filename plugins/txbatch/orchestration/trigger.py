@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.core.protocol import waited_for
+from txbatch.core.transaction import BatchStatus, Run
 from txbatch.orchestration.airflow import open_ledger
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ class AskAgainTrigger(BaseTrigger):
 
 
 class TurnTrigger(BaseTrigger):
-    """Fires when a txid is final, when nobody looks after it any more, or after `seconds` (R6).
+    """Fires when nothing is left for the run to wait for, or after `seconds` (R6).
 
-    Meanwhile it keeps the lease of the waiting run's `own` batch, and does nothing else: a run that is deleted or cleared
-    takes its trigger along, and then nobody waits for it for long.
+    A run with an `own` batch waits until every lower txid is final, or the lowest that is not is abandoned; one without
+    waits for `txid` alone. Meanwhile the lease of its own batch is kept, and nothing else done: a run that is deleted or
+    cleared takes its trigger along, and then nobody waits for it for long.
     """
 
     def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
@@ -63,20 +65,22 @@ class TurnTrigger(BaseTrigger):
         try:
             if self.own is not None:
                 ledger.keep_lease(ledger.batch(self.topology, self.own), Run(self.run_name))
-            return self._fires(ledger.batch(self.topology, self.txid), ledger)
+            return self._fires(ledger)
         except TransientError:
             return False
         finally:
             ledger.engine.dispose()  # many may wait for long: none keeps a connection
 
-    def _fires(self, batch: Batch, ledger: PostgresLedger) -> bool:
-        return batch.status.final or not batch.lease_live
+    def _fires(self, ledger: PostgresLedger) -> bool:
+        lowest = self.txid if self.own is None else ledger.turn_of(self.topology, self.own)
+        return lowest is None or not waited_for(ledger.batch(self.topology, lowest), Run(self.run_name))
 
 
 class EmissionTrigger(TurnTrigger):
     """Fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
 
-    def _fires(self, batch: Batch, ledger: PostgresLedger) -> bool:
+    def _fires(self, ledger: PostgresLedger) -> bool:
         from txbatch.coalesce import somebody_emits
 
+        batch = ledger.batch(self.topology, self.txid)
         return batch.status is not BatchStatus.PLANNED or not somebody_emits(ledger, self.topology)

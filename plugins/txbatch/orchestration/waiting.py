@@ -40,7 +40,7 @@ class Waiting:
         return bool(self.deadlines) or self.context["ti"].try_number == 1
 
     def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
-        """Wait until another run's batch is final or abandoned; `own` is kept for this run meanwhile."""
+        """Wait until another run's batch is final or abandoned; `own`, kept for this run meanwhile, for all before it."""
         whom = f"txid {batch.txid} of {batch.lease_run}"
         log.info("%s: waits for %s", self.topology.name, whom)
         left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")

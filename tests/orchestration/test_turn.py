@@ -1,0 +1,81 @@
+"""When a wait for a turn is over, on a real ledger: the trigger runs in a process of its own, without a running Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from postgres_bench import Bench, words
+from sqlalchemy import Engine
+from support import LogSpout, word_count
+
+PROGRAM = """
+import asyncio, json, sys
+from txbatch.orchestration import trigger
+
+trigger.FIRST_SECONDS = trigger.POLL_SECONDS = 0.1
+
+async def fires(topology):
+    waits = trigger.TurnTrigger(topology, 1, "three", 3).run()
+    try:
+        return bool(await asyncio.wait_for(anext(waits), 3))
+    except TimeoutError:
+        return False
+
+async def main():
+    return await asyncio.gather(*map(fires, sys.argv[1:]))
+
+print(json.dumps(dict(zip(sys.argv[1:], asyncio.run(main())))))
+"""
+
+
+class Three:
+    """Three batches in flight, each of a run of its own; the third waits."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.name = name
+        self.bench = Bench(engine, word_count(LogSpout({"a": 1_000_000}), name, max_pending=3))
+        self.batches = [self.bench.emitted(self.counted, each) for each in ("one", "two", "three")]
+
+    @property
+    def counted(self) -> dict[str, object]:
+        return {self.name: words(man=10)["word_count"]}
+
+    def commit(self, txid: int) -> None:
+        assert self.bench.commit(self.batches[txid - 1], self.counted)
+
+    def abandon(self, txid: int) -> None:
+        ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp()"
+        self.bench.run(f"{ended} WHERE topology = '{self.name}' AND txid = {txid}")
+
+
+# What became of the two before it: those committed, those abandoned, and whether the third one's wait is over.
+CASES: dict[str, tuple[list[int], list[int], bool]] = {
+    "both_open": ([], [], False),
+    "one_open": ([1], [], False),
+    "none_open": ([1, 2], [], True),
+    "lowest_abandoned": ([], [1], True),
+    "other_abandoned": ([], [2], False),
+}
+
+
+def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
+    engine: Engine, postgres_url: str
+) -> None:
+    for name, (committed, abandoned, _) in CASES.items():
+        three = Three(engine, name)
+        for txid in committed:
+            three.commit(txid)
+        for txid in abandoned:
+            three.abandon(txid)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *CASES],
+        env=os.environ | {"TXBATCH_DATABASE_URL": postgres_url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {name: over for name, (*_, over) in CASES.items()}
