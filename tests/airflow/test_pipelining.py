@@ -102,10 +102,10 @@ def four(pipeline: Pipeline) -> list[str]:
     """Runs of every kind at once: three emit in parallel, a fourth waits; in the order of their txids."""
     api = pipeline.stack.api
     pipeline.hold(0, 1, 2)
-    api.unpause("pipeline")  # Airflow at once schedules the newest day
+    api.unpause("pipeline")  # Airflow at once schedules the newest year
     api.trigger("pipeline", "manual")
-    day = datetime(2026, 1, 5, tzinfo=UTC)
-    api.create_backfill("pipeline", day, day)
+    year = datetime(2021, 1, 1, tzinfo=UTC)
+    api.create_backfill("pipeline", year, year)
     until(lambda: pipeline.at(0) and pipeline.at(1) and pipeline.at(2), "the three are not emitted in parallel")
     api.trigger("pipeline", "fourth")
     pipeline.until_waiting("fourth", TASKS[0], 1)
