@@ -220,10 +220,10 @@ def no_secret_in(environment: bytes) -> None:
 
 
 def make_input(data: Path) -> None:
-    """Some of pyspark's files, more than one batch of word_count, and all flights; readable by the containers' user."""
+    """All of pyspark's files, two batches of word_count, and all flights; readable by the containers' user."""
     (data / "corpus").mkdir(parents=True)
     pyspark = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
-    for file in sorted((pyspark / "sql").rglob("*.py")):
+    for file in sorted(pyspark.rglob("*.py")):
         shutil.copyfile(file, data / "corpus" / ".".join(file.relative_to(pyspark).parts))
     ensure_flights(data)
     for path in (data.parent, data, *data.rglob("*")):
