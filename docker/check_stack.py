@@ -9,7 +9,6 @@ import csv
 import json
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -31,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 
 from txbatch.local import count_words
 from txbatch.local.airflow_api import AirflowApi
+from txbatch.local.corpus import ensure_corpus
 from txbatch.local.flights import ensure_flights
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -220,11 +219,9 @@ def no_secret_in(environment: bytes) -> None:
 
 
 def make_input(data: Path) -> None:
-    """All of pyspark's files, two batches of word_count, and all flights; readable by the containers' user."""
-    (data / "corpus").mkdir(parents=True)
-    pyspark = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
-    for file in sorted(pyspark.rglob("*.py")):
-        shutil.copyfile(file, data / "corpus" / ".".join(file.relative_to(pyspark).parts))
+    """The demo's corpus, two batches of word_count, and all flights; readable by the containers' user."""
+    data.mkdir(parents=True)
+    ensure_corpus(data)
     ensure_flights(data)
     for path in (data.parent, data, *data.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
