@@ -53,11 +53,9 @@ class Application:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
         name = f"txbatch {assignment.topology} {assignment.attempt}"
         short = is_short(self.job, assignment)
-        if self._running is None or not self._running.fits(assignment.code, short):
+        if self._running is None or not self._running.takes(folder.uri, assignment.code, short):
             self.close()
             self._running = self._start(folder, assignment, short)
-        else:
-            self._running.send(folder.uri)
         try:
             self._running.wait()
         except TransientError as error:
@@ -105,15 +103,20 @@ class _Running:
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="spark-submit", daemon=True)
         self._thread.start()
 
-    def fits(self, code: str, short: bool) -> bool:
-        """Whether it has this code loaded, is not set up for short jobs only when this is none, and is alive."""
-        return not self.busy and self.code == code and (short or not self.short) and not self._over()
+    def takes(self, folder: str, code: str, short: bool) -> bool:
+        """Whether it begins with another attempt; if not, nothing of that was done, and Spark is to be started anew.
 
-    def send(self, folder: str) -> None:
-        """Let it work on another attempt."""
+        It has to be idle, with this code loaded, not set up for short jobs only when this is none, and alive.
+        """
+        if self.busy or self.code != code or (self.short and not short):
+            return False
         self.busy = True
-        with suppress(OSError):  # it has just died: `wait` says so
+        try:
             self._connected().send_bytes(folder.encode())
+            self._connected().recv_bytes()
+        except (EOFError, OSError):
+            self.busy = False
+        return self.busy
 
     def wait(self) -> None:
         """Until the attempt is done, as its folder says. TransientError when Spark ended before."""
@@ -152,6 +155,3 @@ class _Running:
     def _close_socket(self) -> None:
         self._listener.close()
         self._folder.cleanup()
-
-    def _over(self) -> bool:
-        return not self._thread.is_alive() or self._connected().poll()  # it says nothing unasked: that is its end

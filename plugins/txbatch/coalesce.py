@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from txbatch.application import Application
+from txbatch.core.protocol import waited_for
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.postgres import run_lock
 from txbatch.postgres.ledger import PostgresLedger
@@ -63,8 +64,7 @@ def _pending(steps: Steps, run: Run) -> tuple[Batch, ...]:
 
 
 def _waits(batch: Batch, run: Run) -> bool:
-    untried = batch.status is BatchStatus.PLANNED and not batch.fence
-    return untried and batch.lease_live and batch.lease_run != run.name
+    return batch.status is BatchStatus.PLANNED and not batch.fence and waited_for(batch, run)
 
 
 def _name(topology: str) -> str:

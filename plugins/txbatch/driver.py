@@ -34,7 +34,8 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
     """Run the attempt whose folder `--attempt-folder` names, and then, one by one, those that come over `--socket`.
 
     Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
-    With a socket it is told when an attempt is done, either way, and the exit code is 0 once nobody sends any more.
+    Over a socket it says when one of those is begun, and when an attempt is done, either way; the exit code is 0 once nobody
+    sends any more.
     """
     parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
     parser.add_argument("--attempt-folder", required=True, help="URI of the attempt's folder in the staging area")
@@ -57,7 +58,9 @@ def _serve(driver: Driver, submitter: Connection, folder: str) -> None:
         driver.emit(AttemptFolder(folder))
         while driver.alive:
             submitter.send_bytes(b"done")
-            driver.emit(AttemptFolder(submitter.recv_bytes().decode()))
+            folder = submitter.recv_bytes().decode()
+            submitter.send_bytes(b"begun")
+            driver.emit(AttemptFolder(folder))
         submitter.send_bytes(b"done")
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 
 import psutil
 import pytest
@@ -103,10 +103,16 @@ def test_attempt_after_attempt_in_one_application(
     emit(runner, 3)
     assert drivers() == [first]
 
-    first.kill()
+    first.suspend()  # so that it is alive when it is given the next one, and dead before it begins
+    Timer(1, first.kill).start()
     emit(runner, 4)
     (second,) = drivers()
     assert second != first
+    second.kill()
+    second.wait()
+    (folder / "fail b").unlink()
+    emit(runner, 2)
+    (second,) = drivers()
 
     runner.job.path.write_text(runner.job.path.read_text().replace("word.upper()", 'word.upper() + "!"'))
     emit(runner, 5)
@@ -122,8 +128,6 @@ def test_attempt_after_attempt_in_one_application(
     overtaken.join()
     assert "txbatch: words 6:1: stopped, for 6:2 took its place; nothing was changed" in capfd.readouterr().err
     (folder / "hold f").unlink()
-    (folder / "fail b").unlink()
-    emit(runner, 2)
     emit(runner, 6)
     (fourth,) = drivers()
     assert fourth != third
@@ -133,7 +137,7 @@ def test_attempt_after_attempt_in_one_application(
         runner.steps.commit(found, run)
     with engine.connect() as connection:
         counted = connection.execute(text('SELECT word, "count" FROM report.words ORDER BY word')).all()
-    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B!", "C", "D", "E!", "F!")]
+    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B", "C", "D", "E!", "F!")]
     attempts = [(row["attempt"], row["status"]) for row in Reader(engine).attempts("words")]
     assert [attempt for attempt, status in attempts if status == "committed"] == [
         "6:3",
@@ -208,6 +212,7 @@ class Launched:
                 submitter.send_bytes(b"done")
                 try:
                     submitter.recv_bytes()
+                    submitter.send_bytes(b"begun")
                 except EOFError:
                     return
 

@@ -76,7 +76,7 @@ def unattended(batch: Batch, run: Run) -> bool:
 
 def waited_for(batch: Batch, run: Run) -> bool:
     """Whether another live run looks after an open batch: it is left to that one (R6)."""
-    return not batch.status.final and not unattended(batch, run)
+    return not batch.status.final and batch.lease_live and batch.lease_run != run.name
 
 
 def same_parameters(batch: Batch, run: Run) -> bool:
@@ -150,7 +150,7 @@ def check_attempt(batch: Batch, run: Run) -> None:
         raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
     if batch.status is BatchStatus.ABORTED:
         raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
-    if batch.lease_live and batch.lease_run != run.name:
+    if waited_for(batch, run):
         raise LeaseHeld(
             f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"
         )
