@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "plugins"
 PACKAGE = PLUGINS / "txbatch"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+# A folder's name between slashes, alone or among others of a regular expression: any checkout may lie below such a folder.
+FOLDER = re.compile(r"[/\\][^/\\]*\b(txbatch|pyspark|airflow|spark|plugins|site-packages)\b[^/\\]*[/\\]")
+SOURCES = sorted(file for part in ("plugins", "tests", "bench") for file in (ROOT / part).rglob("*.py"))
 PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+( ; [^:/]+)?")
 
 
@@ -43,7 +47,9 @@ def test_what_a_job_file_imports_needs_python_alone() -> None:
 
 
 def without_airflow() -> list[str]:
-    return [dotted(module) for module in MODULES if not {"orchestration", "spark"} & set(module.parts)]
+    return [
+        dotted(module) for module in MODULES if not {"orchestration", "spark"} & set(module.relative_to(PACKAGE).parts)
+    ]
 
 
 def test_only_orchestration_imports_airflow_and_only_spark_imports_pyspark() -> None:
@@ -58,6 +64,44 @@ def test_airflow_takes_the_file_for_one_with_a_dag(file: Path) -> None:
     docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
     assert "airflow" in docstring.lower()
     assert "dag" in docstring.lower()
+
+
+def decided_by_folder(tree: ast.AST) -> Iterator[int]:
+    """The lines where a path is searched for the name of a folder; looking below a known folder is none of them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and re.search(
+            "search|match|compile|find|split|partition", ast.unparse(node.func)
+        ):
+            texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            texts = [node.left.value] if isinstance(node.left, ast.Constant) else []
+        else:
+            texts = []
+            whole = ast.unparse(node) if isinstance(node, ast.Attribute) and node.attr in ("parts", "parents") else ""
+            if re.search(r"(path|file|module|__file__\)?)(\.resolve\(\))?\.parts$", whole):
+                yield node.lineno
+        yield from (node.lineno for text in texts if isinstance(text, str) and FOLDER.search(text))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        're.search("/(pyspark|txbatch)/", frame)',
+        '"/txbatch/" in str(path)',
+        'path.find("/site-packages/")',
+        'module.__file__.partition("/plugins/")',
+        '"spark" in path.parts',
+    ],
+)
+def test_a_decision_by_a_folders_name_is_found(source: str) -> None:
+    assert list(decided_by_folder(ast.parse(source))) == [1]
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_nothing_is_decided_by_the_name_of_a_folder_that_a_path_leads_through(file: Path) -> None:
+    """A checkout, a home or a virtual environment may lie anywhere: what a file is, its package or its root says."""
+    if file != Path(__file__):
+        assert list(decided_by_folder(ast.parse(file.read_text(encoding="utf-8")))) == []
 
 
 def test_no_module_takes_the_place_of_what_a_job_imports() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ _MISFIT = re.compile(
 _RECORD_LENGTH_MAX = 300
 _RECORD = re.compile(r"^txbatch record: (.+)$", re.MULTILINE)
 _PATH_NOT_FOUND = "42K03"
+# Packages between a job's function and its failure, wherever they are installed or unpacked.
+_NOT_THE_JOBS = ("txbatch", "pyspark", "py4j")
 
 
 class FunctionFailed(TransientError):
@@ -66,10 +70,23 @@ def _function_failed(message: str) -> TxbatchError:
     ours = getattr(errors, name.rpartition(".")[2], None) if name.startswith(errors.__name__) else None
     if isinstance(ours, type) and issubclass(ours, TerminalError | TransientError):
         return ours(text)
-    own = [frame.groups() for frame in frames if not re.search("/(pyspark|txbatch)/", frame[1])]
+    files = _own_files()
+    own = [frame.groups() for frame in frames if frame[1] in files]
     where = f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
     record = _RECORD.search(message)
     return FunctionFailed(f"a function raised {raised}{where}{f', for the record {record[1]}' if record else ''}")
+
+
+def _own_files() -> set[str]:
+    """The files of the job's own code: a function of it that fails on an executor, which may lack them, names them still."""
+    installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {file for name, file in files.items() if file and (name == "__main__" or _is_own(name, file, installed))}
+
+
+def _is_own(module: str, file: str, installed: list[Path]) -> bool:
+    package = module.partition(".")[0]
+    return package not in _NOT_THE_JOBS and not any(Path(file).is_relative_to(folder) for folder in installed)
 
 
 def record_note(record: Mapping[str, Any]) -> str:
