@@ -1,0 +1,227 @@
+"""The contents of text files, unpacked where they are compressed, in blocks of whole lines: memory stays bounded.
+
+A file is what its first bytes say it is, and its name must say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
+
+RECORD_BYTES_MAX = 64_000_000
+CHUNK_BYTES = 4_000_000
+NEWLINE = b"\n"
+MARK = b"\xef\xbb\xbf"
+# What is unpacked: Arrow's name of it, by the names of files.
+SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4"}
+UNREADABLE_SUFFIXES = frozenset(
+    {".7z", ".br", ".deflate", ".lzma", ".lzo", ".rar", ".snappy", ".sz", ".tar", ".tgz", ".xz", ".z", ".zip", ".zz"}
+)
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_UNREADABLE_MAGIC = {
+    b"\x1f\x9d": "compress (.Z)",
+    b"\x02\x21\x4c\x18": "lz4 of the old kind",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"\xfd7zXZ\x00": "xz",
+    b"\xff\x06\x00\x00sNaPpY": "snappy",
+    b"\x89LZO\x00": "lzo",
+    b"PK\x03\x04": "zip",
+    b"Rar!\x1a\x07": "rar",
+}
+_BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # what follows the four bytes at the beginning
+_WAYS = "write plain text, or gzip, bzip2, zstd or lz4 under a name that says so (.gz, .bz2, .zst, .lz4)"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of a file, as they are written, their ends included; a mark of byte order at its beginning is left out.
+
+    `offset` is where they begin in the unpacked contents; `first_line` the number of the first of them, from 1, or None
+    where reading began within the file.
+    """
+
+    path: Path
+    data: bytes
+    offset: int
+    first_line: int | None
+
+    def place(self, at: int) -> str:
+        """The file and line of a byte of `data`, for messages; the position where no line is known."""
+        if self.first_line is None:
+            return f"{self.path} at byte {self.offset + at:,}"
+        return f"{self.path} line {self.first_line + self.data.count(NEWLINE, 0, at)}"
+
+    def check_utf8(self) -> None:
+        """Refuse what is no UTF-8: BadRecord, which names the line."""
+        try:
+            self.data.decode()
+        except UnicodeDecodeError as error:
+            raise BadRecord(
+                f"{self.place(error.start)}: the byte 0x{self.data[error.start]:02x} is not UTF-8; write the file as UTF-8"
+            ) from None
+
+
+def blocks(
+    path: Path,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    planned: int | None = None,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+    carriage_returns: bool = False,
+) -> Iterator[Block]:
+    """The lines that begin at `start` or later, and before `end`. A compressed file has one range: all of it.
+
+    A line ends with \\n, with `carriage_returns` also with a \\r that no \\n follows. A file that has grown beyond its
+    `planned` size is read as if it ended with the line that begins before it.
+
+    BadRecord names the file that is not what its name says, cannot be unpacked, or has a line of more than
+    `record_bytes_max` bytes; TransientError one that is not there as planned; PartitionUnreadable one that cannot be read.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            codec = compression(path, file.read(16))
+            grown = check_planned(path, file, planned, codec)
+            if codec is None:
+                file.seek(max(start - 1, 0))
+                stream: BinaryIO | _Unpacked = file
+                end = planned if end is None else end
+            else:
+                start, end, stream = 0, None, _Unpacked(path, file, codec)
+            yield from _Cutter(path, stream, start, end, record_bytes_max, carriage_returns).blocks(grown=grown)
+    except OSError as error:
+        raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def splittable(path: Path) -> bool:
+    """Whether ranges of it can be read apart: it is not compressed. Raises as `blocks` does."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return compression(path, file.read(16)) is None
+    except OSError as error:
+        raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def compression(path: Path, beginning: bytes) -> str | None:
+    """How a file is compressed, by its first bytes; BadRecord when its name says otherwise, or it cannot be unpacked."""
+    said, found = SUFFIXES.get(path.suffix.lower()), _magic(beginning)
+    other = next((name for magic, name in _UNREADABLE_MAGIC.items() if beginning.startswith(magic)), None)
+    if other or path.suffix.lower() in UNREADABLE_SUFFIXES:
+        raise BadRecord(f"{path} is {other or path.suffix}, which is not unpacked; {_WAYS}")
+    if said == found or (found == "skippable" and said in ("zstd", "lz4")):
+        return said
+    if found is None:
+        what = "is empty" if not beginning else f"begins with {beginning[:4].hex(' ')}, and that is no {said}"
+        raise BadRecord(f"{path} {what}; write it whole, or {_WAYS}")
+    raise BadRecord(f"{path} is compressed ({found}), which its name does not say; {_WAYS}")
+
+
+def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | None) -> bool:
+    """Whether a plain file has grown since it was planned. TransientError when it shrank, or is compressed and changed."""
+    size = file.seek(0, 2)
+    if planned is None or size == planned:
+        return False
+    if codec is None and size > planned:
+        return True
+    raise TransientError(
+        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch. "
+        "Write files under a name that begins with '_' and rename them when whole"
+    )
+
+
+def _magic(beginning: bytes) -> str | None:
+    if beginning[1:4] == b"\x2a\x4d\x18" and 0x50 <= beginning[0] <= 0x5F:
+        return "skippable"
+    found = next((name for magic, name in _MAGIC.items() if beginning.startswith(magic)), None)
+    return None if found == "bz2" and not beginning[4:].startswith(_BZ2_BLOCKS) else found
+
+
+class _Unpacked:
+    """A compressed file, all of its members, unpacked piece by piece."""
+
+    def __init__(self, path: Path, file: BinaryIO, codec: str) -> None:
+        import pyarrow as pa
+
+        file.seek(0)
+        self.path, self.codec, self.errors = path, codec, (OSError, pa.ArrowException)
+        self.stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
+
+    def read(self, size: int) -> bytes:
+        try:
+            return bytes(self.stream.read(size))
+        except self.errors as error:
+            if getattr(error, "errno", None):
+                raise
+            raise BadRecord(f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole") from error
+
+
+class _Cutter:
+    """Cuts what a stream gives into blocks of whole lines. Where `start` is not 0, the stream stands one byte before it."""
+
+    def __init__(
+        self, path: Path, stream: BinaryIO | _Unpacked, start: int, end: int | None, most: int, returns: bool
+    ) -> None:
+        self.path, self.stream, self.start, self.end, self.most, self.returns = path, stream, start, end, most, returns
+
+    def blocks(self, *, grown: bool = False) -> Iterator[Block]:
+        """All of them. In a file that has grown, a line without its end is still being written."""
+        data, offset = self._beginning()
+        line = None if self.start else 1
+        while self.end is None or offset < self.end:
+            more = self._read()
+            data += more
+            cut = self._cut(data, offset, whole=not more)
+            if (self._line_end(data, 0) if cut else len(data)) > self.most:
+                raise BadRecord(
+                    f"{self.path}: the line at byte {offset:,} has more than {self.most:,} bytes; end lines, or mend the file"
+                )
+            if grown and not more and not data.endswith((NEWLINE, b"\r")):
+                raise TransientError(f"{self.path}: its last line is still being written; try again")
+            if cut:
+                yield Block(self.path, data[:cut], offset, line)
+            if not more:
+                return
+            line = None if line is None else line + data.count(NEWLINE, 0, cut)
+            data, offset = data[cut:], offset + cut
+
+    def _beginning(self) -> tuple[bytes, int]:
+        """What follows the mark of byte order, or the line that began before `start`, with its offset."""
+        data, offset = self._read(), max(self.start - 1, 0)
+        if self.start == 0:
+            mark = len(MARK) if data.startswith(MARK) else 0
+            self.end = max(self.end, mark + 1) if mark and self.end else self.end
+            return data[mark:], mark
+        while data and (ends := self._line_end(data, 0)) < 0:
+            more = self._read()
+            if not more:
+                return b"", offset + len(data)
+            data, offset = data[-1:] + more, offset + len(data) - 1
+        return data[ends:] if data else b"", offset + (ends if data else 0)
+
+    def _read(self) -> bytes:
+        return self.stream.read(max(1, min(CHUNK_BYTES, self.most // 2))) or b""
+
+    def _cut(self, data: bytes, offset: int, *, whole: bool) -> int:
+        """The end of the last line that is there; of the last one that begins before `end`, once that is there."""
+        if self.end is not None and offset + len(data) >= self.end:
+            within = self._line_end(data, self.end - 1 - offset)
+            if within >= 0:
+                return within
+        return len(data) if whole else self._last_line_end(data)
+
+    def _line_end(self, data: bytes, at: int) -> int:
+        """Where the line ends that the byte `at` lies in; -1 where that is not to be seen yet."""
+        newline = data.find(NEWLINE, at)
+        if self.returns:
+            before = data.find(b"\r", at, newline if newline >= 0 else len(data))
+            if 0 <= before < len(data) - 1:
+                return before + (2 if before + 1 == newline else 1)
+        return newline + 1 or -1
+
+    def _last_line_end(self, data: bytes) -> int:
+        newline = data.rfind(NEWLINE)
+        return 1 + (max(newline, data.rfind(b"\r", 0, len(data) - 1)) if self.returns else newline)
