@@ -1,45 +1,21 @@
-"""Fields as Spark and Arrow have them, and DataFrames of given rows."""
+"""Fields as Spark has them, and DataFrames of given rows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from txbatch.arrow import arrow_type
 from txbatch.core.aggregator import quoted
-from txbatch.core.fields import Field, decimal_scale
+from txbatch.core.fields import Field
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_ARROW = {
-    "string": "string",
-    "bigint": "int64",
-    "int": "int32",
-    "smallint": "int16",
-    "boolean": "bool",
-    "double": "float64",
-    "float": "float32",
-    "date": "date32",
-    "binary": "binary",
-}
 
 
 def ddl(fields: Iterable[Field]) -> str:
     """Fields as a Spark schema."""
     return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
-
-
-def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of a field's type."""
-    import pyarrow as pa
-
-    if type_ == "timestamp":
-        return pa.timestamp("us", "UTC")
-    if decimal_scale(type_) is not None:
-        return pa.decimal128(*map(int, re.findall(r"\d+", type_)))
-    return pa.type_for_alias(_ARROW[type_])
 
 
 def nothing(spark: SparkSession, fields: Iterable[Field]) -> DataFrame:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from txbatch.arrow import arrow_type
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.persistent_aggregate import Condition
 from txbatch.core.stream import Operation, Stream
 from txbatch.spark.failures import record_note
-from txbatch.spark.frames import arrow_type, ddl
+from txbatch.spark.frames import ddl
 from txbatch.spark.static import state_query
 
 if TYPE_CHECKING:

@@ -1,0 +1,34 @@
+"""What a decoder says of a record that is not as it was declared; the scan adds file and line."""
+
+from __future__ import annotations
+
+VALUE_LENGTH_MAX = 60
+
+
+class BadValue(Exception):
+    """The value at this place of a column does not fit its type; the reason is a predicate: `is no int: it is empty`."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(index, reason)
+        self.index, self.reason = index, reason
+
+
+class Misfit(Exception):
+    """A record that cannot be read as declared. `line` counts from 0 within the bytes that were to be decoded.
+
+    With a field, the reason is a predicate of the value: `is no int: it is empty`.
+    """
+
+    def __init__(self, line: int, reason: str, field: str | None = None, value: object = None) -> None:
+        super().__init__(line, reason, field, value)
+        self.line, self.reason, self.field, self.value = line, reason, field, value
+
+    def __str__(self) -> str:
+        return self.reason if self.field is None else f"field {shown(self.field)}: {shown(self.value)} {self.reason}"
+
+
+def shown(value: object) -> str:
+    """A value of a record in one short line that can do nothing to a terminal."""
+    if not isinstance(value, str | bytes):
+        value = str(value)
+    return repr(value[:VALUE_LENGTH_MAX]) + ("..." if len(value) > VALUE_LENGTH_MAX else "")
