@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment
-from txbatch.job_file import Job
+from txbatch.job_file import Job, check_main, emits_nothing
 from txbatch.submission import Submission, is_short, submission
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Application:
     """Emits attempts of one job. Spark is started by the first, and anew where what runs does not fit the next one."""
 
     def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
+        """DefinitionError for a job that emits nothing where Spark runs it."""
+        check_main(job)
         self.job, self.home, self.launch, self.local = job, home, launch, local
         self.killed = False
         self._running: _Running | None = None
@@ -57,7 +59,8 @@ class Application:
             self.close()
             self._running = self._start(folder, assignment, short)
         try:
-            self._running.wait()
+            if not self._running.wait():
+                raise emits_nothing(self.job)
         except TransientError as error:
             raise TransientError(f"{name}: {error}") from error
         if folder.read_error() is not None:
@@ -95,6 +98,7 @@ class _Running:
     def __init__(self, what: Submission, launch: Callable[[Submission], Launched], code: str, short: bool) -> None:
         self.code, self.short, self.busy = code, short, True
         self.failure: BaseException | None = None
+        self._heard = False
         self._folder = TemporaryDirectory(prefix="txbatch-")  # for this user alone; a socket's path must be short
         self._socket = f"{self._folder.name}/socket"
         self._listener = Listener(self._socket, "AF_UNIX")
@@ -118,14 +122,20 @@ class _Running:
             self.busy = False
         return self.busy
 
-    def wait(self) -> None:
-        """Until the attempt is done, as its folder says. TransientError when Spark ended before."""
+    def wait(self) -> bool:
+        """Until the attempt is done, as its folder says; False when Spark ended well, and never said a word.
+
+        TransientError when it ended before it was done.
+        """
         try:
             self._connected().recv_bytes()
         except (EOFError, OSError):
             self._thread.join()
+            if self.failure is None and not self._heard:
+                return False
             raise TransientError(str(self.failure or "Spark ended before it was done")) from self.failure
-        self.busy = False
+        self.busy, self._heard = False, True
+        return True
 
     def close(self) -> None:
         """End it, gently when it has nothing to do."""

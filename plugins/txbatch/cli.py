@@ -12,10 +12,10 @@ import click
 from sqlalchemy import Engine
 
 from txbatch import __version__, arguments, settings
-from txbatch.core.errors import UnknownName
+from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.transaction import Run
 from txbatch.doctor import check_all
-from txbatch.job_file import load_job
+from txbatch.job_file import check_main, load_job
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -107,7 +107,12 @@ def plan(
     loaded = load_job(job)
     between = arguments.interval(*interval) if interval else None
     run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
-    return [preview(PostgresLedger(_engine()), loaded.topology, run)]
+    found = preview(PostgresLedger(_engine()), loaded.topology, run)
+    try:
+        check_main(loaded)
+    except DefinitionError as error:
+        click.echo(f"txbatch: no batch can be run: {error}", err=True)
+    return [found]
 
 
 @main.command()

@@ -178,5 +178,6 @@ def _fail(folder: AttemptFolder, error: Exception) -> None:
     problem = in_our_words(error)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
-    if problem is not error or error.__cause__:
+    complete = isinstance(problem, TerminalError)  # where no retry helps the line says all there is
+    if not complete and (problem is not error or error.__cause__):
         traceback.print_exception(error.__cause__ or error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from types import ModuleType
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.topology import Topology
+
+# What spark-submit runs of a job file.
+LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,18 @@ def load_job(name: str, root: Path | None = None) -> Job:
 def code_digest(path: Path) -> str:
     """sha256 of a job file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_main(job: Job) -> None:
+    """DefinitionError when the file does nothing where spark-submit runs it."""
+    names = {ast.unparse(node) for node in ast.walk(ast.parse(job.path.read_bytes())) if isinstance(node, ast.Compare)}
+    if not any("__name__" in name and "__main__" in name for name in names):
+        raise emits_nothing(job)
+
+
+def emits_nothing(job: Job) -> DefinitionError:
+    """Spark would run the file, or did, and nothing came of it."""
+    return DefinitionError(f"job file {job.path.name} emits nothing when Spark runs it; let it end with `{LAST_LINES}`")
 
 
 def check_dag_files(folder: Path) -> str:

@@ -58,5 +58,7 @@ def load(connection_url: str | None = None, connections: Urls = lambda database:
     """
     folder = home()
     url = os.environ.get(DATABASE_URL) or connection_url
-    staging = os.environ.get("TXBATCH_STAGING") or f"file://{folder}/staging"  # as it is: neither fsspec nor Spark decodes
+    staging = (
+        os.environ.get("TXBATCH_STAGING") or f"file://{folder}/staging"
+    )  # as it is: neither fsspec nor Spark decodes
     return Settings(folder, url or postgres.start(folder), staging.rstrip("/"), not url, connections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -121,12 +122,25 @@ class SparkSubmit:
         with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR) as self._process:
             code = self._process.wait()
         if code:
-            raise TransientError(f"spark-submit ended with {code}; its output above says why")
+            raise ended(code)
 
     def kill(self) -> None:
         """End it at once, if it runs."""
         if self._process is not None:
             self._process.kill()
+
+
+def ended(code: int) -> TransientError:
+    """What the exit code of spark-submit says: a signal is one's own, or, above 128, that of the driver it waited for."""
+    number = -code if code < 0 else code - 128
+    if number not in {each.value for each in signal.Signals}:
+        return TransientError(f"spark-submit ended with {code}; its output above says why")
+    name = signal.Signals(number).name
+    if number == signal.SIGKILL:
+        return TransientError(
+            f"Spark was killed ({name}; out of memory?); try again, with more memory if it happens again"
+        )
+    return TransientError(f"Spark was ended ({name}); try again")
 
 
 def spark_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,20 +14,24 @@ from threading import Event, Thread, Timer
 
 import psutil
 import pytest
+from cli_support import refused
+from click.testing import CliRunner
 from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.application import Application
-from txbatch.core.errors import Incomplete, StaleAttempt, TransientError
+from txbatch.cli import main
+from txbatch.core.errors import DefinitionError, Incomplete, StaleAttempt, TransientError
 from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
 from txbatch.job_file import Job, load_job
 from txbatch.postgres.reader import Reader
 from txbatch.runner import Runner
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import SHORT_JOB_BYTES, Submission
+from txbatch.submission import SHORT_JOB_BYTES, Submission, ended
 
 pytestmark = pytest.mark.timeout(300)
 WriteJob = Callable[[str, str], str]
+LAST_LINES = 'let it end with `if __name__ == "__main__": raise SystemExit(emit(topology))`'
 WORDS = """
 import os, time
 def at_work(record):
@@ -265,6 +270,44 @@ def test_nobody_waits_for_a_spark_that_never_came(job: Job, home: Path, folder: 
             spark.emit(*attempt(number, folder))
     spark.close()
     assert sockets() == []
+
+
+def test_a_spark_that_ended_well_and_said_nothing_emits_nothing(
+    job: Job, home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Launched, "run", lambda launched: None)
+    with (
+        Application(job, home, Launched, local=True) as spark,
+        pytest.raises(DefinitionError, match=re.escape(f"words.py emits nothing when Spark runs it; {LAST_LINES}")),
+    ):
+        spark.emit(*attempt(1, folder))
+
+
+def test_a_job_without_its_last_lines_is_refused_before_a_txid_is_used(
+    home: Path, postgres_url: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    path = write_job("words.py", WORDS.partition("if __name__")[0])
+    refused(CliRunner().invoke(main, ["run", path]), f"words.py emits nothing when Spark runs it; {LAST_LINES}")
+    planned = CliRunner().invoke(main, ["plan", path])
+    assert planned.exit_code == 0
+    assert "txbatch: no batch can be run: job file words.py emits nothing when Spark runs it" in planned.stderr
+    assert CliRunner().invoke(main, ["status", "--json"]).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (137, r"Spark was killed (SIGKILL; out of memory?); try again, with more memory if it happens again"),
+        (-9, r"Spark was killed (SIGKILL; out of memory?); try again, with more memory if it happens again"),
+        (143, r"Spark was ended (SIGTERM); try again"),
+        (1, "spark-submit ended with 1; its output above says why"),
+        (86, "spark-submit ended with 86; its output above says why"),
+        (255, "spark-submit ended with 255; its output above says why"),
+    ],
+)
+def test_what_an_exit_code_says(code: int, said: str) -> None:
+    assert str(ended(code)) == said
 
 
 def test_once_killed_nothing_is_started(job: Job, home: Path, folder: Path) -> None:

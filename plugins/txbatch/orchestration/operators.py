@@ -14,6 +14,7 @@ from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.job_file import check_main, emits_nothing
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     failing_as_airflow,
@@ -89,6 +90,7 @@ class InitializeTransactionOperator(TransactionOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
+        check_main(self.job)
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             self.skip(f"already committed as txid {batch.txid}; nothing is changed")
@@ -151,6 +153,8 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self._launch(what).run()
         except Exception as error:
             raise TransientError(f"{what.name}: {error}") from error
+        if not folder.said_something():
+            raise emits_nothing(self.job)
 
     def on_kill(self) -> None:
         """End what was submitted."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException
 
+from txbatch.core.errors import TransientError
 from txbatch.spark import parent
+from txbatch.submission import ended
 
 if TYPE_CHECKING:
     from txbatch.submission import Submission
@@ -41,8 +44,12 @@ class Submitted:
     environment: Mapping[str, str]
 
     def run(self) -> None:
-        """To its end."""
-        self.hook.submit(self.what.application, env=self.environment)
+        """To its end. TransientError when it fails."""
+        try:
+            self.hook.submit(self.what.application, env=self.environment)
+        except AirflowException as error:
+            code = self.hook._submit_sp.returncode if self.hook._submit_sp else 0
+            raise ended(code) if code else TransientError(str(error)) from None  # Airflow's has the whole command line
 
     def kill(self) -> None:
         """End it at once, if it runs."""

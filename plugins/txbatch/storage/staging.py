@@ -88,6 +88,10 @@ class AttemptFolder:
         except (FileNotFoundError, ValueError):
             return None
 
+    def said_something(self) -> bool:
+        """Whether the attempt wrote its manifest, or why it failed."""
+        return any(self.filesystem.exists(self.path(name)) for name in ("manifest.json", "error.json"))
+
     def partials_uri(self, number: int) -> str:
         """Where Spark writes the partials of a topology's n-th state."""
         return f"{self.uri}/partials/{number}"
