@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from txbatch.core.errors import DefinitionError
+from txbatch.spouts import time_formats
 
 # What an option is given as, and what is made of it.
 Given = str | bool | int | list[str] | tuple[str, ...]
@@ -46,6 +48,36 @@ def texts(value: Any) -> tuple[str, ...]:
     raise ValueError("must be a text, or a list of texts")
 
 
+def one_of(*values: str) -> Callable[[Any], str]:
+    """One of these texts."""
+
+    def check(value: Any) -> str:
+        if value in values:
+            return str(value)
+        raise ValueError(f"must be {' or '.join(map(repr, values))}")
+
+    return check
+
+
+def _timezone(value: Any) -> str:
+    try:
+        if not isinstance(value, str) or ("/" not in value and value != "UTC"):
+            raise ValueError
+        return ZoneInfo(value).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError("must be 'UTC' or the name of a zone, such as 'Europe/Berlin'") from None
+
+
+def _timestamp_format(value: Any) -> str:
+    time_formats.pattern(str(value))
+    return str(value)
+
+
+def _date_format(value: Any) -> str:
+    time_formats.pattern(str(value), clock=False)
+    return str(value)
+
+
 def _quote(value: Any) -> str:
     return "" if value in ("", "\0") else character(value)
 
@@ -81,7 +113,20 @@ def _doubled(value: Any) -> str:
 _SAMPLE = "".join(map(chr, range(0x20, 0x7F))) + "\t\r\n"
 
 # What both text formats have for times.
-TIMES: dict[str, Option] = {}
+TIMES: dict[str, Option] = {
+    "timezone": Option("UTC", _timezone, "the zone of times that are written without one"),
+    "ambiguous": Option(
+        None, one_of("earliest", "latest"), "which one a time means that was twice on the zone's clocks"
+    ),
+    "unit": Option(None, one_of("s", "ms", "us"), "timestamps are numbers of this unit since 1970, in UTC"),
+    "timestamp_format": Option(None, _timestamp_format, "how timestamps are written: strptime's words, with %Y"),
+    "date_format": Option(None, _date_format, "how dates are written: strptime's words, with %Y"),
+}
+
+JSON: dict[str, Option] = {
+    "optional": Option((), texts, "fields that a record may lack, one or several: they are null then"),
+    "quoted_numbers": Option(False, yes_or_no, "numbers may also stand in quotes, written as in CSV"),
+} | TIMES
 
 CSV: dict[str, Option] = {
     "header": Option(False, yes_or_no, "the first line of each file names the columns, which may stand in any order"),
@@ -96,7 +141,7 @@ CSV: dict[str, Option] = {
     "multiline": Option(False, yes_or_no, "cells in quotes may hold line ends; such a file is read by one task"),
 } | TIMES
 
-FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": TIMES, "parquet": {}}
+FORMATS: Mapping[str, Mapping[str, Option]] = {"csv": CSV, "json": JSON, "parquet": {}}
 
 # Other spellings of ours.
 _ALIASES = {"delimiter": "sep", "separator": "sep", "charset": "encoding"}
