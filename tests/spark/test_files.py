@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from txbatch import Count, FileSpout, OpaqueState, Topology
 from txbatch.core.errors import BadRecord, Incomplete, PartitionUnreadable, TransientError
 from txbatch.core.spout import Metadata
 from txbatch.core.transaction import TransactionAttempt
+from txbatch.spark.failures import in_our_words
+from txbatch.spouts import contents
 from txbatch.storage import parquet
 
 Emit = Callable[..., Any]
@@ -98,7 +103,6 @@ def test_line_ends(emit: Emit, root: Path) -> None:
     read = emitted.read()
     assert read.pop("only a mark") <= 1
     assert read == {
-        "empty": 0,
         "no end": 1,
         "one blank line": 1,
         "windows": 2,
@@ -112,9 +116,41 @@ def test_line_ends(emit: Emit, root: Path) -> None:
 
 
 def test_compressed_files_also_without_records(emit: Emit, root: Path) -> None:
-    write(root, "a.gz", gzip.compress(b"a\nb\n"))
+    """Line for line as plain ones are, all members of them."""
+    text = b"\xef\xbb\xbfa\r\nb\rc\n\nd"
+    write(root, "plain", text)
+    write(root, "ü [1] %20.gz", gzip.compress(text[:5]) + gzip.compress(text[5:]))
+    write(root, "a.bz2", bz2.compress(text))
     write(root, "nothing.gz", gzip.compress(b""))
-    assert emit(lines(root)).read() == {"a.gz": 2, "nothing.gz": 0}
+    emitted = emit(lines(root))
+    assert emitted.read() == {"plain": 5, "ü [1] %20.gz": 5, "a.bz2": 5, "nothing.gz": 0}
+    plain, *others = [read for read in emitted.manifest.streams["in"].values() if read.records]
+    assert all(read == plain for read in others)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.lz4", b"1\n2\n", "a.lz4 begins with 31 0a 32 0a, and that is no lz4"),
+        ("a.snappy", b"1\n2\n" * 9_999, "a.snappy is .snappy, which is not unpacked"),
+        ("a.gz", gzip.compress(b"1\n2\n")[:-1], r"a.gz cannot be unpacked \(gzip\): Truncated"),
+        ("a.txt", b"1\n" + b"x" * 200, "a.txt: the line at byte 2 has more than 100 bytes"),
+        ("a.txt", b"\r".join([b"x" * 60, b"y" * 101, b"z" * 60]), "a.txt: the line at byte 61 has more than 100 bytes"),
+        ("a.txt", gzip.compress(b"1\n2\n"), r"a.txt is compressed \(gzip\), which its name does not say"),
+        ("a.gz", gzip.compress(b"1\ncaf\xe9\n"), "a.gz line 2: the byte 0xe9 is not UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_right_is_named(
+    emit: Emit, root: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, complaint: str
+) -> None:
+    monkeypatch.setattr(contents, "check_line_lengths", partial(contents.check_line_lengths, record_bytes_max=100))
+    write(root, "good", b"line\n")
+    write(root, name, content)
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        emit(lines(root))
+    problem = in_our_words(failed.value)
+    assert isinstance(problem, BadRecord)
+    assert re.search(complaint, str(problem))
 
 
 def test_the_cut_into_splits_changes_nothing(emit: Emit, root: Path, spark: SparkSession) -> None:
@@ -209,8 +245,8 @@ def test_a_file_deleted_after_planning(emit: Emit, root: Path) -> None:
 
 def test_invalid_utf8_names_batch_and_file(emit: Emit, root: Path) -> None:
     write(root, "good", b"line\n")
-    write(root, "sub/bad one", b"caf\xe9\n")
-    with pytest.raises(BadRecord, match=r"lines 1:1, stream 'in': invalid UTF-8 in sub/bad one"):
+    write(root, "sub/bad one", b"cafe\ncaf\xe9\n")
+    with pytest.raises(BadRecord, match=r"lines 1:1, stream 'in': .*sub/bad one line 2: the byte 0xe9"):
         emit(lines(root))
 
 

@@ -136,6 +136,14 @@ class PartitionedSpout(Emitter, Spout):
         ]
         return reduce(lambda left, right: left.unionByName(right), frames)
 
+    def count_records(self, partition: str, metadata: Metadata) -> int | None:
+        """How many records a range has, looked at again without Spark; None where the spout cannot say.
+
+        Asked of a range that gave no records, which is refused unless there are none, and of one with invalid UTF-8: raise
+        BadRecord to name the record.
+        """
+        return None
+
     def partition_name(self, value: str) -> str:
         """The partition that a value of `PARTITION_COLUMN` stands for, for readers that cannot give the name itself."""
         return value

@@ -64,8 +64,9 @@ class BatchReader:
         found = {self._partition(row["partition"]): row for row in self._audit(records).collect()}
         invalid = sorted(name for name, row in found.items() if row["invalid"])
         if invalid:
+            self._count(invalid[0])
             raise BadRecord(f"{self}: invalid UTF-8 in {', '.join(invalid[:5])}; mend the source, or abort the batch")
-        return self._without_records(records) | {
+        return self._without_records(found) | {
             name: ReadPartition(row["records"], str(row["fingerprint"])) for name, row in found.items()
         }
 
@@ -85,17 +86,28 @@ class BatchReader:
             F.expr(f"count_if(not ({valid})) as invalid"),
         )
 
-    def _without_records(self, records: DataFrame) -> dict[str, ReadPartition]:
-        """What counts as read though it gave no records: a batch without partitions, empty ranges, and files that Spark
-        says it opens.
+    def _without_records(self, found: Collection[str]) -> dict[str, ReadPartition]:
+        """What counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in
+        which the spout, asked again, counts none.
         """
         if not isinstance(self.stream.spout, PartitionedSpout):
             return {"": ReadPartition(0, "0")}
-        planned = self.plan["partitions"]
-        opened = {self._partition(uri) for uri in records.inputFiles()}
+        silent = {name: of for name, of in self.plan["partitions"].items() if name not in found}
         return {
-            name: ReadPartition(0, "0") for name, of in planned.items() if of["start"] == of["end"] or name in opened
+            name: ReadPartition(0, "0")
+            for name, of in silent.items()
+            if of["start"] == of["end"] or self._count(name) == 0
         }
+
+    def _count(self, partition: str) -> int | None:
+        """How many records the spout counts in a partition, asked again."""
+        spout = self.stream.spout
+        if not isinstance(spout, PartitionedSpout):
+            return None
+        try:
+            return spout.count_records(partition, self.plan["partitions"][partition])
+        except BadRecord as error:
+            raise BadRecord(f"{self}: {error}") from error
 
     def _partition(self, value: str) -> str:
         spout = self.stream.spout

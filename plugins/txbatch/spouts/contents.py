@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
@@ -106,6 +107,19 @@ def splittable(path: Path) -> bool:
         raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
 
 
+def check_line_lengths(path: Path, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+    """Refuse a plain file with a line of more bytes than that, without reading all of it: BadRecord."""
+    if path.stat().st_size <= record_bytes_max:
+        return
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        begin = 0
+        while len(data) - begin > record_bytes_max:
+            end = 1 + max(data.rfind(mark, begin, begin + record_bytes_max) for mark in (NEWLINE, b"\r"))
+            if end == 0:
+                raise _too_long(path, begin, record_bytes_max)
+            begin = end
+
+
 def compression(path: Path, beginning: bytes) -> str | None:
     """How a file is compressed, by its first bytes; BadRecord when its name says otherwise, or it cannot be unpacked."""
     said, found = SUFFIXES.get(path.suffix.lower()), _magic(beginning)
@@ -138,6 +152,10 @@ def _magic(beginning: bytes) -> str | None:
         return "skippable"
     found = next((name for magic, name in _MAGIC.items() if beginning.startswith(magic)), None)
     return None if found == "bz2" and not beginning[4:].startswith(_BZ2_BLOCKS) else found
+
+
+def _too_long(path: Path, offset: int, most: int) -> BadRecord:
+    return BadRecord(f"{path}: the line at byte {offset:,} has more than {most:,} bytes; end lines, or mend the file")
 
 
 class _Unpacked:
@@ -176,9 +194,7 @@ class _Cutter:
             data += more
             cut = self._cut(data, offset, whole=not more)
             if (self._line_end(data, 0) if cut else len(data)) > self.most:
-                raise BadRecord(
-                    f"{self.path}: the line at byte {offset:,} has more than {self.most:,} bytes; end lines, or mend the file"
-                )
+                raise _too_long(self.path, offset, self.most)
             if grown and not more and not data.endswith((NEWLINE, b"\r")):
                 raise TransientError(f"{self.path}: its last line is still being written; try again")
             if cut:

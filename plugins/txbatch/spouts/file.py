@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.core.spout import PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.spouts.listing import check_size, escaped, files_below, relative_path
+from txbatch.spouts import text_lines
+from txbatch.spouts.listing import check_size, files_below, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +25,9 @@ class FileSpout(PartitionedSpout):
     read once, wherever it sorts; one that has been read is not read again. At most `files_per_batch` make a batch.
 
     The text must be UTF-8; a line ends with \\n, \\r\\n or \\r, the last one also without; a byte order mark is no part
-    of it. Spark unpacks files named `*.gz`, `*.bz2` and the like. Raises TransientError when a file is not read whole as
-    it was planned, PartitionUnreadable when one cannot be opened.
+    of it. Files named `*.gz`, `*.bz2`, `*.zst` and `*.lz4` are unpacked. An empty file is read once it is filled. Raises
+    TransientError when a file is not read whole as it was planned, PartitionUnreadable when one cannot be opened,
+    BadRecord when one is not what its name says, is cut off, is no UTF-8, or has a line of more than 64 MB.
     """
 
     fields = "line string"
@@ -50,10 +52,11 @@ class FileSpout(PartitionedSpout):
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:
-        """The whole file, if it has not been read."""
+        """The whole file, if it has not been read and is not empty."""
         if last_metadata is not None:
             return None
-        return {"start": 0, "end": (self.root / partition).stat().st_size}
+        size = (self.root / partition).stat().st_size
+        return {"start": 0, "end": size} if size else None
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
@@ -65,14 +68,14 @@ class FileSpout(PartitionedSpout):
         """The lines of all files of the batch, in one scan."""
         for partition, range_ in metadata["partitions"].items():
             check_size(self.root / partition, range_["end"])
-        return self._read(spark, list(metadata["partitions"]))
+        return self._read(spark, [name for name, range_ in metadata["partitions"].items() if range_["end"]])
 
-    def _read(self, spark: SparkSession, partitions: list[str]) -> DataFrame:
-        from pyspark.sql import functions as F
+    def count_records(self, partition: str, metadata: Metadata) -> int | None:
+        """Its lines, read without Spark."""
+        return text_lines.count(self.root / partition)
 
-        paths = [escaped(self.root.resolve() / partition) for partition in partitions]
-        # `_metadata.file_path` would bring all of `_metadata` into every scan, also of those who ask for the line alone
-        return spark.read.text(paths).select(F.col("value").alias("line"), F.input_file_name().alias(PARTITION_COLUMN))
+    def _read(self, spark: SparkSession, partitions: Sequence[str]) -> DataFrame:
+        return text_lines.read(spark, [self.root.resolve() / partition for partition in partitions])
 
     def partition_name(self, value: str) -> str:
         """The relative path, from the URI that Spark gives."""
