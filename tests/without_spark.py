@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from zlib import crc32
 
@@ -13,7 +14,7 @@ from txbatch.core import protocol
 from txbatch.core.aggregator import merger
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
@@ -82,7 +83,7 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
     plan = assignment.metadata["streams"][aggregate.stream.name]
     names = [field.name for field in aggregate.stream.fields]
-    combine, found = merger(aggregate.merges), {}
+    combine, found, kept = merger(aggregate.merges), {}, Counter()
     if not aggregate.keys:
         found[()] = tuple(value for each in aggregate.aggregates.values() for value in each.zero())
     for record in records(aggregate.stream.spout, plan):
@@ -92,6 +93,7 @@ def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table
             value for each in aggregate.aggregates.values() for value in each.init(fields.get(each.input or ""))
         )
         found[key] = combine(found[key], partial) if key in found else partial
+        kept[key] += 1
     types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.columns]
     columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.columns]
     values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True))
@@ -99,4 +101,5 @@ def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table
         pa.array(list(column), ARROW.get(type_) or pa.decimal128(38, decimal_scale(type_) or 0))
         for column, type_ in zip(values, types, strict=True)
     ]
-    return pa.table(arrays, names=columns)
+    arrays.append(pa.array([kept[key] for key in found], pa.int64()))
+    return pa.table(arrays, names=[*columns, RECORDS_COLUMN])

@@ -219,7 +219,7 @@ VALUES (:topology, :stream, :partition, :txid, CAST(:metadata AS json))
 -- The batch is final.
 UPDATE txbatch.batch
    SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
-       keys = CAST(:keys AS json)
+       keys = CAST(:keys AS json), kept = CAST(:kept AS json)
  WHERE topology = :topology AND txid = :txid;
 
 -- attempt_committed --
@@ -360,7 +360,8 @@ SELECT to_regclass(:name) IS NOT NULL;
 
 -- gaps --
 -- The intervals that no batch covers, between those that are covered.
-SELECT gap_start, gap_end FROM report.gaps WHERE topology = :topology ORDER BY gap_start;
+SELECT gap_start, gap_end, txid, status, attempt_status, run, lease_live FROM report.gaps
+ WHERE topology = :topology ORDER BY gap_start;
 
 -- partitions --
 -- What each batch read of each partition.

@@ -1,8 +1,8 @@
 -- How a state grew: per committed batch its records, the keys it touched, those it brought, and all keys since.
--- To change: the contributions' table and its keys, the topology's name.
+-- To change: the state's view of changes and its keys, the topology's name.
 --     bin/txbatch psql -f sql/reports/growth_per_batch.sql
 WITH first_seen AS (
-    SELECT word, min(position) AS txid FROM contribution.word_count GROUP BY word
+    SELECT word, min(txid) AS txid FROM report.word_count_changes GROUP BY word
 ), brought AS (
     SELECT txid, count(*) AS new_keys FROM first_seen GROUP BY txid
 )

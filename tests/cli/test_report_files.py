@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,24 @@ def test_keys_changed_by_last_batch(postgres_url: str) -> None:
         ["cat", "2", "0", "2", "2"],
         ["man", "1", "2", "3", "2"],
     ]
+
+
+@pytest.mark.usefixtures("batches")
+def test_the_documented_reader_may_run_every_report(postgres_url: str, engine: Engine) -> None:
+    documented = (settings.project_root() / "docs" / "database.md").read_text()
+    grants = re.findall(r"^GRANT .* ON .*SCHEMA report TO txbatch_report;$", documented, re.MULTILINE)
+    assert len(grants) == 2
+    with engine.begin() as connection:
+        for statement in ("CREATE ROLE txbatch_report NOLOGIN", *grants):
+            connection.execute(text(statement))
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SET LOCAL ROLE txbatch_report"))
+            for file in sorted(REPORTS.glob("*.sql")):
+                connection.exec_driver_sql(file.read_text()).all()
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("DROP OWNED BY txbatch_report; DROP ROLE txbatch_report"))
 
 
 def test_reports_of_an_empty_ledger(txbatch: Txbatch, postgres_url: str) -> None:

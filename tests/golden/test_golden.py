@@ -49,6 +49,7 @@ from txbatch.postgres import apart, commit
 from txbatch.postgres.engine import connect, translated
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query
+from txbatch.postgres.report_views import create_report
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import StateStatements
 
@@ -184,7 +185,7 @@ class PostgresStore(Store):
 
     def create(self) -> None:
         execute(self.connection, self.statements.create_state())
-        execute(self.connection, self.statements.create_report())
+        execute(self.connection, create_report(self.aggregate))
 
     def put(self, rows: list[Row]) -> None:
         self.statements = StateStatements(self.aggregate)

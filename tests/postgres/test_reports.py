@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
-from support import LogSpout, run, word_count
+from support import LogSpout, manifest_of, run, word_count
 
-from txbatch import Avg, Count, Max, SpoutKind, Sum
+from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Sum, Topology
+from txbatch.core import coordinator
+from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.transaction import Interval, Run
+from txbatch.core.transaction import Batch, Interval, Run
 from txbatch.postgres.reader import Reader
 
 
@@ -55,6 +58,122 @@ def test_a_day_between_days_is_a_gap(bench: Bench) -> None:
     assert Reader(bench.engine).status("word_count")[0]["gaps"] == 2
     counted(2)
     assert Reader(bench.engine).status("word_count")[0]["gaps"] == 1
+
+
+def of_day(day: int) -> Run:
+    return Run(
+        f"day {day}", interval=Interval(datetime(2013, 1, day, tzinfo=UTC), datetime(2013, 1, day + 1, tzinfo=UTC))
+    )
+
+
+@pytest.mark.rule("R2")
+def test_a_day_that_a_batch_holds_and_has_not_counted_is_a_gap(bench: Bench) -> None:
+    def planned(day: int) -> Batch:
+        run = of_day(day)
+        batch = bench.ledger.plan(
+            bench.ledger.head("word_count", run), run, {"streams": {"words": {"interval": str(run.interval)}}}
+        )
+        assert batch is not None
+        return batch
+
+    for day in (1, 6):
+        bench.ledger.skip("word_count", planned(day).txid, "only its interval matters here")
+    assignment = bench.ledger.start_attempt(planned(3), of_day(3), "code")
+    bench.ledger.fail_attempt(assignment, "it fell over")
+    planned(7)  # after all that is counted: under way, and no gap
+    listed = "SELECT extract(day FROM gap_start), extract(day FROM gap_end), txid, status, attempt_status, run FROM report.gaps"
+    assert bench.rows(f"{listed} ORDER BY 1") == [
+        (2, 3, None, None, None, None),
+        (3, 4, assignment.attempt.txid, "planned", "failed", "day 3"),
+        (4, 6, None, None, None, None),
+    ]
+    whole_to = "SELECT stream, partition, consumed_to, current_to_txid FROM report.completeness"
+    assert bench.rows(whole_to) == [("words", "", "2013-01-02T00:00:00Z", 2)]
+
+
+def test_what_each_batch_contributed(engine: Engine) -> None:
+    spout = LogSpout({"a": 100})
+    spout.fields = "word string, amount bigint"
+    bench = Bench(engine, word_count(spout, n=Count(), mean=Avg("amount")))
+    bench.whole({"word_count": [(("dog",), (3, 7, 2))]}, "1")
+    bench.whole({"word_count": [(("dog",), (1, 1, 1)), (("cat",), (1, None, 0))]}, "2")
+    changes = "SELECT word, n, mean, txid, committed_at IS NOT NULL, interval_start FROM report.word_count_changes"
+    assert bench.rows(f"{changes} ORDER BY word, txid") == [
+        ("cat", 1, None, 2, True, None),
+        ("dog", 3, Decimal("3.5000000000000000"), 1, True, None),
+        ("dog", 1, Decimal("1.00000000000000000000"), 2, True, None),
+    ]
+
+
+def test_keys_and_values_may_be_called_as_columns_of_the_batch(engine: Engine) -> None:
+    spout = LogSpout({"a": 100})
+    spout.fields = "Interval_Start string"
+    topology = Topology("odd")
+    stream = topology.new_stream("in", spout).group_by("Interval_Start")
+    stream.persistent_aggregate(OpaqueState("odd"), committed_at=Count())
+    bench = Bench(engine, topology)
+    bench.whole({"odd": [(("x",), (3,))]}, "1")
+    assert bench.rows("SELECT * FROM report.odd_changes") == [("x", 3, 1, None)]
+
+
+def test_a_state_from_before_gets_its_view_of_changes(bench: Bench) -> None:
+    bench.whole(words(dog=1), "1")
+    bench.run("DROP VIEW report.word_count_changes")
+    bench.ledger.register(bench.topology, "jobs/job.py")
+    assert bench.rows("SELECT word, count, txid FROM report.word_count_changes") == [("dog", 1, 1)]
+
+
+def test_no_view_takes_anothers_name(engine: Engine) -> None:
+    Bench(engine).whole(words(dog=1), "1")
+    topology = Topology("other")
+    stream = topology.new_stream("in", LogSpout({"a": 1})).group_by("word")
+    stream.persistent_aggregate(OpaqueState("word_count_changes"), count=Count())
+    with pytest.raises(SchemaMismatch, match=r"'word_count_changes': report\.word_count_changes is there already"):
+        Bench(engine, topology)
+
+
+def test_every_view_and_column_says_what_it_means(bench: Bench) -> None:
+    silent = """SELECT c.oid::regclass::text, attname FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0
+                 WHERE relnamespace = 'report'::regnamespace
+                   AND (col_description(c.oid, attnum) IS NULL OR obj_description(c.oid, 'pg_class') IS NULL)"""
+    assert bench.rows(silent) == []
+
+
+def test_the_records_that_filters_kept(engine: Engine) -> None:
+    bench = Bench(engine)
+    partials = words(dog=1)
+    batch = bench.planned("1")
+    assignment = bench.ledger.start_attempt(batch, run("1"), "code")
+    manifest = manifest_of(bench.topology, assignment, partials)
+    states = {name: replace(state, kept=7) for name, state in manifest.states.items()}
+    bench.commit(bench.ledger.record_manifest(assignment, replace(manifest, states=states)), partials)
+    bench.whole(partials, "2")
+    assert bench.rows("SELECT txid, records, kept FROM report.batches ORDER BY 1") == [
+        (1, 10, {"word_count": 7}),
+        (2, 10, None),
+    ]
+
+
+@pytest.mark.rule("R6")
+def test_the_run_of_an_adopted_batch_is_the_one_that_committed_it(bench: Bench) -> None:
+    first, heir = (Run(f"airflow:word_count:{run_id}", "word_count", run_id) for run_id in ("a", "b"))
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, first)
+    assert isinstance(batch, Batch)
+    bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
+    assert bench.ledger.adopt(batch, heir) is not None
+    assert bench.rows("SELECT run_id, run FROM report.batches") == [("b", "airflow:word_count:b")]
+
+
+def test_what_is_current_is_found_by_an_index(bench: Bench) -> None:
+    bench.run(
+        "INSERT INTO txbatch.batch (topology, txid, position, key, metadata, lease_until, status, aborted_at, reason)"
+        " SELECT 'word_count', n, n, n::text, '{}', now(), 'aborted', now(), 'none' FROM generate_series(1, 5000) n",
+        "INSERT INTO txbatch.batch_key SELECT 'word_count', n::text, 1, n FROM generate_series(1, 5000) n",
+        "ANALYZE txbatch.batch, txbatch.batch_key",
+    )
+    fresh = "SELECT max(txid), max(committed_at) FROM report.batches WHERE status = 'aborted'"
+    plan = "\n".join(row[0] for row in bench.rows(f"EXPLAIN {fresh}"))
+    assert "batch_key_txid" in plan or "batch_key" not in plan, plan
 
 
 def test_batches_and_attempts(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from txbatch import settings
 from txbatch.core import coordinator
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, check_manifest
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.driver import write_partials
@@ -91,6 +92,7 @@ def rows(folder: AttemptFolder, number: int, keys: int) -> Rows:
     for name in folder.filesystem.find(folder.path(f"partials/{number}")):
         if name.endswith(".parquet"):
             for row in pq.read_table(name, filesystem=folder.filesystem).to_pylist():
+                del row[RECORDS_COLUMN]
                 values = tuple(row.values())
                 assert values[:keys] not in found
                 found[values[:keys]] = values[keys:]

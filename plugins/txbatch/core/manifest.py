@@ -30,11 +30,15 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class StagedState:
-    """The partials of one state: files, rows, and per value column the total over all rows, as text."""
+    """The partials of one state: files, rows, and per value column the total over all rows, as text.
+
+    `kept` says how many records reached the state after the stream's operations; None where an older version wrote it.
+    """
 
     files: tuple[StagedFile, ...]
     rows: int
     totals: Mapping[str, str | None]
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,9 @@ class Manifest:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
         states = {
-            name: StagedState(tuple(StagedFile(**each) for each in state["files"]), state["rows"], state["totals"])
+            name: StagedState(
+                tuple(StagedFile(**each) for each in state["files"]), state["rows"], state["totals"], state.get("kept")
+            )
             for name, state in value["states"].items()
         }
         streams = {

@@ -29,6 +29,8 @@ GLOBAL_KEY = Field("only", "boolean")
 RESERVED_COLUMNS = frozenset(
     {"txid", PREVIOUS_PREFIX + "txid", "position", "tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 )
+# Beside the partials in an attempt's files: how many records each is made of. No state has it.
+RECORDS_COLUMN = "_txbatch_records"
 # A Spark SQL condition, or a Python predicate of a record (a dict).
 Condition = str | Callable[[Mapping[str, Any]], bool]
 

@@ -11,7 +11,7 @@ OpaqueValue(txid=2, value=(2,), prev=(1,), prev_txid=1)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
@@ -50,9 +50,10 @@ def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, di
     """What Spark does: read what the metadata names, run the operations, aggregate to partials."""
     check_gone(assignment)
     read = {name: _read(topology.streams[name], plan) for name, plan in assignment.metadata["streams"].items()}
-    partials = {each.state.name: _partials(each, read) for each in topology.aggregates}
+    kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
+    partials = {each.state.name: _partials(each, kept[each.state.name]) for each in topology.aggregates}
     streams = {name: {"": ReadPartition(len(records), digest(str(records)))} for name, records in read.items()}
-    states = {name: StagedState((), len(rows), {}) for name, rows in partials.items()}
+    states = {name: StagedState((), len(rows), {}, len(kept[name])) for name, rows in partials.items()}
     identity = (assignment.topology, assignment.attempt, assignment.token, assignment.code, assignment.digest)
     return Manifest(*identity, streams=streams, states=states), partials
 
@@ -66,11 +67,11 @@ def _read(stream: Stream, plan: Any) -> list[Record]:
     return [dict(zip(names, record, strict=True)) for record in stream.spout.batch(plan)]
 
 
-def _partials(aggregate: PersistentAggregate, read: Mapping[str, list[Record]]) -> list[tuple[Any, Partial]]:
-    """What the records of each stream in the batch contribute, by key; a global value has the key ()."""
+def _partials(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
+    """What the records that reach a state contribute, by key; a global value has the key ()."""
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)
-    for record in records(aggregate.stream, read):
+    for record in kept:
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
             raise BadRecord(

@@ -23,7 +23,7 @@ from txbatch.core.manifest import StagedState
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
-from txbatch.postgres import commit, state_tables
+from txbatch.postgres import commit, report_views, state_tables
 from txbatch.postgres.engine import check_server
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query, sql_root
@@ -40,8 +40,8 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
         columns = canonical_json(state_tables.columns(aggregate))
         if connection.execute(query("insert_apart"), {**row, "columns": columns}).first() is not None:
             statements = StateStatements(aggregate)
-            execute(connection, statements.create_state())
-            execute(connection, statements.create_report())
+            for statement in (statements.create_state(), *report_views.statements(connection, aggregate)):
+                execute(connection, statement)
             return
     fence = fence_of(check(connection, ledger, topology, aggregate))
     if new and fence.txid:

@@ -68,7 +68,9 @@ def commit_batch(
     keys = {name: staged.rows for name, staged in manifest.states.items()}
     keys |= {name: apply(connection, each, loaded_rows[name], batch.txid) for name, each in states.items()}
     ranges.record(connection, batch, ranges.read(manifest))
-    connection.execute(query("batch_committed"), {**ids, "records": manifest.records, "keys": canonical_json(keys)})
+    kept = {name: staged.kept for name, staged in manifest.states.items() if staged.kept is not None}
+    told = {"records": manifest.records, "keys": canonical_json(keys), "kept": canonical_json(kept) if kept else None}
+    connection.execute(query("batch_committed"), {**ids, **told})
     connection.execute(query("attempt_committed"), {**ids, "attempt_id": batch.fence})
     warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")

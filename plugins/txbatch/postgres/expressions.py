@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import sqlalchemy
 from sqlalchemy.dialects import postgresql
 
 from txbatch.core.aggregator import Merge
@@ -11,7 +12,8 @@ from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
-_PREPARER = postgresql.dialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
+_DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+_PREPARER = _DIALECT.identifier_preparer
 _TYPES = {
     "string": "text",
     "int": "integer",
@@ -25,6 +27,11 @@ _TYPES = {
 def quoted(name: str) -> str:
     """A PostgreSQL identifier."""
     return _PREPARER.quote_identifier(name)
+
+
+def literal(text: str) -> str:
+    """A string in SQL."""
+    return str(sqlalchemy.literal(text).compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
 
 
 def sql_type(type_: str) -> str:

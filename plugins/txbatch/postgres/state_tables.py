@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
@@ -9,9 +10,10 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import rows
+from txbatch.postgres import report_views, rows
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query
+from txbatch.postgres.report_views import changes_name
 from txbatch.postgres.statements import StateStatements
 
 # A contribution partition holds this many txids.
@@ -34,6 +36,7 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     }
     if connection.execute(query("insert_state"), row).first() is None:
         check(connection, topology, aggregate)
+        _run(connection, report_views.missing(connection, aggregate) if state.database is None else [])
         return False
     if state.database is not None:
         return True
@@ -42,8 +45,13 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     if state.contributions:
         execute(connection, statements.create_contribution())
         _create_partition(connection, state.name, next_txid)
-    execute(connection, statements.create_report())
+    _run(connection, report_views.statements(connection, aggregate))
     return True
+
+
+def _run(connection: Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        execute(connection, statement)
 
 
 def check(connection: Connection, topology: str, aggregate: PersistentAggregate) -> None:
@@ -136,6 +144,8 @@ def drop(connection: Connection, topology: str) -> list[str]:
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:
         execute(connection, f"DROP VIEW IF EXISTS report.{quoted(name)}")
+        if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
+            execute(connection, f"DROP VIEW IF EXISTS report.{quoted(changes_name(name))}")
         execute(connection, f"DROP TABLE IF EXISTS contribution.{quoted(name)}")
         execute(connection, f"DROP TABLE IF EXISTS state.{quoted(name)}")
     connection.execute(query("forget_topology"), {"topology": topology})

@@ -47,7 +47,7 @@ class StateStatements:
         self.marks = self.partials[len(self.values) :]
         self.previous = [quoted(PREVIOUS_PREFIX + column.name) for column in self.columns]
         name = quoted(aggregate.state.name)
-        self.state, self.contribution, self.report = f"state.{name}", f"contribution.{name}", f"report.{name}"
+        self.state, self.contribution = f"state.{name}", f"contribution.{name}"
         self.staged = f"pg_temp.{quoted(staged)}"
 
     def create_state(self) -> str:
@@ -72,13 +72,6 @@ class StateStatements:
         ]
         primary_key = f"PRIMARY KEY ({listed([*self.keys, 'position', 'txid'])})"
         return f"CREATE TABLE {self.contribution} ({listed([*columns, primary_key])}) PARTITION BY RANGE (txid)"
-
-    def create_report(self) -> str:
-        """The view people report on: keys, finished values, and the txid that last changed the row."""
-        values = [f"{self._finished(name)} AS {quoted(name)}" for name in self.aggregate.aggregates]
-        there = " WHERE counted" if self.removable else ""
-        keys = self.keys if self.aggregate.keys else []
-        return f"CREATE VIEW {self.report} AS SELECT {listed([*keys, *values, 'txid'])} FROM {self.state}{there}"
 
     def create_staged(self) -> str:
         """A table of this transaction alone, for COPY."""
@@ -186,10 +179,6 @@ class StateStatements:
 
     def _condition(self, txid: int) -> str:
         return "" if self.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {txid:d}"
-
-    def _finished(self, value: str) -> str:
-        names = [quoted(column.name) for column in self.columns if column.value == value]
-        return self.aggregate.aggregates[value].finish_sql(names)
 
     def _typed_keys(self) -> list[str]:
         if not self.aggregate.keys:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import Field
-from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
@@ -39,12 +39,13 @@ class BatchAggregator:
         return not self.aggregate.keys or any(root.name in self.readers for root in self.aggregate.stream.roots)
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
-        """One row per key with the batch's partials, or with those of the records of some places."""
+        """One row per key with the batch's partials and their number of records, or with those of some places."""
         frame = run_operations(self.aggregate.stream, lambda root: self._records(root, places))
         grouped = _aggregated(frame, self.aggregate)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)
-        return grouped.selectExpr(*(_checked(column, n, key=n < keys) for n, column in enumerate(columns)))
+        checked = [_checked(column, n, key=n < keys) for n, column in enumerate(columns)]
+        return grouped.selectExpr(*checked, RECORDS_COLUMN)
 
     def explain(self, error: Exception) -> TxbatchError:
         """Why the partials could not be made, in our words; with a partition that has it, if one alone does."""
@@ -99,6 +100,7 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
 
     keys = [quoted(key.name) for key in aggregate.keys]
     values = [F.expr(column.partial.aggregate).alias(column.name) for column in aggregate.columns]
+    values.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
     if aggregate.remove is None:
         return frame.groupBy(*keys).agg(*values)
     marked = with_condition(frame, aggregate.remove, REMOVES)
@@ -106,7 +108,7 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     names = [quoted(column.name) for column in aggregate.columns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]
     marks = [F.expr(f"bool_or({REMOVES}) AS removed"), F.expr(f"bool_or(NOT {REMOVES}) AS counted")]
-    return apart.groupBy(*keys).agg(*counted, *marks)
+    return apart.groupBy(*keys).agg(*counted, *marks, F.expr(f"sum({RECORDS_COLUMN}) AS {RECORDS_COLUMN}"))
 
 
 def _checked(column: Field, number: int, *, key: bool) -> str:

@@ -14,7 +14,7 @@ from txbatch.core.aggregator import Merge
 from txbatch.core.errors import Incomplete
 from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.manifest import StagedFile, StagedState
-from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
 from txbatch.storage.staging import AttemptFolder
 
 ROWS_PER_BATCH = 64 * 1024
@@ -28,14 +28,20 @@ def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate)
     columns = aggregate.partial_columns
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
+    kept: list[int] = []
     for path in sorted(name for name in found if name.endswith(".parquet")):
         content = folder.filesystem.cat_file(path)
         files.append(_described(folder, path, content))
-        values = pq.read_table(pa.BufferReader(content), columns=list(totals))
+        partials = pq.ParquetFile(pa.BufferReader(content))
+        values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])
+        if RECORDS_COLUMN in values.column_names:
+            kept.append(pc.sum(values[RECORDS_COLUMN]).as_py() or 0)
         for column in columns:
             totals[column.name].append(_total(column, values[column.name]))
     together = {column.name: _together(column, totals[column.name]) for column in columns}
-    return StagedState(tuple(files), sum(file.rows for file in files), together)
+    return StagedState(
+        tuple(files), sum(file.rows for file in files), together, sum(kept) if len(kept) == len(files) else None
+    )
 
 
 def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
@@ -45,7 +51,9 @@ def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]
         content = folder.filesystem.cat_file(path) if folder.filesystem.exists(path) else b""
         if _sha256(content) != file.sha256 or _described(folder, path, content) != file:
             raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
-        yield from pq.ParquetFile(pa.BufferReader(content)).iter_batches(ROWS_PER_BATCH)
+        partials = pq.ParquetFile(pa.BufferReader(content))
+        columns = [name for name in partials.schema_arrow.names if name != RECORDS_COLUMN]
+        yield from partials.iter_batches(ROWS_PER_BATCH, columns=columns)
 
 
 def _described(folder: AttemptFolder, path: str, content: bytes) -> StagedFile:
