@@ -126,6 +126,13 @@ SELECT lower(data_interval) AS start, upper(data_interval) AS end FROM txbatch.b
  WHERE topology = :topology AND data_interval && tstzrange(:interval_start, :interval_end, '[)')
    AND status <> 'aborted' AND kind <> 'restate' ORDER BY 1;
 
+-- also_covering --
+-- Other batches that have counted, count or gave up records of this one's interval.
+SELECT o.txid FROM txbatch.batch b
+  JOIN txbatch.batch o ON o.topology = b.topology AND o.txid <> b.txid AND o.data_interval && b.data_interval
+   AND o.status <> 'aborted' AND o.kind <> 'restate'
+ WHERE b.topology = :topology AND b.txid = :txid ORDER BY o.txid;
+
 -- clock --
 -- The only clock that decides anything.
 SELECT clock_timestamp();

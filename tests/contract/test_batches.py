@@ -827,6 +827,37 @@ def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> No
     assert (again.txid, again.key) == (3, of_day(1).key)
 
 
+@pytest.mark.rule("R2", "R16")
+@pytest.mark.parametrize("status", ["planned", "committed", "given up"])
+def test_an_interval_that_another_txid_has_is_not_given_up(backing: Any, status: str) -> None:
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    assert isinstance(initialize_transaction(backing.ledger, topology, of_day(1)), Batch)
+    backing.ledger.abort("word_count", 1, "wrong")
+    if status == "given up":
+        assert backing.ledger.skip("word_count", 1, "poison").txid == 2
+    else:
+        again = initialize_transaction(backing.ledger, topology, of_day(1))
+        assert isinstance(again, Batch)
+        assignment = backing.ledger.start_attempt(again, of_day(1), "code")
+        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+        if status == "committed":
+            backing.commit(topology, again, words(dog=1))
+    with pytest.raises(IntervalTaken, match="the records of txid 1, interval:.* are those of txid 2 by now"):
+        backing.ledger.skip("word_count", 1, "poison")
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
+
+
+@pytest.mark.rule("R16")
+def test_an_interval_in_flight_is_given_up(backing: Any) -> None:
+    """The batch itself is none of the others."""
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    initialize_transaction(backing.ledger, topology, of_day(1))
+    assert backing.ledger.skip("word_count", 1, "poison").txid == 2
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
+
+
 def daily_pending(pending: int) -> Topology:
     topology = daily()
     topology.max_pending = pending

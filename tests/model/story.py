@@ -43,6 +43,7 @@ from txbatch.core.errors import (
     PartitionUnreadable,
     StaleAttempt,
     StateAhead,
+    TakenBack,
     TerminalError,
     TxbatchError,
     UnknownName,
@@ -57,7 +58,7 @@ from txbatch.memory.ledger import MemoryLedger
 
 CODE = code()
 # How the protocol may refuse an action here. Any other error is a fault: every worker is honest.
-REFUSALS = {TerminalError, StaleAttempt, BrokenChain, LeaseHeld, NotItsTurn, PartitionUnreadable, UnknownName}
+REFUSALS = {TerminalError, StaleAttempt, TakenBack, BrokenChain, LeaseHeld, NotItsTurn, PartitionUnreadable, UnknownName}
 
 
 @dataclass(frozen=True, slots=True)

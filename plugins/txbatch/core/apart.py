@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from txbatch.core.errors import StaleAttempt, StateAhead, TerminalError
+from txbatch.core.errors import StaleAttempt, StateAhead, TakenBack, TerminalError
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, TransactionAttempt
 
@@ -57,8 +57,8 @@ def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignmen
     """What this attempt does, under the fence's lock. `where` names the state in errors; `committed` is the txid that the
     ledger last committed there.
 
-    Raises StateAhead for a later txid in the warehouse, StaleAttempt for an attempt that is not above the fence,
-    TerminalError when the warehouse was set back.
+    Raises StateAhead for a later txid in the warehouse, TakenBack for the attempt that was taken back there, StaleAttempt
+    for another that is not above the fence, TerminalError when the warehouse was set back.
     """
     attempt = assignment.attempt
     check_not_set_back(where, fence, committed)
@@ -71,6 +71,8 @@ def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignmen
         return Step.APPLY
     if fence.applied(attempt.txid) and (fence.attempt, fence.token) == (attempt, assignment.token):
         return Step.DONE
+    if fence.attempt == attempt and fence.status is ApartStatus.TAKEN_BACK:
+        raise TakenBack(f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again")
     if fence.attempt_id >= attempt.attempt_id:
         raise StaleAttempt(
             f"{where} has {fence.status.replace('_', ' ')} attempt {fence.attempt}: attempt {attempt} may change nothing "

@@ -45,6 +45,10 @@ class Incomplete(TerminalError):
     """What was staged is not what was planned, or not what the manifest says (R7)."""
 
 
+class TakenBack(Incomplete):
+    """What the newest attempt wrote to a state apart was taken back meanwhile: it is emitted again (R21)."""
+
+
 class RecordsGone(TerminalError):
     """The source no longer keeps records that were to come next: somebody must decide, nothing skips them silently."""
 

@@ -230,11 +230,21 @@ def check_abort(batch: Batch) -> None:
         )
 
 
-def check_skip(batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse to give up records that are committed, not next, or another batch's by now (R16)."""
+def check_skip(
+    batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
+) -> None:
+    """Refuse to give up records that are committed, not next, or another batch's by now (R16).
+
+    `also` are the other txids, not aborted, that reach into the batch's interval.
+    """
     check_abort(batch)
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
+    if also:
+        raise IntervalTaken(
+            f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
+            "nothing of them is given up"
+        )
     check_chain(batch, last_committed, offsets)
 
 

@@ -180,7 +180,7 @@ class PartitionedCoordinator(BatchCoordinator):
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
-        for partition in self.spout.partitions():
+        for partition in self._partitions():
             try:
                 range_ = self._next_range(txid, partition)
             except PartitionUnreadable as error:
@@ -198,12 +198,22 @@ class PartitionedCoordinator(BatchCoordinator):
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
+    def _partitions(self) -> Sequence[str]:
+        """Raises DefinitionError for a name that would not come back from the ledger as it is, or stands for two."""
+        names, seen = list(self.spout.partitions()), set[str]()
+        for name in names:
+            of = f"{type(self.spout).__name__}: partition {name!r}"
+            if not isinstance(name, str):
+                raise DefinitionError(f"{of} is no string; name it '{name}'")
+            if not name:
+                raise DefinitionError(f"{of} has no name; give it one, even where it is the only partition")
+            if name in seen:
+                raise DefinitionError(f"{of} is named twice; each partition is read once, by its name")
+            seen.add(name)
+        return names
+
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Raises DefinitionError for a name that would not come back from JSON as it is, and as `_check_range` does."""
-        if not isinstance(partition, str):
-            raise DefinitionError(
-                f"{type(self.spout).__name__}: partition {partition!r} is no string; name it '{partition}'"
-            )
+        """Raises as `_check_range` does."""
         last = self.offsets.get(partition)
         range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
         if range_ is not None:

@@ -97,7 +97,7 @@ class MemoryLedger:
             if protocol.moved(head, tables.head(head.topology, run)):
                 return None
             if run.interval:
-                taken = tables.overlapping(head.topology, run.interval)
+                taken = list(tables.overlapping(head.topology, run.interval).values())
                 protocol.check_interval(head.topology, run.interval, self.clock(), taken)
                 tables.intervals[head.topology, head.next_txid] = run.interval
             stored = json.loads(canonical_json(metadata))
@@ -237,10 +237,12 @@ class MemoryLedger:
             now = tables.batch(topology, txid)
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
-            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology))
+            also = tables.also_covering(now)
+            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology), also)
             pending = [each for each in tables.batches_of(topology) if not each.status.final]
-            self.warehouses.prepare_skip(self.uuid, now, pending, tables.states_apart(topology))
-            if not now.status.final:
+            if now.status.final:
+                self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology))
+            else:
                 self._abort(tables, now)
             return tables.give_up(now)
 

@@ -219,17 +219,19 @@ class PostgresLedger:
     def skip(self, topology: str, txid: int, why: str) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
 
-        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain when the records
-        are another batch's by now.
+        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when
+        the records are another batch's by now.
         """
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
             rows.one(connection, "lock_topology", topology=topology)
             batch = rows.lock_batch(connection, **ids)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
-            protocol.check_skip(batch, *rows.order(connection, batch))
-            self.warehouses.prepare_skip(connection, batch, pending)
-            if batch.status is not BatchStatus.ABORTED:
+            also = connection.execute(query("also_covering"), ids).scalars().all()
+            protocol.check_skip(batch, *rows.order(connection, batch), also)
+            if batch.status.final:
+                self.warehouses.prepare_skip(connection, pending)
+            else:
                 self._abort(connection, batch, why)
             skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}
             connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
