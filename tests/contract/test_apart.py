@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import Keyed, LogSpout, word_count
+from support import Keyed, LogSpout, manifest_of, word_count
 
 from txbatch import (
     Count,
@@ -16,8 +17,10 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
+from txbatch.core.coordinator import initialize_transaction, take_turn
 from txbatch.core.errors import SchemaMismatch, StaleAttempt, StateAhead, TakenBack, TerminalError
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.protocol import is_adopted
+from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.failpoints import FailpointReached
 
 pytestmark = pytest.mark.rule("R21")
@@ -249,6 +252,48 @@ def test_who_was_kept_out_by_a_skip_emits_again(backing: Any, crashing: Any, die
     backing.emit(topology, second, words(dog=10), "2")
     assert backing.commit(topology, second, words(dog=10)).applied
     assert backing.apart("word_count") == {("dog",): (10, 2), "fence": ("2:2", "applied")}
+
+
+# ---- a run that died between both commits is repaired by the next one, whatever that is (R6)
+
+
+def of_day(number: int) -> Run:
+    start = datetime(2024, 1, number, tzinfo=UTC)
+    return Run(f"day {number}", interval=Interval(start, start + timedelta(days=1)))
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_a_dead_runs_half_committed_interval_is_in_nobodys_way(
+    backing: Any, crashing: Any, kind: str, waits: bool
+) -> None:
+    """What can be taken back is aborted; what cannot be is committed by whoever waits for it, who keeps his own interval."""
+    topology = apart(kind, max_pending=2)
+    topology.streams["words"].spout.by_interval = True
+    backing.ledger.register(topology, "jobs/job.py")
+    dead = initialize_transaction(backing.ledger, topology, of_day(1))
+    assert isinstance(dead, Batch)
+    own = initialize_transaction(backing.ledger, topology, of_day(2)) if waits else None
+    assignment = backing.ledger.start_attempt(dead, of_day(1), "code")
+    backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+    crashing("commit.apart_committed", lambda: backing.commit(topology, dead, words(dog=1)))
+    backing.end_leases()
+    if isinstance(own, Batch):
+        found = take_turn(backing.ledger, own, of_day(2))
+    else:
+        found = initialize_transaction(backing.ledger, topology, of_day(2))
+    if kind == "opaque":
+        assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+        assert backing.apart("word_count") == {"fence": ("1:1", "taken_back")}
+        return
+    assert isinstance(found, Batch)
+    assert (found.txid, found.lease_run, is_adopted(found, of_day(2))) == (1, "day 2", True)
+    assert backing.commit(topology, found, words(dog=1)).applied
+    mine = initialize_transaction(backing.ledger, topology, of_day(2))
+    assert isinstance(mine, Batch)
+    assert (mine.txid, mine.key) == (2, of_day(2).key)
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 1
 
 
 # ---- several states and databases

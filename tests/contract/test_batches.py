@@ -26,7 +26,7 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.protocol import Wait
+from txbatch.core.protocol import Wait, is_adopted
 from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
 
 Words = dict[str, list[Keyed]]
@@ -338,9 +338,26 @@ def test_a_dead_runs_batch_is_adopted_with_its_metadata(backing: Any) -> None:
         backing.attempt(dead, "dead")
     backing.emit(topology, adopted, words(dog=1), "heir")
     backing.commit(topology, adopted, words(dog=1))
-    assert backing.initialize(topology, "heir").txid == 1
     assert backing.initialize(topology, "dead").txid == 1
-    assert backing.initialize(topology, "next").txid == 2
+    assert isinstance(backing.initialize(topology, "next"), Batch)
+
+
+@pytest.mark.rule("R2", "R6")
+def test_an_heir_has_a_batch_of_its_own_after_the_one_it_adopted(backing: Any) -> None:
+    """As many batches as runs, also when one died; and whoever comes again finds what is its own."""
+    topology = word_count(LogSpout({"a": 30}))
+    backing.initialize(topology, "dead")
+    backing.end_leases()
+    for _ in ("adopts", "was killed, and is there again"):
+        adopted = backing.initialize(topology, "heir")
+        assert (adopted.txid, is_adopted(adopted, run("heir"))) == (1, True)
+    backing.emit(topology, adopted, words(dog=1), "heir")
+    backing.commit(topology, adopted, words(dog=1))
+    own = backing.initialize(topology, "heir")
+    assert (own.txid, is_adopted(own, run("heir"))) == (2, False)
+    backing.emit(topology, own, words(dog=1), "heir")
+    backing.commit(topology, own, words(dog=1))
+    assert [backing.initialize(topology, name).txid for name in ("dead", "heir", "next")] == [1, 2, 3]
 
 
 def test_a_batch_that_is_looked_after_or_over_is_not_adopted(backing: Any) -> None:

@@ -19,7 +19,9 @@ class NothingNew:
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
-    """The run's batch: found again, adopted or planned; Wait when max_pending batches are in flight."""
+    """The run's batch, found again or planned, or one that nobody looks after and that it adopts: that is finished first, and
+    then this is asked again (see `protocol.is_adopted`). Wait when max_pending batches are in flight.
+    """
     while True:
         head = ledger.head(topology.name, run)
         decision = decide_initialize(head, run, topology.max_pending)

@@ -95,8 +95,13 @@ def check_parameters(batch: Batch, run: Run) -> None:
 
 
 def may_adopt(batch: Batch, run: Run) -> bool:
-    """Whether the run may take an abandoned batch for its own (R6); else it is aborted, for its records are others."""
+    """Whether the run may finish an abandoned batch before its own (R6); else it is aborted, for its records are others."""
     return run.interval is None and same_parameters(batch, run)
+
+
+def is_adopted(batch: Batch, run: Run) -> bool:
+    """Whether a batch in flight that the run looks after is another run's: it is finished first, then comes its own."""
+    return not batch.status.final and batch.key != run.key
 
 
 def check_gone(assignment: Assignment) -> None:

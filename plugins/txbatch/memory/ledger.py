@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -27,7 +27,7 @@ from uuid import uuid4
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
-from txbatch.core.errors import SchemaMismatch, StaleAttempt
+from txbatch.core.errors import HalfCommitted, SchemaMismatch, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.topology import Topology
@@ -108,17 +108,17 @@ class MemoryLedger:
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again.
+        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
+        rows of it, is looked after too.
         """
         with self._transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             if not protocol.unattended(now, run):
                 return None
             if not protocol.may_adopt(now, run):
-                self._abort(tables, now)
-                return None
-            if tables.head(batch.topology, run).own is None:
-                tables.let_find(now, run)
+                with suppress(HalfCommitted):
+                    self._abort(tables, now)
+                    return None
             return self._lease(tables, now, run)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import HalfCommitted, SchemaMismatch
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.topology import Topology
@@ -97,7 +97,8 @@ class PostgresLedger:
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again.
+        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
+        rows of it, is looked after too.
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with transaction(self.engine) as connection:
@@ -105,11 +106,8 @@ class PostgresLedger:
             now = rows.lock_batch(connection, **ids)
             if not protocol.unattended(now, run):
                 return None
-            if not protocol.may_adopt(now, run):
-                self._abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
+            if not protocol.may_adopt(now, run) and self._aborted(connection, now, run):
                 return None
-            if not rows.batches(connection, "batch_of_key", topology=batch.topology, key=run.key):
-                _insert_key(connection, ids, run)
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
             return rows.batch(connection, **ids)
@@ -175,6 +173,12 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             return rows.newest_attempt(connection, batch)
 
+    def committed_by(self, topology: str, run: Run) -> Batch | None:
+        """The last batch that this run brought to its commit, its own or one that it adopted."""
+        with transaction(self.engine) as connection:
+            found = rows.batches(connection, "committed_by", topology=topology, run=run.name)
+            return found[0] if found else None
+
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
         with transaction(self.engine) as connection:
@@ -239,6 +243,14 @@ class PostgresLedger:
             given_up = rows.batch(connection, topology, skipped["skip_txid"])
             ranges.record(connection, given_up, ranges.skipped(given_up, why))
             return given_up
+
+    def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
+        """Whether it could be aborted."""
+        try:
+            self._abort(connection, abandoned, f"abandoned by {abandoned.lease_run}; {run.name} found it so")
+        except HalfCommitted:
+            return False
+        return True
 
     def _abort(self, connection: Connection, batch: Batch, reason: str) -> None:
         """The batch's records are free, once nothing of it is left in a state apart."""
