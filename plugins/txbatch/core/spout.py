@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
-from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,12 +73,14 @@ class Spout(ABC):
     `fields` is the DDL of its records, `identity` says in JSON which source it is: stored with txid 1, another one is
     refused (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under
     "interval". `parameters` names the run's parameters that choose data; those that are given come under "parameters".
+    A plan has at most `metadata_bytes_max` bytes of JSON.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
     fields: str
     by_interval: bool = False
     parameters: tuple[str, ...] = ()
+    metadata_bytes_max: int = METADATA_BYTES_MAX
 
     @property
     @abstractmethod
@@ -103,6 +105,9 @@ class PartitionedSpout(Emitter, Spout):
 
     Per partition the metadata is JSON with `start` and `end`: the next batch starts where the last committed one ended.
     A partition that yields nothing keeps its place; a new one starts at its beginning, once (R14).
+
+    A range that says how many records it has, `{"start": a, "end": b, "records": n}`, is refused when another number was
+    read (R7): a source that was cut off since loses nothing in silence. Say so wherever planning knows it.
 
     Where the source no longer keeps what was to come next, the plan says so: `{"start": a, "end": b, "gone": "<why>"}`. Such
     ranges get a txid of their own that cannot be emitted: `txbatch abort --skip` gives the records up.

@@ -31,7 +31,7 @@ from txbatch.core.errors import HalfCommitted, SchemaMismatch, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
+from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables, shape
 
@@ -100,7 +100,7 @@ class MemoryLedger:
                 taken = list(tables.overlapping(head.topology, run.interval).values())
                 protocol.check_interval(head.topology, run.interval, self.clock(), taken)
                 tables.intervals[head.topology, head.next_txid] = run.interval
-            stored = json.loads(canonical_json(metadata))
+            stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
             batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
             tables.let_find(batch, run)
             return self._lease(tables, batch, run)

@@ -17,6 +17,7 @@ from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
+    STORED_BYTES_MAX,
     Assignment,
     Batch,
     BatchStatus,
@@ -86,7 +87,7 @@ class PostgresLedger:
                 "key": run.key,
                 "interval_start": interval.start if interval else None,
                 "interval_end": interval.end if interval else None,
-                "metadata": canonical_json(metadata),
+                "metadata": canonical_json(metadata, STORED_BYTES_MAX),
                 "prev_txid": head.prev_txid,
             }
             connection.execute(query("insert_batch"), {**ids, **row, **self._lease(run)})
@@ -158,7 +159,7 @@ class PostgresLedger:
             check_manifest(manifest, assignment)
             source = rows.one(connection, "topology", topology=assignment.topology)["source"]
             check_same_records(manifest, _earlier_manifests(connection, assignment), source)
-            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json())}
+            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
             connection.execute(query("attempt_emitted"), row)
             connection.execute(query("batch_emitted"), {**_ids(assignment), "lease_seconds": self.lease_seconds})
             return rows.batch(connection, now.topology, now.txid)
