@@ -18,7 +18,7 @@ topology = Topology("flights", max_pending=8)
             "dest string, air_time int, distance int, hour int, minute int, time_hour timestamp",
             time="time_hour",
             format="csv",
-            options={"header": True, "nullValue": "NA"},
+            options={"header": True, "null_value": "NA"},
         ),
     )
     .each("if(dep_time is null, true, null)", "cancelled boolean")

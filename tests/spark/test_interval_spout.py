@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
 from txbatch.core.ledger import Head
-from txbatch.core.transaction import Metadata, Run
+from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spark.failures import in_our_words
 
 FIELDS = "sale timestamp, shop string, price int"
@@ -90,10 +92,14 @@ def bad_record(emit: Emit, topology: Topology) -> str:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("2026-01-01T12:00:00Z,shop,seven", r"/a b\.csv: Malformed records .*: \[.*,shop,null\]"),
-        ("2026-01-01T12:00:00Z,shop", r"/a b\.csv: Malformed records .*: \[.*,shop,null\]"),
-        ("yesterday,shop,7", r"/a b\.csv: Malformed records .*: \[null,shop,7\]"),
-        ("NA,shop,7", "^a record has no sale, so it is in no interval"),
+        ("2026-01-01T12:00:00Z,shop,seven", r"/a b\.csv, line 3, field 'price': 'seven' is no int: "),
+        ("2026-01-01T12:00:00Z,shop", r"/a b\.csv, line 3: 2 cells instead of 3: '2026-01-01T12:00:00Z,shop'$"),
+        ("yesterday,shop,7", r"/a b\.csv, line 3, field 'sale': 'yesterday' is no timestamp"),
+        ("NA,shop,7", r"/a b\.csv, line 3, field 'sale': null is no time, so the record is in no interval"),
+        (
+            "0026-01-01,shop,7",
+            r"line 3, field 'sale': '0026-01-01' is not between 1971-01-01 and 2100-01-01; .* plausible=",
+        ),
     ],
 )
 def test_a_record_that_does_not_fit_fails_the_attempt(emit: Emit, tmp_path: Path, line: str, complaint: str) -> None:
@@ -101,19 +107,57 @@ def test_a_record_that_does_not_fit_fails_the_attempt(emit: Emit, tmp_path: Path
     assert re.search(complaint, bad_record(emit, sales(tmp_path)))
 
 
-def test_a_header_with_other_fields_fails_the_attempt(emit: Emit, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("shop,sale,price\n")
-    assert "CSV header does not conform to the schema" in bad_record(emit, sales(tmp_path))
+def test_a_record_of_another_interval_is_held_to_its_shape_and_time_alone(emit: Emit, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n2026-02-01T12:00:00Z,shop,seven\n")
+    topology = sales(tmp_path)
+    assert emit(topology, planned(topology)).partials["sales"] == {("shop",): (1, 7)}
+    with file.open("a") as more:
+        more.write("2026-02-01T12:00:00Z,shop\n")
+    assert "line 4: 2 cells instead of 3" in bad_record(emit, sales(tmp_path))
 
 
-def test_a_file_that_changed_since_it_was_planned_fails_the_attempt(emit: Emit, tmp_path: Path) -> None:
+def test_a_header_names_the_columns_in_any_order(emit: Emit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("shop,price,sale\nshop,7,2026-01-01T12:00:00Z\n")
+    (tmp_path / "b.csv").write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,8\n")
+    topology = sales(tmp_path, pattern="*.csv")
+    assert emit(topology, planned(topology)).partials["sales"] == {("shop",): (2, 15)}
+    (tmp_path / "c.csv").write_text("shop,sale,prize\n")
+    assert "c.csv, line 1: the header lacks 'price' and has 'prize'" in bad_record(emit, topology)
+
+
+def test_the_files_are_scanned_once_for_an_attempt(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n")
+    topology = sales(tmp_path)
+    spout, plan = topology.streams["in"].spout, planned(topology)["streams"]["in"]
+    assert isinstance(spout, IntervalSpout)
+    attempt, next_attempt = TransactionAttempt(1, 1), TransactionAttempt(1, 2)
+    assert spout.emit_batch(spark, attempt, plan).count() == 1
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,8\n")
+    assert [row["price"] for row in spout.emit_batch(spark, attempt, plan).collect()] == [7]
+    assert [row["price"] for row in spout.emit_batch(spark, next_attempt, plan).collect()] == [8]
+    spark.catalog.clearCache()
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,9\n")
+    assert [row["price"] for row in spout.emit_batch(spark, next_attempt, plan).collect()] == [9]
+    assert pickle.loads(pickle.dumps(spout)).identity == spout.identity
+
+
+def test_a_file_that_is_not_as_it_was_planned(emit: Emit, tmp_path: Path) -> None:
+    """What was appended belongs to a later interval; what is gone fails the attempt."""
     file = tmp_path / "a.csv"
     file.write_text(HEADER)
     topology = sales(tmp_path)
     plan = planned(topology)
     file.write_text(HEADER + "2026-01-01T12:00:00Z,late,7\n")
-    with pytest.raises(TransientError, match="had 16 bytes when it was planned, now 44; restore it"):
+    assert emit(topology, plan).read() == {"": 0}
+    file.write_text("sale\n")
+    with pytest.raises(PythonException) as failed:
         emit(topology, plan)
+    assert isinstance(shrunk := in_our_words(failed.value), TransientError)
+    assert "had 16 bytes when it was planned, now 5; restore it" in str(shrunk)
     file.unlink()
-    with pytest.raises(PartitionUnreadable, match=r"a\.csv cannot be read: No such file"):
+    with pytest.raises(PythonException) as failed:
         emit(topology, plan)
+    assert isinstance(gone := in_our_words(failed.value), PartitionUnreadable)
+    assert "a.csv cannot be read: No such file" in str(gone)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FLIGHTS = 336_776
 FILE = "flights.csv"
 _ARCHIVE = "data/flights.csv.zip"
-_CSV_FORMAT = 'format="csv",\n            options={"header": True, "nullValue": "NA"},'
+_CSV_FORMAT = 'format="csv",\n            options={"header": True, "null_value": "NA"},'
 _SHA256 = "563db8f117faf6ffd76aa868099df37dfa78dc17b5ac6d3d9ea6476e051a0bc4"
 
 

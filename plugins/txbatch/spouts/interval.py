@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import quoted
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.spouts import options as formats
 from txbatch.spouts.listing import check_size, escaped, files_below, hidden, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = frozenset({"csv", "json", "parquet"})
-# Options of Spark's readers that would leave records out, silently.
-REFUSED_OPTIONS = frozenset(
-    {"mode", "ignorecorruptfiles", "ignoremissingfiles", "modifiedafter", "modifiedbefore", "pathglobfilter"}
-)
+# Epochs in another unit than was meant, and times without a date, lie outside.
+PLAUSIBLE = ("1971-01-01", "2100-01-01")
 
 
 class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) whose field `time` lies in the run's interval.
 
-    `fields` is the whole DDL of the files: the header of a CSV file with `options={"header": True}` must name the same
-    fields in the same order. `time` is one of them, a timestamp; where it has no zone it is UTC. `options` are those of
-    Spark's reader of this `format`.
+    `fields` is the whole DDL of the files; `time` is one of them, a timestamp. `options` are those of txbatch.spouts.options
+    for this `format`: csv, json (lines) or parquet.
 
-    The plan names the files by FileSpout's listing rule, with their sizes. A record that does not fit its fields, or
-    has no time and so would be in no interval, fails the attempt; so does a file whose size has changed since then.
-    Spark keeps the interval's records for the attempt: the files, which may hold much more, are scanned only once.
-    Transactional: a record that is added to an interval later is not counted.
+    The plan names the files by FileSpout's listing rule, with their sizes. A record that is not written as its fields are
+    declared fails the attempt, named by file, line, field and value; so does one that has no time, or none from the first
+    to before the second `plausible` date: it would be in no interval. Of a record of another interval only the shape
+    and the time are looked at. Spark keeps the interval's records for the attempt: the files, which may hold much more, are
+    scanned only once. Transactional: a record that is added to an interval later is not counted.
     """
 
     by_interval = True
-    metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
 
     def __init__(
         self,
@@ -48,11 +45,17 @@ class IntervalSpout(PlainSpout):
         time: str,
         format: str = "csv",
         pattern: str = "*",
-        options: Mapping[str, str | bool] | None = None,
+        options: Mapping[str, Any] | None = None,
+        plausible: tuple[str, str] = PLAUSIBLE,
     ) -> None:
         self.root, self.fields, self.time, self.format, self.pattern = Path(root), fields, time, format, pattern
-        self.options = dict(options or {})
+        self.options, self.plausible = dict(options or {}), plausible
+        self._kept: tuple[TransactionAttempt, DataFrame] | None = None
         self._check()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process."""
+        return {**self.__dict__, "_kept": None}
 
     @property
     def identity(self) -> Metadata:
@@ -80,15 +83,16 @@ class IntervalSpout(PlainSpout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
-        for name, size in metadata["files"].items():
-            check_size(self._folder / name, size)
-        records = self._read(spark, list(metadata["files"]))
-        opened = {relative_path(uri, self._folder) for uri in records.inputFiles()}
-        left_out = sorted(name for name, size in metadata["files"].items() if size and name not in opened)
-        if left_out:
-            raise TransientError(f"{self.root}: Spark does not read {', '.join(left_out[:5])}; rename them")
-        inside = self._inside(records, *map(datetime.fromisoformat, metadata["interval"]))
-        return inside if inside.storageLevel.useMemory else inside.persist()
+        files = {self._folder.absolute() / name: size for name, size in metadata["files"].items()}
+        if self.format != "csv":
+            for file, size in files.items():
+                check_size(file, size)
+        if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
+            if self._kept is not None:
+                self._kept[1].unpersist()  # Spark would take the same scan for this one's
+            start, end = map(datetime.fromisoformat, metadata["interval"])
+            self._kept = attempt, self._read(spark, files, start, end).persist()
+        return self._kept[1]
 
     @property
     def _folder(self) -> Path:
@@ -99,11 +103,24 @@ class IntervalSpout(PlainSpout):
             return [] if hidden(self.root.name) else [self.root.name]
         return files_below(self.root, self.pattern)
 
-    def _read(self, spark: SparkSession, names: list[str]) -> DataFrame:
+    def _read(self, spark: SparkSession, files: Mapping[Path, int], start: datetime, end: datetime) -> DataFrame:
+        from txbatch.spouts.scan import DECODERS, Format, Times, scan  # with pyarrow; a job file needs Python alone
+
+        if self.format not in DECODERS:
+            return self._inside(self._by_spark(spark, files), start, end)
+        times = Times(self.time, *self._bounds(), start, end)
+        return scan(spark, files, Format(self.format, parse_fields(self.fields), self._options(), times))
+
+    def _by_spark(self, spark: SparkSession, files: Mapping[Path, int]) -> DataFrame:
         schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in parse_fields(self.fields))
-        reader = spark.read.format(self.format).schema(schema).option("enforceSchema", "false")
-        paths = [escaped(self._folder.resolve() / name) for name in names]
-        return reader.options(**self.options).option("mode", "FAILFAST").load(paths)
+        reader = spark.read.format(self.format).schema(schema).option("mode", "FAILFAST")
+        records = reader.load([escaped(file.resolve()) for file in files])
+        opened = {relative_path(uri, self._folder) for uri in records.inputFiles()}
+        names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
+        left_out = sorted(name for name, size in names.items() if size and name not in opened)
+        if left_out:
+            raise TransientError(f"{self.root}: Spark does not read {', '.join(left_out[:5])}; rename them")
+        return records
 
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
@@ -113,12 +130,27 @@ class IntervalSpout(PlainSpout):
         given = F.coalesce(time, F.raise_error(F.lit(f"a record has no {self.time}, so it is in no interval")))
         return inside.withColumn(self.time, given.cast("timestamp"))
 
+    def _options(self) -> formats.Options:
+        return formats.checked(self.format, self.options)
+
+    def _bounds(self) -> tuple[datetime, datetime]:
+        first, last = (datetime.fromisoformat(each) for each in self.plausible)
+        return (first if first.tzinfo else first.replace(tzinfo=UTC), last if last.tzinfo else last.replace(tzinfo=UTC))
+
     def _check(self) -> None:
         types = {field.name: field.type for field in parse_fields(self.fields)}
         if types.get(self.time) != "timestamp":
             raise DefinitionError(f"IntervalSpout: time={self.time!r} is no timestamp among the fields {self.fields}")
-        if self.format not in FORMATS:
-            raise DefinitionError(f"IntervalSpout: format {self.format!r} is not one of {', '.join(sorted(FORMATS))}")
-        refused = sorted(name for name in self.options if name.lower() in REFUSED_OPTIONS)
-        if refused:
-            raise DefinitionError(f"IntervalSpout: option {refused[0]!r} would leave records out, silently; remove it")
+        if self.format not in formats.FORMATS:
+            known = ", ".join(formats.FORMATS)
+            raise DefinitionError(f"IntervalSpout: format {self.format!r} is not one of {known}")
+        self._options()
+        try:
+            first, last = self._bounds()
+            right = first < last
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise DefinitionError(
+                f"IntervalSpout: plausible={self.plausible!r} is no pair of dates such as {PLAUSIBLE}"
+            )

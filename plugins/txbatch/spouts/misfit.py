@@ -29,6 +29,8 @@ class Misfit(Exception):
 
 def shown(value: object) -> str:
     """A value of a record in one short line that can do nothing to a terminal."""
+    if value is None:
+        return "null"
     if not isinstance(value, str | bytes):
         value = str(value)
     return repr(value[:VALUE_LENGTH_MAX]) + ("..." if len(value) > VALUE_LENGTH_MAX else "")

@@ -196,7 +196,17 @@ def checked(format_: str, given: Mapping[str, Any]) -> Options:
             options[name] = known[name].check(value)
         except ValueError as error:
             raise DefinitionError(f"IntervalSpout: option {spelled}={value!r} {error}") from None
+    _check_apart(options)
     return options
+
+
+def _check_apart(options: Options) -> None:
+    """Two signs of CSV that mean different things must differ."""
+    for one, other in (("sep", "quote"), ("decimal", "thousands")):
+        if one in options and options[one] == options[other]:
+            raise DefinitionError(
+                f"IntervalSpout: options {one} and {other} are both {options[one]!r}; they must differ"
+            )
 
 
 def _plain(name: str) -> str:
