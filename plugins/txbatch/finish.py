@@ -1,8 +1,8 @@
 """The way of a run to its committed batch, the same for Airflow's tasks and for `txbatch run` (R6).
 
-A batch that no longer continues what is committed is aborted, and the run plans, emits and commits another one. A lower
-txid that nobody looks after is emitted, committed and succeeded first, or aborted when it has an interval. What another
-live run looks after is waited for, by the caller.
+A batch that no longer continues what is committed is aborted, and the run plans, emits and commits another one. A batch
+that nobody looks after is emitted, committed and succeeded first, or aborted when it has an interval; then comes the run's
+own. What another live run looks after is waited for, by the caller.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from txbatch.core import coordinator
+from txbatch.core import coordinator, protocol
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
 from txbatch.core.ledger import Committed
@@ -27,7 +27,10 @@ Submit = Callable[[AttemptFolder, Assignment], None]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run's batch, committed; `applied` False: it had been before. `adopted` are the txids finished on the way."""
+    """The run's batch, committed; `applied` False: it had been before. `adopted` are the txids finished on the way.
+
+    Where nothing was left for a batch of its own it is the last one that the run adopted.
+    """
 
     batch: Batch
     applied: bool
@@ -37,22 +40,31 @@ class Finished:
 def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingNew:
     """Bring the run's batch to its commit; Wait while another live run is in the way, NothingNew when there is no batch.
 
-    `submit` runs the job on an attempt's folder. Errors are those of the steps, but for BrokenChain and LeaseHeld.
+    What it adopts is finished first. `submit` runs the job on an attempt's folder. Errors are those of the steps, but for
+    BrokenChain and LeaseHeld.
     """
     adopted: list[int] = []
+    last: Committed | None = None  # it adopted, and has not told the spouts: that is the caller's, should nothing come after it
     while True:
-        own = steps.initialize_transaction(run)
-        if not isinstance(own, Batch):
-            return own
-        before = None if own.status.final else _emit_and_take_turn(steps, own, run, submit)
+        found = steps.initialize_transaction(run)
+        if last is not None:
+            if isinstance(found, NothingNew):
+                return Finished(last.batch, last.applied, tuple(adopted))
+            steps.success(last.batch)
+            adopted, last = [*adopted, last.batch.txid], None
+        if not isinstance(found, Batch):
+            return found
+        before = None if found.status.final else _emit_and_take_turn(steps, found, run, submit)
         if isinstance(before, Wait):
             return before
         if before is not None:
-            with kept(steps.ledger, own, run):
+            with kept(steps.ledger, found, run):
                 if _finish_adopted(steps, before, run, submit):
                     adopted.append(before.txid)
-        elif committed := _commit(steps, own, run, submit):
-            return Finished(committed.batch, committed.applied, tuple(adopted))
+        elif committed := _commit(steps, found, run, submit):
+            if not protocol.is_adopted(found, run):
+                return Finished(committed.batch, committed.applied, tuple(adopted))
+            last = committed
 
 
 def _emit_and_take_turn(steps: Steps, own: Batch, run: Run, submit: Submit) -> Batch | Wait | None:

@@ -15,7 +15,7 @@ from txbatch.application import Application
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.finish import finish
 from txbatch.job_file import Job
 from txbatch.postgres import run_lock
@@ -61,11 +61,9 @@ class Runner:
         while True:
             name = f"{RUN_PREFIX}{run_id or uuid4().hex[:12]}"
             with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
-                batch = self._finish(run)
-            if batch is None:
-                return
-            yield batch
-            if not until_idle or run_id is not None or interval is not None:
+                done = self._finish(run)
+            yield from done
+            if not done or not until_idle or run_id is not None or interval is not None:
                 return
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
@@ -74,13 +72,18 @@ class Runner:
             yield from self.run(interval=interval, parameters=parameters)
 
     def _unfinished(self) -> Iterator[Batch]:
-        self.steps.ledger.register(self.job.topology, self.job.name)
-        while found := run_lock.oldest_unfinished(self.steps.ledger.engine, self.job.topology.name):
-            with self._held(found) as run:
-                log.info("%s: finishing what %s began", self.job.topology.name, run.name)
-                batch = self._finish(run)
-            if batch is not None:
-                yield batch
+        ledger, name, txid = self.steps.ledger, self.job.topology.name, 0
+        ledger.register(self.job.topology, self.job.name)
+        while found := run_lock.oldest_unfinished(ledger.engine, name, txid):
+            txid = found[0]
+            with self._held(found[1]) as run:
+                log.info("%s: finishing what %s began", name, run.name)
+                batch = ledger.batch(name, txid)
+                if batch.status is BatchStatus.COMMITTED:
+                    done = [self._succeeded(batch)]
+                else:
+                    done = self._finish(run)
+            yield from done
 
     @contextmanager
     def _held(self, run: Run) -> Iterator[Run]:
@@ -89,18 +92,22 @@ class Runner:
                 raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
             yield run
 
-    def _finish(self, run: Run) -> Batch | None:
-        """The run's batch, through all steps; None for nothing new."""
+    def _finish(self, run: Run) -> list[Batch]:
+        """What the run adopted and its own batch, through all steps; none for nothing new."""
         found = finish(self.steps, run, self.submit)
         if isinstance(found, NothingNew):
-            return None
+            return []
         if isinstance(found, Wait):
             raise NotItsTurn(
                 f"{self.job.topology.name}: txid {found.batch.txid} of {found.batch.lease_run} is in flight; "
                 f"try again when it is committed, see `txbatch batches {self.job.topology.name}`"
             )
-        self.steps.success(found.batch)
-        return replace(found.batch, succeeded=True)
+        adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
+        return [*adopted, self._succeeded(found.batch)]
+
+    def _succeeded(self, batch: Batch) -> Batch:
+        self.steps.success(batch)
+        return replace(batch, succeeded=True)
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""

@@ -53,8 +53,9 @@ class Steps:
         return found
 
     def batch_of(self, run: Run) -> Batch:
-        """The batch that initialize_transaction found or planned for the run; TerminalError when there is none."""
-        batch = self.ledger.head(self.job.topology.name, run).own
+        """The run's own batch, or, where there was nothing new for one, the last it adopted; TerminalError for none."""
+        name = self.job.topology.name
+        batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
             raise TerminalError(
                 f"{self.job.topology.name}: {run.name} has no batch; clear the task initialize_transaction"

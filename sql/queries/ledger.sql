@@ -82,6 +82,11 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live
  WHERE k.topology = :topology AND k.key = :key AND b.status <> 'aborted'
  ORDER BY k.ordinal DESC LIMIT 1;
 
+-- committed_by --
+-- The last batch that a run brought to its commit, its own or an adopted one.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND lease_run = :run AND status = 'committed' ORDER BY txid DESC LIMIT 1;
+
 -- open_batches --
 -- The batches in flight, oldest first.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
@@ -125,6 +130,13 @@ SELECT stream, partition, metadata FROM txbatch.consumed
 SELECT lower(data_interval) AS start, upper(data_interval) AS end FROM txbatch.batch
  WHERE topology = :topology AND data_interval && tstzrange(:interval_start, :interval_end, '[)')
    AND status <> 'aborted' AND kind <> 'restate' ORDER BY 1;
+
+-- also_covering --
+-- Other batches that have counted, count or gave up records of this one's interval.
+SELECT o.txid FROM txbatch.batch b
+  JOIN txbatch.batch o ON o.topology = b.topology AND o.txid <> b.txid AND o.data_interval && b.data_interval
+   AND o.status <> 'aborted' AND o.kind <> 'restate'
+ WHERE b.topology = :topology AND b.txid = :txid ORDER BY o.txid;
 
 -- clock --
 -- The only clock that decides anything.
@@ -255,12 +267,12 @@ SELECT DISTINCT ON (key) topology, key, newest.ordinal + 1, CAST(:skip_txid AS b
  WHERE topology = :topology AND txid = :txid ORDER BY key, k.ordinal DESC;
 
 -- resumable_run --
--- The run of the oldest unfinished batch that `txbatch run` began, whether or not it is still alive.
-SELECT b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
+-- The oldest unfinished batch above a txid that `txbatch run` began, with its run, whether or not that is still alive.
+SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
        b.metadata -> 'parameters' AS parameters
   FROM txbatch.batch b
  WHERE b.topology = :topology AND b.lease_run LIKE 'cli:%' AND b.succeeded_at IS NULL AND b.status <> 'aborted'
- ORDER BY b.txid LIMIT 1;
+   AND b.txid > :above ORDER BY b.txid LIMIT 1;
 
 -- try_run_lock --
 -- Hold a run's name for as long as this session lives; false when another process does.

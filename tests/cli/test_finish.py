@@ -9,8 +9,10 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 
 from txbatch import settings
+from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import Incomplete, NotItsTurn, PartitionUnreadable
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.failpoints import FailpointReached
 from txbatch.finish import Finished, finish
 from txbatch.job_file import load_job
 from txbatch.runner import Runner
@@ -70,6 +72,50 @@ def test_what_a_dead_run_left_below_is_finished_first(runner: Runner, engine: En
     again = finish(runner.steps, MINE, runner.submit)
     assert isinstance(again, Finished)
     assert (again.batch.txid, again.applied, again.adopted) == (own.txid, False, ())
+
+
+@pytest.mark.rule("R2", "R6")
+def test_an_heir_counts_its_own_batch_too(runner: Runner, engine: Engine) -> None:
+    """As many runs as records count them all, also when one of them died."""
+    dead = planned(runner, Run("airflow:words:dead"))
+    end_leases(engine, dead.txid)
+    assert [batch.txid for batch in runner.run("second")] == [1, 2]
+    assert [batch.txid for run in ("third", "fourth", "second") for batch in runner.run(run)] == [3, 4, 2]
+    assert counts(engine) == {"one": 1, "two": 1, "three": 1, "four": 1}
+    with engine.connect() as connection:
+        assert not connection.execute(text("SELECT FROM txbatch.batch WHERE succeeded_at IS NULL")).all()
+
+
+@pytest.mark.rule("R6", "R8")
+def test_an_heir_for_whom_nothing_is_left(runner: Runner, engine: Engine) -> None:
+    for number in range(3):
+        list(runner.run(f"{number}"))
+    dead = planned(runner, Run("airflow:words:dead"))
+    end_leases(engine, dead.txid)
+    heir = Run("airflow:words:heir")
+    found = finish(runner.steps, heir, runner.submit)
+    assert isinstance(found, Finished)
+    assert (found.batch.txid, found.applied, found.adopted) == (4, True, ())
+    assert runner.steps.batch_of(heir).txid == 4
+    assert runner.steps.success(found.batch)
+    assert isinstance(finish(runner.steps, heir, runner.submit), NothingNew)
+
+
+@pytest.mark.rule("R6", "R8")
+@pytest.mark.timeout(60)
+def test_killed_between_the_commit_and_the_success_of_what_it_adopted(
+    runner: Runner, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call brings that batch to its success, and then the run's own; it comes to an end."""
+    dead, own = planned(runner, Run("airflow:words:dead")), planned(runner, MINE)
+    end_leases(engine, dead.txid)
+    with monkeypatch.context() as patch:
+        patch.setenv("TXBATCH_FAILPOINTS", "commit.committed=raise")
+        with pytest.raises(FailpointReached):
+            finish(runner.steps, MINE, runner.submit)
+    assert [batch.txid for batch in runner.run()] == [dead.txid, own.txid, 3]
+    assert runner.steps.ledger.batch("words", dead.txid).succeeded
+    assert counts(engine) == {"one": 1, "two": 1, "three": 1}
 
 
 @pytest.mark.rule("R6")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import Keyed, LogSpout, word_count
+from support import Keyed, LogSpout, manifest_of, word_count
 
 from txbatch import (
     Count,
@@ -16,8 +17,10 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core.errors import SchemaMismatch, StaleAttempt, StateAhead, TerminalError
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.coordinator import initialize_transaction, take_turn
+from txbatch.core.errors import SchemaMismatch, StaleAttempt, StateAhead, TakenBack, TerminalError
+from txbatch.core.protocol import is_adopted
+from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.failpoints import FailpointReached
 
 pytestmark = pytest.mark.rule("R21")
@@ -142,7 +145,7 @@ def test_an_abort_that_dies_between_both_databases_is_done_again(backing: Any, c
     batch = half_committed(backing, crashing, topology, words(dog=1))
     crashing("abort.apart_committed", lambda: backing.ledger.abort("word_count", 1, "wrong"))
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
-    with pytest.raises(StaleAttempt, match=r"has taken back attempt 1:1.*emit again.*or abort the batch"):
+    with pytest.raises(TakenBack, match=r"has taken back attempt 1:1.*emit again"):
         backing.commit(topology, batch, words(dog=1))
     backing.emit(topology, batch, words(cat=1))
     assert backing.commit(topology, batch, words(cat=1)).applied
@@ -199,6 +202,98 @@ def test_records_that_a_half_committed_batch_has_are_not_given_up(backing: Any, 
     ):
         backing.ledger.skip("word_count", 1, "poison")
     assert backing.commit(topology, batch, words(dog=1)).applied
+
+
+@pytest.mark.rule("R16")
+@pytest.mark.parametrize("behind", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_a_half_committed_batch_is_given_up_by_whole_or_not_at_all(
+    backing: Any, crashing: Any, kind: str, behind: int
+) -> None:
+    """Whatever is planned and emitted behind it: it is the one that may be in the warehouse."""
+    topology = apart(kind, max_pending=behind + 1)
+    batch = backing.initialize(topology, "1")
+    later = [backing.initialize(topology, f"{number + 2}") for number in range(behind)]
+    for number, each in enumerate(later):
+        backing.emit(topology, each, words(dog=10), f"{number + 2}")
+    backing.emit(topology, batch, words(dog=1), "1")
+    crashing("commit.apart_committed", lambda: backing.commit(topology, batch, words(dog=1)))
+    if kind == "transactional":
+        with pytest.raises(TerminalError, match="cannot be aborted; commit it"):
+            backing.ledger.skip("word_count", 1, "poison")
+        assert backing.commit(topology, batch, words(dog=1)).applied
+    else:
+        crashing("abort.apart_committed", lambda: backing.ledger.skip("word_count", 1, "poison"))
+        assert backing.ledger.skip("word_count", 1, "poison").txid == behind + 2
+    counted = 1 if kind == "transactional" else 0
+    for each in later:
+        assert backing.commit(topology, each, words(dog=10)).applied
+        counted += 10
+    found = backing.apart("word_count").get(("dog",), (0,))
+    assert found[0] == counted
+
+
+@pytest.mark.rule("R16")
+@pytest.mark.parametrize("dies", [False, True])
+def test_who_was_kept_out_by_a_skip_emits_again(backing: Any, crashing: Any, dies: bool) -> None:
+    """Also where the skip died before the ledger knew: then the batch that it kept out has the records."""
+    topology = apart("transactional", max_pending=2)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.emit(topology, second, words(dog=10), "2")
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    if dies:
+        crashing("abort.apart_committed", lambda: backing.ledger.skip("word_count", 1, "poison"))
+        backing.ledger.abort("word_count", second.txid, "does not continue")
+        assert backing.whole(topology, words(dog=1), "1").txid == 3
+        return
+    assert backing.ledger.skip("word_count", 1, "poison").txid == 3
+    with pytest.raises(TakenBack, match=r"has taken back attempt 2:1.*emit again"):
+        backing.commit(topology, second, words(dog=10))
+    backing.emit(topology, second, words(dog=10), "2")
+    assert backing.commit(topology, second, words(dog=10)).applied
+    assert backing.apart("word_count") == {("dog",): (10, 2), "fence": ("2:2", "applied")}
+
+
+# ---- a run that died between both commits is repaired by the next one, whatever that is (R6)
+
+
+def of_day(number: int) -> Run:
+    start = datetime(2024, 1, number, tzinfo=UTC)
+    return Run(f"day {number}", interval=Interval(start, start + timedelta(days=1)))
+
+
+@pytest.mark.rule("R6")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_a_dead_runs_half_committed_interval_is_in_nobodys_way(
+    backing: Any, crashing: Any, kind: str, waits: bool
+) -> None:
+    """What can be taken back is aborted; what cannot be is committed by whoever waits for it, who keeps his own interval."""
+    topology = apart(kind, max_pending=2)
+    topology.streams["words"].spout.by_interval = True
+    backing.ledger.register(topology, "jobs/job.py")
+    dead = initialize_transaction(backing.ledger, topology, of_day(1))
+    assert isinstance(dead, Batch)
+    own = initialize_transaction(backing.ledger, topology, of_day(2)) if waits else None
+    assignment = backing.ledger.start_attempt(dead, of_day(1), "code")
+    backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+    crashing("commit.apart_committed", lambda: backing.commit(topology, dead, words(dog=1)))
+    backing.end_leases()
+    if isinstance(own, Batch):
+        found = take_turn(backing.ledger, own, of_day(2))
+    else:
+        found = initialize_transaction(backing.ledger, topology, of_day(2))
+    if kind == "opaque":
+        assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
+        assert backing.apart("word_count") == {"fence": ("1:1", "taken_back")}
+        return
+    assert isinstance(found, Batch)
+    assert (found.txid, found.lease_run, is_adopted(found, of_day(2))) == (1, "day 2", True)
+    assert backing.commit(topology, found, words(dog=1)).applied
+    mine = initialize_transaction(backing.ledger, topology, of_day(2))
+    assert isinstance(mine, Batch)
+    assert (mine.txid, mine.key) == (2, of_day(2).key)
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 1
 
 
 # ---- several states and databases

@@ -26,7 +26,7 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.protocol import Wait
+from txbatch.core.protocol import Wait, is_adopted
 from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
 
 Words = dict[str, list[Keyed]]
@@ -338,9 +338,26 @@ def test_a_dead_runs_batch_is_adopted_with_its_metadata(backing: Any) -> None:
         backing.attempt(dead, "dead")
     backing.emit(topology, adopted, words(dog=1), "heir")
     backing.commit(topology, adopted, words(dog=1))
-    assert backing.initialize(topology, "heir").txid == 1
     assert backing.initialize(topology, "dead").txid == 1
-    assert backing.initialize(topology, "next").txid == 2
+    assert isinstance(backing.initialize(topology, "next"), Batch)
+
+
+@pytest.mark.rule("R2", "R6")
+def test_an_heir_has_a_batch_of_its_own_after_the_one_it_adopted(backing: Any) -> None:
+    """As many batches as runs, also when one died; and whoever comes again finds what is its own."""
+    topology = word_count(LogSpout({"a": 30}))
+    backing.initialize(topology, "dead")
+    backing.end_leases()
+    for _ in ("adopts", "was killed, and is there again"):
+        adopted = backing.initialize(topology, "heir")
+        assert (adopted.txid, is_adopted(adopted, run("heir"))) == (1, True)
+    backing.emit(topology, adopted, words(dog=1), "heir")
+    backing.commit(topology, adopted, words(dog=1))
+    own = backing.initialize(topology, "heir")
+    assert (own.txid, is_adopted(own, run("heir"))) == (2, False)
+    backing.emit(topology, own, words(dog=1), "heir")
+    backing.commit(topology, own, words(dog=1))
+    assert [backing.initialize(topology, name).txid for name in ("dead", "heir", "next")] == [1, 2, 3]
 
 
 def test_a_batch_that_is_looked_after_or_over_is_not_adopted(backing: Any) -> None:
@@ -825,6 +842,37 @@ def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> No
     again = initialize_transaction(backing.ledger, topology, of_day(1))
     assert isinstance(again, Batch)
     assert (again.txid, again.key) == (3, of_day(1).key)
+
+
+@pytest.mark.rule("R2", "R16")
+@pytest.mark.parametrize("status", ["planned", "committed", "given up"])
+def test_an_interval_that_another_txid_has_is_not_given_up(backing: Any, status: str) -> None:
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    assert isinstance(initialize_transaction(backing.ledger, topology, of_day(1)), Batch)
+    backing.ledger.abort("word_count", 1, "wrong")
+    if status == "given up":
+        assert backing.ledger.skip("word_count", 1, "poison").txid == 2
+    else:
+        again = initialize_transaction(backing.ledger, topology, of_day(1))
+        assert isinstance(again, Batch)
+        assignment = backing.ledger.start_attempt(again, of_day(1), "code")
+        backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
+        if status == "committed":
+            backing.commit(topology, again, words(dog=1))
+    with pytest.raises(IntervalTaken, match="the records of txid 1, interval:.* are those of txid 2 by now"):
+        backing.ledger.skip("word_count", 1, "poison")
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
+
+
+@pytest.mark.rule("R16")
+def test_an_interval_in_flight_is_given_up(backing: Any) -> None:
+    """The batch itself is none of the others."""
+    topology = daily()
+    backing.ledger.register(topology, "jobs/job.py")
+    initialize_transaction(backing.ledger, topology, of_day(1))
+    assert backing.ledger.skip("word_count", 1, "poison").txid == 2
+    assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
 
 
 def daily_pending(pending: int) -> Topology:

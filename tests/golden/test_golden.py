@@ -226,7 +226,7 @@ class PostgresStore(Store):
     def report(self) -> list[Row]:
         return [
             {name: value for name, value in row.items() if name != "txid"}
-            for row in self._select(self.statements.report)
+            for row in self._select(f"report.{quoted(self.aggregate.state.name)}")
         ]
 
     def _select(self, table: str) -> list[Row]:

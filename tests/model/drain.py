@@ -6,7 +6,7 @@ from model.oracle import Violation, check, counted_by, given_up, require
 from model.story import Story
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import NotItsTurn, StaleAttempt, TxbatchError
+from txbatch.core.errors import NotItsTurn, TakenBack, TxbatchError
 from txbatch.core.transaction import Batch, BatchStatus
 
 ROUNDS = 12
@@ -51,13 +51,22 @@ def finish(story: Story, run: str) -> bool:
         if batch.status is BatchStatus.PLANNED:
             story.attempt(run, batch.txid)
             story.emit(batch.txid, len(story.works[batch.txid]) - 1)
-        if story.commit(batch.txid, len(story.works[batch.txid]) - 1):
+        try:
+            committed = commit_newest(story, batch.txid)
+        except TakenBack:
+            story.attempt(run, batch.txid)
+            story.emit(batch.txid, len(story.works[batch.txid]) - 1)
+            committed = commit_newest(story, batch.txid)
+        if committed:
             story.success(batch.txid)
     except NotItsTurn:
         pass  # those before it come first
-    except StaleAttempt:
-        story.abort(batch.txid)  # an abort was cut off when the warehouse had taken the attempt back: it is done again
     return False
+
+
+def commit_newest(story: Story, txid: int) -> bool:
+    """Whether it is committed."""
+    return story.commit(txid, len(story.works[txid]) - 1)
 
 
 def expire(story: Story) -> None:

@@ -38,11 +38,13 @@ from txbatch import SpoutKind
 from txbatch.core import coordinator
 from txbatch.core.errors import (
     BrokenChain,
+    HalfCommitted,
     LeaseHeld,
     NotItsTurn,
     PartitionUnreadable,
     StaleAttempt,
     StateAhead,
+    TakenBack,
     TerminalError,
     TxbatchError,
     UnknownName,
@@ -57,7 +59,17 @@ from txbatch.memory.ledger import MemoryLedger
 
 CODE = code()
 # How the protocol may refuse an action here. Any other error is a fault: every worker is honest.
-REFUSALS = {TerminalError, StaleAttempt, BrokenChain, LeaseHeld, NotItsTurn, PartitionUnreadable, UnknownName}
+REFUSALS = {
+    TerminalError,
+    HalfCommitted,
+    StaleAttempt,
+    TakenBack,
+    BrokenChain,
+    LeaseHeld,
+    NotItsTurn,
+    PartitionUnreadable,
+    UnknownName,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ APART = [
     Size(1, 3, 2, OPAQUE, runs=1, apart=True),
     Size(2, 1, 1, max_pending=2, runs=2, apart=True),
     Size(2, 1, 1, OPAQUE, max_pending=2, runs=2, apart=True),
+    Size(3, 1, 1, max_pending=2, runs=2, apart=True),
 ]
 BEYOND = [Size(3, 2, 1, OPAQUE, max_pending=2, runs=3)]
 LARGER = [

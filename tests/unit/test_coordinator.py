@@ -187,6 +187,21 @@ def test_partitions_have_names_not_numbers() -> None:
         planned(Numbered({}))
 
 
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [([""], "partition '' has no name; give it one"), (["a", "b", "a"], "partition 'a' is named twice")],
+)
+def test_a_name_stands_for_one_partition(names: list[str], says: str) -> None:
+    """The ledger keeps no offset of a partition without a name: it would begin again with every batch."""
+
+    class Named(LogSpout):
+        def partitions(self) -> Any:
+            return iter(names)
+
+    with pytest.raises(DefinitionError, match=f"Named: {says}"):
+        planned(Named(dict.fromkeys(names, 10)))
+
+
 def test_nothing_new_in_any_partition() -> None:
     assert planned(LogSpout({})) is None
     assert planned(LogSpout({"a": 10}), {"a": {"start": 0, "end": 10}}) is None

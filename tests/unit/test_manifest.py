@@ -77,6 +77,19 @@ def test_a_manifest_that_does_not_cover_the_plan(streams: Any, unreadable: Any, 
         check_manifest(replace(HONEST, streams=streams, unreadable=unreadable), ASSIGNMENT)
 
 
+@pytest.mark.parametrize("found", [0, 1, 3])
+def test_a_range_that_says_how_many_records_it_has(found: int) -> None:
+    """A file that was cut off after it was planned loses nothing in silence."""
+    metadata = {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 9, "records": 2}}}}}
+    assignment = replace(ASSIGNMENT, metadata=metadata)
+    honest = replace(HONEST, metadata_digest=assignment.digest, streams={"in": {"a": ReadPartition(2, "0")}})
+    check_manifest(honest, assignment)
+    with pytest.raises(
+        Incomplete, match=rf"partition 'a' was planned with 2 records, {found} were read; the source changed"
+    ):
+        check_manifest(replace(honest, streams={"in": {"a": ReadPartition(found, "0")}}), assignment)
+
+
 def test_a_partition_that_could_not_be_asked_when_planning_may_be_left_out() -> None:
     plan = {"streams": {"words": {**PLAN["streams"]["words"], "unreadable": {"z": "down"}}, "list": {}}}
     assignment = replace(ASSIGNMENT, metadata=plan)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.transaction import Assignment, BatchStatus, Interval, Run, TransactionAttempt, canonical_json, digest
+from txbatch.core.transaction import (
+    STORED_BYTES_MAX,
+    Assignment,
+    BatchStatus,
+    Interval,
+    Run,
+    TransactionAttempt,
+    canonical_json,
+    digest,
+)
 
 values = st.recursive(
     st.none()
@@ -66,6 +76,16 @@ def test_metadata_has_a_limit() -> None:
         canonical_json("x" * 999_999)
     with pytest.raises(DefinitionError, match="plan smaller batches"):
         canonical_json("日" * 400_000)
+
+
+def test_what_the_ledger_is_told_has_a_limit_of_its_own() -> None:
+    """A manifest says more of a partition than its plan: whatever was planned can be told."""
+    names = [f"{number:014}" for number in range(28_000)]
+    plan = {"partitions": {name: {"start": 0, "end": 5} for name in names}}
+    read = {"in": {name: ReadPartition(123_456, "-" + "9" * 38) for name in names}}
+    manifest = replace(MANIFEST, streams=read)
+    assert len(canonical_json(plan, 2_000_000)) * 10 > len(canonical_json(manifest.to_json(), STORED_BYTES_MAX))
+    assert digest(plan)
 
 
 def test_an_interval_is_in_utc_and_has_a_length() -> None:

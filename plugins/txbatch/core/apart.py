@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from txbatch.core.errors import StaleAttempt, StateAhead, TerminalError
+from txbatch.core.errors import HalfCommitted, StaleAttempt, StateAhead, TakenBack, TerminalError
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, TransactionAttempt
 
@@ -57,8 +57,8 @@ def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignmen
     """What this attempt does, under the fence's lock. `where` names the state in errors; `committed` is the txid that the
     ledger last committed there.
 
-    Raises StateAhead for a later txid in the warehouse, StaleAttempt for an attempt that is not above the fence,
-    TerminalError when the warehouse was set back.
+    Raises StateAhead for a later txid in the warehouse, TakenBack for the attempt that was taken back there, StaleAttempt
+    for another that is not above the fence, TerminalError when the warehouse was set back.
     """
     attempt = assignment.attempt
     check_not_set_back(where, fence, committed)
@@ -71,6 +71,8 @@ def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignmen
         return Step.APPLY
     if fence.applied(attempt.txid) and (fence.attempt, fence.token) == (attempt, assignment.token):
         return Step.DONE
+    if fence.attempt == attempt and fence.status is ApartStatus.TAKEN_BACK:
+        raise TakenBack(f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again")
     if fence.attempt_id >= attempt.attempt_id:
         raise StaleAttempt(
             f"{where} has {fence.status.replace('_', ' ')} attempt {fence.attempt}: attempt {attempt} may change nothing "
@@ -101,12 +103,12 @@ def check_same_partials(where: str, fence: Fence, attempt: TransactionAttempt, d
 def decide_take_back(where: str, kind: StateKind, fence: Fence, newest: TransactionAttempt) -> Fence | None:
     """The fence after an abort of the batch whose newest attempt this is; None: leave all as it is.
 
-    No attempt of the batch can write there any more. TerminalError when rows are there that cannot be taken back.
+    No attempt of the batch can write there any more. HalfCommitted when rows are there that cannot be taken back.
     """
     if fence.txid > newest.txid:
         return None
     if fence.applied(newest.txid) and kind is StateKind.TRANSACTIONAL and fence.digest is not None:
-        raise TerminalError(
+        raise HalfCommitted(
             f"{where} has applied attempt {fence.attempt}, and a transactional state keeps nothing to go back to: the batch "
             "cannot be aborted; commit it (clear the task commit, or `txbatch run`)"
         )
@@ -118,12 +120,12 @@ def decide_skip(where: str, kind: StateKind, fence: Fence, turn: TransactionAtte
     """The fence before records are given up that the batch whose `turn` it is may have planned anew; None: as it is.
 
     That batch will then no longer continue what is committed, and must not be half committed where nothing can be taken
-    back: TerminalError when it is; else its attempts are kept out, also those on their way.
+    back: HalfCommitted when it is; else its attempts are kept out, also those on their way.
     """
     if kind is not StateKind.TRANSACTIONAL or fence.txid > turn.txid or not turn.attempt_id:
         return None
     if fence.applied(turn.txid) and fence.digest is not None:
-        raise TerminalError(
+        raise HalfCommitted(
             f"{where} has applied txid {turn.txid}, whose commit did not end: commit it before an earlier txid is given up"
         )
     return decide_take_back(where, kind, fence, turn)

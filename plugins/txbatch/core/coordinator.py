@@ -19,7 +19,9 @@ class NothingNew:
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
-    """The run's batch: found again, adopted or planned; Wait when max_pending batches are in flight."""
+    """The run's batch, found again or planned, or one that nobody looks after and that it adopts: that is finished first, and
+    then this is asked again (see `protocol.is_adopted`). Wait when max_pending batches are in flight.
+    """
     while True:
         head = ledger.head(topology.name, run)
         decision = decide_initialize(head, run, topology.max_pending)
@@ -60,7 +62,7 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
 
     `streams` holds the plan of each stream that is in the batch, `idle` the last plan of each that is not, which its
     next one continues, `parameters` those of the run's that choose data. DefinitionError for what is not JSON, is over
-    1 MB, or is a parameter that no spout declares.
+    the spouts' limits, or is a parameter that no spout declares.
     """
     _check_declared(topology, run)
     streams: dict[str, Any] = {}
@@ -76,7 +78,7 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
         return None
     more = {"idle": idle, "parameters": dict(run.parameters)}
     metadata = {"format": 1, "streams": streams, **{name: value for name, value in more.items() if value}}
-    canonical_json(metadata)
+    canonical_json(metadata, sum(topology.streams[name].spout.metadata_bytes_max for name in streams | idle))
     return metadata
 
 
@@ -110,7 +112,7 @@ def _plan_stream(stream: Stream, head: Head, last: Metadata | None, run: Run) ->
 def _as_json(stream: Stream, plan: Metadata | None) -> Metadata | None:
     """The plan, as it will come back from the ledger; DefinitionError, which names the stream, when it would not."""
     try:
-        canonical_json(plan)
+        canonical_json(plan, stream.spout.metadata_bytes_max)
         if key := _odd_key(plan):
             raise DefinitionError(f"metadata is not JSON: the key {key!r} is no string")
     except DefinitionError as error:

@@ -45,6 +45,14 @@ class Incomplete(TerminalError):
     """What was staged is not what was planned, or not what the manifest says (R7)."""
 
 
+class HalfCommitted(TerminalError):
+    """A transactional state apart has the batch's rows, which it cannot give back: it can only be committed (R21)."""
+
+
+class TakenBack(Incomplete):
+    """What the newest attempt wrote to a state apart was taken back meanwhile: it is emitted again (R21)."""
+
+
 class RecordsGone(TerminalError):
     """The source no longer keeps records that were to come next: somebody must decide, nothing skips them silently."""
 

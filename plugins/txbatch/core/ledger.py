@@ -52,9 +52,10 @@ class Ledger(Protocol):
         """Store the next txid with its metadata (R1); None when the head moved meanwhile."""
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Let this run look after an abandoned batch, or abort it when it has an interval (R6); None: look again.
+        """Let this run look after an abandoned batch, to finish it first, or abort it when it has an interval (R6).
 
-        A run that has no batch finds it as its own from then on; one that has keeps its own.
+        None: look again. The run's key leads to its own batch alone. What is half committed, and so cannot be aborted, is
+        looked after too.
         """
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:

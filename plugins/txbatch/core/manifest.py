@@ -111,10 +111,23 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
             raise Incomplete(
                 f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
             )
+    for stream, partitions in manifest.streams.items():
+        _check_records(f"{assignment.topology} {assignment.attempt}", plans[stream].get("partitions", {}), partitions)
     if left_out and not read:
         raise PartitionUnreadable(
             f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
         )
+
+
+def _check_records(of: str, ranges: Mapping[str, Any], read: Mapping[str, ReadPartition]) -> None:
+    """A range that says how many records it has must have given so many."""
+    for partition, found in read.items():
+        expected = ranges.get(partition, {}).get("records")
+        if isinstance(expected, int) and found.records != expected:
+            raise Incomplete(
+                f"{of}: partition {partition!r} was planned with {expected:,} records, {found.records:,} were read; the "
+                "source changed since: restore it, or abort the batch"
+            )
 
 
 def _names(streams: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:

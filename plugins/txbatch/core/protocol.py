@@ -95,8 +95,13 @@ def check_parameters(batch: Batch, run: Run) -> None:
 
 
 def may_adopt(batch: Batch, run: Run) -> bool:
-    """Whether the run may take an abandoned batch for its own (R6); else it is aborted, for its records are others."""
+    """Whether the run may finish an abandoned batch before its own (R6); else it is aborted, for its records are others."""
     return run.interval is None and same_parameters(batch, run)
+
+
+def is_adopted(batch: Batch, run: Run) -> bool:
+    """Whether a batch in flight that the run looks after is another run's: it is finished first, then comes its own."""
+    return not batch.status.final and batch.key != run.key
 
 
 def check_gone(assignment: Assignment) -> None:
@@ -230,11 +235,21 @@ def check_abort(batch: Batch) -> None:
         )
 
 
-def check_skip(batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse to give up records that are committed, not next, or another batch's by now (R16)."""
+def check_skip(
+    batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
+) -> None:
+    """Refuse to give up records that are committed, not next, or another batch's by now (R16).
+
+    `also` are the other txids, not aborted, that reach into the batch's interval.
+    """
     check_abort(batch)
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
+    if also:
+        raise IntervalTaken(
+            f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
+            "nothing of them is given up"
+        )
     check_chain(batch, last_committed, offsets)
 
 

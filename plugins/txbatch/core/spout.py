@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
-from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,12 +73,14 @@ class Spout(ABC):
     `fields` is the DDL of its records, `identity` says in JSON which source it is: stored with txid 1, another one is
     refused (R2). `by_interval` spouts read by time: their coordinator gets the run's interval in `curr_metadata`, under
     "interval". `parameters` names the run's parameters that choose data; those that are given come under "parameters".
+    A plan has at most `metadata_bytes_max` bytes of JSON.
     """
 
     kind: SpoutKind = SpoutKind.TRANSACTIONAL
     fields: str
     by_interval: bool = False
     parameters: tuple[str, ...] = ()
+    metadata_bytes_max: int = METADATA_BYTES_MAX
 
     @property
     @abstractmethod
@@ -103,6 +105,9 @@ class PartitionedSpout(Emitter, Spout):
 
     Per partition the metadata is JSON with `start` and `end`: the next batch starts where the last committed one ended.
     A partition that yields nothing keeps its place; a new one starts at its beginning, once (R14).
+
+    A range that says how many records it has, `{"start": a, "end": b, "records": n}`, is refused when another number was
+    read (R7): a source that was cut off since loses nothing in silence. Say so wherever planning knows it.
 
     Where the source no longer keeps what was to come next, the plan says so: `{"start": a, "end": b, "gone": "<why>"}`. Such
     ranges get a txid of their own that cannot be emitted: `txbatch abort --skip` gives the records up.
@@ -180,7 +185,7 @@ class PartitionedCoordinator(BatchCoordinator):
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
-        for partition in self.spout.partitions():
+        for partition in self._partitions():
             try:
                 range_ = self._next_range(txid, partition)
             except PartitionUnreadable as error:
@@ -198,12 +203,22 @@ class PartitionedCoordinator(BatchCoordinator):
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
+    def _partitions(self) -> Sequence[str]:
+        """Raises DefinitionError for a name that would not come back from the ledger as it is, or stands for two."""
+        names, seen = list(self.spout.partitions()), set[str]()
+        for name in names:
+            of = f"{type(self.spout).__name__}: partition {name!r}"
+            if not isinstance(name, str):
+                raise DefinitionError(f"{of} is no string; name it '{name}'")
+            if not name:
+                raise DefinitionError(f"{of} has no name; give it one, even where it is the only partition")
+            if name in seen:
+                raise DefinitionError(f"{of} is named twice; each partition is read once, by its name")
+            seen.add(name)
+        return names
+
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Raises DefinitionError for a name that would not come back from JSON as it is, and as `_check_range` does."""
-        if not isinstance(partition, str):
-            raise DefinitionError(
-                f"{type(self.spout).__name__}: partition {partition!r} is no string; name it '{partition}'"
-            )
+        """Raises as `_check_range` does."""
         last = self.offsets.get(partition)
         range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
         if range_ is not None:

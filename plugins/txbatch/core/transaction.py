@@ -13,7 +13,10 @@ from typing import Any
 from txbatch.core.errors import DefinitionError
 
 INIT_TXID = 1
+# What a spout may plan, unless it says otherwise; and what the ledger takes: a manifest has more to say of a partition
+# than its plan, but not ten times as much.
 METADATA_BYTES_MAX = 1_000_000
+STORED_BYTES_MAX = 100_000_000
 # What a coordinator plans and an emitter reads: JSON.
 Metadata = Mapping[str, Any]
 
@@ -137,18 +140,21 @@ class Assignment:
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"])
 
 
-def canonical_json(value: Any) -> str:
-    """The one spelling of a JSON value; DefinitionError for what is not JSON or over 1 MB."""
+def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
+    """The one spelling of a JSON value; DefinitionError for what is not JSON or over `bytes_max`, 1 MB."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"metadata is not JSON: {error}; return dicts, lists, strings, integers") from error
-    if size > METADATA_BYTES_MAX:
-        raise DefinitionError(f"metadata has {size:,} bytes; at most {METADATA_BYTES_MAX:,}: plan smaller batches")
+    if size > bytes_max:
+        raise DefinitionError(
+            f"metadata has {size:,} bytes; at most {bytes_max:,}: plan smaller batches, of fewer partitions or files "
+            "(files_per_batch=, a narrower pattern= or root, small files merged into larger ones)"
+        )
     return text
 
 
 def digest(value: Any) -> str:
     """sha256 of the canonical JSON, in hex."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()

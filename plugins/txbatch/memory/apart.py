@@ -96,15 +96,16 @@ class MemoryWarehouses:
                 after[at] = replace(stored, fence=fence, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
         self._end(after, "abort.apart_committed")
 
-    def prepare_skip(self, ledger: str, batch: Batch, pending: Sequence[Batch], states: Iterable[At]) -> None:
-        """Before a batch's records are given up: see `core.apart.decide_skip`. `pending` are the batches in flight."""
-        others, after = [each for each in pending if each.txid != batch.txid], {}
-        for at in states if others else ():
-            stored = self.owned(at, ledger, batch.topology)
-            fence = decide_skip(where(at), stored.kind, stored.fence, others[0].attempt)
-            if fence is not None:
-                after[at] = replace(stored, fence=fence)
-        self.states = {**self.states, **after}
+    def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At]) -> None:
+        """Before an aborted batch's records are given up: see `core.apart.decide_skip`. `pending` are those in flight."""
+        after: dict[At, StoredApart] = {}
+        for turn in pending[:1]:
+            for at in states:
+                stored = self.owned(at, ledger, turn.topology)
+                fence = decide_skip(where(at), stored.kind, stored.fence, turn.attempt)
+                if fence is not None:
+                    after[at] = replace(stored, fence=fence)
+        self._end(after, "abort.apart_committed")
 
     def rows(self, state: str) -> Mapping[Any, Value]:
         """What a state holds, in whatever database."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -27,11 +27,11 @@ from uuid import uuid4
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
-from txbatch.core.errors import SchemaMismatch, StaleAttempt
+from txbatch.core.errors import HalfCommitted, SchemaMismatch, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
+from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables, shape
 
@@ -97,10 +97,10 @@ class MemoryLedger:
             if protocol.moved(head, tables.head(head.topology, run)):
                 return None
             if run.interval:
-                taken = tables.overlapping(head.topology, run.interval)
+                taken = list(tables.overlapping(head.topology, run.interval).values())
                 protocol.check_interval(head.topology, run.interval, self.clock(), taken)
                 tables.intervals[head.topology, head.next_txid] = run.interval
-            stored = json.loads(canonical_json(metadata))
+            stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
             batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
             tables.let_find(batch, run)
             return self._lease(tables, batch, run)
@@ -108,17 +108,17 @@ class MemoryLedger:
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again.
+        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
+        rows of it, is looked after too.
         """
         with self._transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             if not protocol.unattended(now, run):
                 return None
             if not protocol.may_adopt(now, run):
-                self._abort(tables, now)
-                return None
-            if tables.head(batch.topology, run).own is None:
-                tables.let_find(now, run)
+                with suppress(HalfCommitted):
+                    self._abort(tables, now)
+                    return None
             return self._lease(tables, now, run)
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
@@ -237,10 +237,12 @@ class MemoryLedger:
             now = tables.batch(topology, txid)
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
-            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology))
+            also = tables.also_covering(now)
+            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology), also)
             pending = [each for each in tables.batches_of(topology) if not each.status.final]
-            self.warehouses.prepare_skip(self.uuid, now, pending, tables.states_apart(topology))
-            if not now.status.final:
+            if now.status.final:
+                self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology))
+            else:
                 self._abort(tables, now)
             return tables.give_up(now)
 

@@ -121,14 +121,17 @@ class Tables:
                 found.setdefault(stream, {})[partition] = metadata
         return found
 
-    def overlapping(self, topology: str, interval: Interval) -> list[Interval]:
-        """The intervals of batches, not aborted, that reach into this one; in order."""
+    def overlapping(self, topology: str, interval: Interval) -> dict[int, Interval]:
+        """By txid, the intervals of batches, not aborted, that reach into this one; in the order of time."""
         alive = {batch.txid for batch in self.batches_of(topology) if batch.status is not BatchStatus.ABORTED}
-        taken = [each for (name, txid), each in self.intervals.items() if name == topology and txid in alive]
-        return sorted(
-            (each for each in taken if each.start < interval.end and interval.start < each.end),
-            key=lambda each: each.start,
-        )
+        taken = {txid: each for (name, txid), each in self.intervals.items() if name == topology and txid in alive}
+        found = {txid: at for txid, at in taken.items() if at.start < interval.end and interval.start < at.end}
+        return dict(sorted(found.items(), key=lambda each: each[1].start))
+
+    def also_covering(self, batch: Batch) -> list[int]:
+        """Other txids, not aborted, that reach into this one's interval."""
+        interval = self.intervals.get((batch.topology, batch.txid))
+        return sorted(self.overlapping(batch.topology, interval).keys() - {batch.txid}) if interval else []
 
     def open_before(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final."""

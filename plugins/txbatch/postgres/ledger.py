@@ -12,11 +12,12 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import HalfCommitted, SchemaMismatch
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
+    STORED_BYTES_MAX,
     Assignment,
     Batch,
     BatchStatus,
@@ -86,7 +87,7 @@ class PostgresLedger:
                 "key": run.key,
                 "interval_start": interval.start if interval else None,
                 "interval_end": interval.end if interval else None,
-                "metadata": canonical_json(metadata),
+                "metadata": canonical_json(metadata, STORED_BYTES_MAX),
                 "prev_txid": head.prev_txid,
             }
             connection.execute(query("insert_batch"), {**ids, **row, **self._lease(run)})
@@ -97,7 +98,8 @@ class PostgresLedger:
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again.
+        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
+        rows of it, is looked after too.
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with transaction(self.engine) as connection:
@@ -105,11 +107,8 @@ class PostgresLedger:
             now = rows.lock_batch(connection, **ids)
             if not protocol.unattended(now, run):
                 return None
-            if not protocol.may_adopt(now, run):
-                self._abort(connection, now, f"abandoned by {now.lease_run}; {run.name} found it so")
+            if not protocol.may_adopt(now, run) and self._aborted(connection, now, run):
                 return None
-            if not rows.batches(connection, "batch_of_key", topology=batch.topology, key=run.key):
-                _insert_key(connection, ids, run)
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
             return rows.batch(connection, **ids)
@@ -160,7 +159,7 @@ class PostgresLedger:
             check_manifest(manifest, assignment)
             source = rows.one(connection, "topology", topology=assignment.topology)["source"]
             check_same_records(manifest, _earlier_manifests(connection, assignment), source)
-            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json())}
+            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
             connection.execute(query("attempt_emitted"), row)
             connection.execute(query("batch_emitted"), {**_ids(assignment), "lease_seconds": self.lease_seconds})
             return rows.batch(connection, now.topology, now.txid)
@@ -174,6 +173,12 @@ class PostgresLedger:
         """The newest attempt of a batch and its manifest, if it has one."""
         with transaction(self.engine) as connection:
             return rows.newest_attempt(connection, batch)
+
+    def committed_by(self, topology: str, run: Run) -> Batch | None:
+        """The last batch that this run brought to its commit, its own or one that it adopted."""
+        with transaction(self.engine) as connection:
+            found = rows.batches(connection, "committed_by", topology=topology, run=run.name)
+            return found[0] if found else None
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
@@ -219,17 +224,19 @@ class PostgresLedger:
     def skip(self, topology: str, txid: int, why: str) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
 
-        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain when the records
-        are another batch's by now.
+        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when
+        the records are another batch's by now.
         """
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
             rows.one(connection, "lock_topology", topology=topology)
             batch = rows.lock_batch(connection, **ids)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
-            protocol.check_skip(batch, *rows.order(connection, batch))
-            self.warehouses.prepare_skip(connection, batch, pending)
-            if batch.status is not BatchStatus.ABORTED:
+            also = connection.execute(query("also_covering"), ids).scalars().all()
+            protocol.check_skip(batch, *rows.order(connection, batch), also)
+            if batch.status.final:
+                self.warehouses.prepare_skip(connection, pending)
+            else:
                 self._abort(connection, batch, why)
             skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}
             connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
@@ -237,6 +244,14 @@ class PostgresLedger:
             given_up = rows.batch(connection, topology, skipped["skip_txid"])
             ranges.record(connection, given_up, ranges.skipped(given_up, why))
             return given_up
+
+    def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
+        """Whether it could be aborted."""
+        try:
+            self._abort(connection, abandoned, f"abandoned by {abandoned.lease_run}; {run.name} found it so")
+        except HalfCommitted:
+            return False
+        return True
 
     def _abort(self, connection: Connection, batch: Batch, reason: str) -> None:
         """The batch's records are free, once nothing of it is left in a state apart."""

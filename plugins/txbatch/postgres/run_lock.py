@@ -30,11 +30,12 @@ def held(engine: Engine, run: str) -> bool:
         return bool(connection.execute(query("run_lock_held"), {"run": run}).scalar_one())
 
 
-def oldest_unfinished(engine: Engine, topology: str) -> Run | None:
-    """The run of the oldest batch that `txbatch run` began and did not finish."""
+def oldest_unfinished(engine: Engine, topology: str, above: int) -> tuple[int, Run] | None:
+    """The oldest batch above a txid that `txbatch run` began and did not finish: its txid, and the run that looked after it."""
     with transaction(engine) as connection:
-        found = connection.execute(query("resumable_run"), {"topology": topology}).mappings().first()
+        given = {"topology": topology, "above": above}
+        found = connection.execute(query("resumable_run"), given).mappings().first()
     if found is None:
         return None
     interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
-    return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
+    return found["txid"], Run(found["run"], interval=interval, parameters=found["parameters"] or {})

@@ -96,16 +96,16 @@ class Warehouses:
                 apart.take_back_batch(connection, stored, database, batch)
             _still_there(ledger)
 
-    def prepare_skip(self, ledger: Connection, batch: Batch, pending: Sequence[Batch]) -> None:
-        """Before a batch's records are given up: the one in flight that may have them too must not end there by half.
+    def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
+        """Before an aborted batch's records are given up: the one in flight that may have them too must not end there by half.
 
-        TerminalError when it has. `pending` are the batches in flight, locked, oldest first.
+        TerminalError when it has. `pending` are the batches in flight, locked, oldest first: above the first nothing can be
+        there.
         """
-        others = [each for each in pending if each.txid != batch.txid]
-        if others:
-            with self._owned(ledger, batch.topology) as states:
+        for turn in pending[:1]:
+            with self._owned(ledger, turn.topology, "abort.apart_committed") as states:
                 for connection, stored, database in states:
-                    apart.prepare_skip(connection, stored, database, others[0])
+                    apart.prepare_skip(connection, stored, database, turn)
                 _still_there(ledger)
 
     def drop(self, ledger: Connection, topology: str) -> None:
@@ -131,7 +131,7 @@ class Warehouses:
 
     @contextmanager
     def _owned(
-        self, ledger: Connection, topology: str, failpoint: str | None = None
+        self, ledger: Connection, topology: str, failpoint: str
     ) -> Iterator[list[tuple[Connection, RowMapping, str]]]:
         """The states apart of a topology, their fences locked, each with its connection and its database."""
         rows = _states(ledger, topology)
@@ -148,7 +148,7 @@ class Warehouses:
             ]
 
     @contextmanager
-    def _all(self, databases: Iterable[str], failpoint: str | None) -> Iterator[dict[str, Connection]]:
+    def _all(self, databases: Iterable[str], failpoint: str) -> Iterator[dict[str, Connection]]:
         """A transaction in each of these; they end one after the other, an error undoes those that have not ended."""
         with ExitStack() as stack:
             yield {
@@ -158,11 +158,10 @@ class Warehouses:
 
 
 @contextmanager
-def _transaction(engine: Engine, failpoint: str | None) -> Iterator[Connection]:
+def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
     with transaction(engine) as connection:
         yield connection
-    if failpoint:
-        failpoints.hit(failpoint)
+    failpoints.hit(failpoint)
 
 
 def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:

@@ -36,6 +36,7 @@ class IntervalSpout(PlainSpout):
     """
 
     by_interval = True
+    metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
 
     def __init__(
         self,
