@@ -105,6 +105,7 @@ def check(scratch: Path, ports: dict[str, int]) -> None:
     compare_words(report, words)
     compare_flights(report, flights)
     check_rights(report, writer, ports)
+    check_confinement()
     show_figures(report)
 
 
@@ -193,6 +194,35 @@ def check_rights(report: Engine, writer: Engine, ports: dict[str, int]) -> None:
     )
 
 
+def check_confinement() -> None:
+    """What a job, or somebody on the cluster's network, must not be able to do."""
+    for service, command in (
+        ("scheduler", "touch /opt/airflow/plugins/txbatch/core/mine.py /opt/airflow/jobs/mine.py"),
+        ("scheduler", "touch /usr/local/bin/mine || touch /etc/mine"),
+        ("spark-worker", "touch /etc/spark/mine"),
+        ("spark-worker", "python3 -c 'import socket; socket.create_connection((\"postgres\", 5432), 5)'"),
+        (
+            "spark-worker",
+            "env -u _SPARK_AUTH_SECRET timeout 60 spark-submit --master spark://spark-master:7077 /etc/spark/none.py",
+        ),
+    ):
+        done = subprocess.run(
+            ["docker", "exec", container(service), "sh", "-c", command], capture_output=True, check=False
+        )
+        expect(done.returncode != 0, f"{service} may {command}")
+    for service in ("scheduler", "api-server", "dag-processor", "triggerer", "spark-master", "spark-worker"):
+        status = docker("exec", container(service), "cat", "/proc/1/status")
+        expect(
+            "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, f"{service} may do more than it needs"
+        )
+    first = docker_bytes("exec", container("api-server"), "cat", "/proc/1/environ")
+    expect(
+        secrets("admin.env")["AIRFLOW_ADMIN_PASSWORD"].encode() not in first,
+        "the API server's first process keeps a password",
+    )
+    say("confinement: code cannot be written, the cluster does not reach the database, and asks for its secret")
+
+
 def refused(role: Engine, statement: str, why: str = "permission denied") -> None:
     try:
         with role.begin() as connection:
@@ -212,7 +242,7 @@ def spark_environments() -> bytes:
 
 
 def no_secret_in(environment: bytes) -> None:
-    for file in SECRETS.glob("*.env"):
+    for file in set(SECRETS.glob("*.env")) - {SECRETS / "spark.env"}:
         for name, secret in secrets(file.name).items():
             expect(secret.encode() not in environment, f"Spark knows {name} of {file.name}")
     expect(b"@postgres" not in environment, "Spark knows an address of the database")

@@ -44,7 +44,9 @@ def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingN
     BrokenChain and LeaseHeld.
     """
     adopted: list[int] = []
-    last: Committed | None = None  # it adopted, and has not told the spouts: that is the caller's, should nothing come after it
+    last: Committed | None = (
+        None  # it adopted, and has not told the spouts: that is the caller's, should nothing come after it
+    )
     while True:
         found = steps.initialize_transaction(run)
         if last is not None:

@@ -79,10 +79,8 @@ class Runner:
             with self._held(found[1]) as run:
                 log.info("%s: finishing what %s began", name, run.name)
                 batch = ledger.batch(name, txid)
-                if batch.status is BatchStatus.COMMITTED:
-                    done = [self._succeeded(batch)]
-                else:
-                    done = self._finish(run)
+                committed = batch.status is BatchStatus.COMMITTED
+                done = [self._succeeded(batch)] if committed else self._finish(run)
             yield from done
 
     @contextmanager

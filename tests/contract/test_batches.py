@@ -860,7 +860,7 @@ def test_an_interval_that_another_txid_has_is_not_given_up(backing: Any, status:
         backing.ledger.record_manifest(assignment, manifest_of(topology, assignment, words(dog=1)))
         if status == "committed":
             backing.commit(topology, again, words(dog=1))
-    with pytest.raises(IntervalTaken, match="the records of txid 1, interval:.* are those of txid 2 by now"):
+    with pytest.raises(IntervalTaken, match=r"the records of txid 1, interval:.* are those of txid 2 by now"):
         backing.ledger.skip("word_count", 1, "poison")
     assert backing.ledger.head("word_count", of_day(1)).own.txid == 2
 

@@ -72,7 +72,9 @@ def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignmen
     if fence.applied(attempt.txid) and (fence.attempt, fence.token) == (attempt, assignment.token):
         return Step.DONE
     if fence.attempt == attempt and fence.status is ApartStatus.TAKEN_BACK:
-        raise TakenBack(f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again")
+        raise TakenBack(
+            f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again"
+        )
     if fence.attempt_id >= attempt.attempt_id:
         raise StaleAttempt(
             f"{where} has {fence.status.replace('_', ' ')} attempt {fence.attempt}: attempt {attempt} may change nothing "
