@@ -194,33 +194,41 @@ def check_rights(report: Engine, writer: Engine, ports: dict[str, int]) -> None:
     )
 
 
+WRITES_CODE = (
+    "touch /opt/airflow/plugins/txbatch/mine.py || touch /opt/airflow/jobs/mine.py || touch /usr/local/bin/mine"
+)
+REACHES = "python3 -c 'import socket; socket.create_connection((\"{}\", {}), 5)'"
+SUBMITS = """printf '%s' 'from pyspark.sql import SparkSession as s; s.builder.getOrCreate().range(3).count()' >/tmp/count.py
+env {} timeout 120 spark-submit --master spark://spark-master:7077 --conf spark.cores.max=1 /tmp/count.py"""
+
+
 def check_confinement() -> None:
-    """What a job, or somebody on the cluster's network, must not be able to do."""
-    for service, command in (
-        ("scheduler", "touch /opt/airflow/plugins/txbatch/core/mine.py /opt/airflow/jobs/mine.py"),
-        ("scheduler", "touch /usr/local/bin/mine || touch /etc/mine"),
-        ("spark-worker", "touch /etc/spark/mine"),
-        ("spark-worker", "python3 -c 'import socket; socket.create_connection((\"postgres\", 5432), 5)'"),
-        (
-            "spark-worker",
-            "env -u _SPARK_AUTH_SECRET timeout 60 spark-submit --master spark://spark-master:7077 /etc/spark/none.py",
-        ),
-    ):
-        done = subprocess.run(
-            ["docker", "exec", container(service), "sh", "-c", command], capture_output=True, check=False
-        )
-        expect(done.returncode != 0, f"{service} may {command}")
+    """What a job, or somebody on the cluster's network, must not be able to do; each beside what it must."""
+    expect(not succeeds("scheduler", WRITES_CODE), "a job may write code")
+    expect(
+        succeeds("scheduler", "touch /var/lib/txbatch/staging/mine && rm /var/lib/txbatch/staging/mine"), "no staging"
+    )
+    expect(succeeds("scheduler", REACHES.format("postgres", 5432)), "the scheduler does not reach the database")
+    expect(not succeeds("spark-worker", REACHES.format("postgres", 5432)), "the worker reaches the database")
+    expect(succeeds("scheduler", SUBMITS.format("")), "a program with the cluster's secret does not run")
+    expect(
+        not succeeds("scheduler", SUBMITS.format("-u _SPARK_AUTH_SECRET")),
+        "a program without the cluster's secret runs",
+    )
     for service in ("scheduler", "api-server", "dag-processor", "triggerer", "spark-master", "spark-worker"):
         status = docker("exec", container(service), "cat", "/proc/1/status")
-        expect(
-            "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, f"{service} may do more than it needs"
-        )
+        confined = "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+        expect(confined, f"{service} may do more than it needs")
+    password = secrets("admin.env")["AIRFLOW_ADMIN_PASSWORD"].encode()
     first = docker_bytes("exec", container("api-server"), "cat", "/proc/1/environ")
-    expect(
-        secrets("admin.env")["AIRFLOW_ADMIN_PASSWORD"].encode() not in first,
-        "the API server's first process keeps a password",
-    )
+    expect(password not in first, "the API server's first process keeps a password")
     say("confinement: code cannot be written, the cluster does not reach the database, and asks for its secret")
+
+
+def succeeds(service: str, command: str) -> bool:
+    """Whether a shell command does in a service's container."""
+    inside = ["docker", "exec", container(service), "sh", "-c", command]
+    return subprocess.run(inside, capture_output=True, check=False).returncode == 0
 
 
 def refused(role: Engine, statement: str, why: str = "permission denied") -> None:
