@@ -33,7 +33,3 @@ UPDATE txbatch.apart SET txid = :txid, attempt_id = :attempt_id, token = :token,
 -- forget_apart --
 -- The state is dropped.
 DELETE FROM txbatch.apart WHERE state = :state;
-
--- await_warehouses --
--- The ledger's session is idle while warehouses load, however long that takes; a newer attempt may end it.
-SELECT set_config('idle_in_transaction_session_timeout', '24h', true);

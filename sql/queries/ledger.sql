@@ -69,11 +69,23 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 -- What others see of this session in pg_stat_activity, until the transaction ends.
 SELECT set_config('application_name', :name, true);
 
--- terminate_commit --
--- End the session of this name that holds its locks and does not go on; others of that name wait for one.
+-- look_again --
+-- What pg_stat_activity shows stays the same in a transaction, unless asked for anew.
+SELECT pg_stat_clear_snapshot();
+
+-- commit_sessions --
+-- The sessions that commit under this name, and how far they have come. One `works` when it computes, reads, writes or waits
+-- for another's lock, and not when it waits for its own client.
+SELECT a.pid, a.backend_start, a.query_start, a.state_change, c.bytes_processed,
+       COALESCE(a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client', false) AS works
+  FROM pg_stat_activity a LEFT JOIN pg_stat_progress_copy c USING (pid)
+ WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
+   AND a.application_name = :name;
+
+-- terminate_sessions --
+-- End these sessions of this name.
 SELECT pid, pg_terminate_backend(pid, 10000) FROM pg_stat_activity
- WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-   AND application_name = :name AND cardinality(pg_blocking_pids(pid)) = 0;
+ WHERE datname = current_database() AND usename = current_user AND pid = ANY (:pids) AND application_name = :name;
 
 -- batch_of_key --
 -- The batch a run finds again (R2).

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from threading import Barrier, Event
 from typing import Any
@@ -28,6 +29,7 @@ from txbatch.core.errors import (
     Unavailable,
 )
 from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.postgres import engine as engine_module
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -339,6 +341,9 @@ def test_an_error_in_the_block_is_not_taken_for_an_unknown_outcome(engine: Engin
         "statement_timeout = 1",
         "lock_timeout = 1",
         "idle_in_transaction_session_timeout = 1",
+        "idle_session_timeout = 1",
+        "transaction_timeout = 1",
+        "exit_on_error = on",
         "search_path = nowhere",
         "client_encoding = 'LATIN1'",
         "timezone = 'Asia/Kathmandu'",
@@ -355,6 +360,37 @@ def test_a_whole_batch_whatever_the_role_is_set_to(bench: Bench, postgres_url: s
     settings = dict(bench.rows("SELECT name, setting FROM pg_settings"))
     assert settings["transaction_isolation"] == "read committed"
     assert settings["synchronous_commit"] == "on"
+    assert settings["exit_on_error"] == "off"
+    assert {settings[name] for name in ("transaction_timeout", "idle_session_timeout", "statement_timeout")} == {"0"}
+
+
+@pytest.mark.rule("R10")
+def test_numbers_and_times_are_read_as_they_are_whatever_the_role_is_set_to(engine: Engine, postgres_url: str) -> None:
+    database = postgres_url.split("/")[3].split("?")[0]
+    with engine.begin() as connection:
+        for setting in ("extra_float_digits = -15", "intervalstyle = 'iso_8601'", "datestyle = 'SQL, DMY'"):
+            connection.exec_driver_sql(f"ALTER ROLE txbatch IN DATABASE {database} SET {setting}")
+    asked = (
+        "SELECT 0.1::float8 + 0.2::float8, interval '1 day 2 hours', timestamptz '2026-02-03 04:05Z', date '2026-02-03'"
+    )
+    with connect(postgres_url).connect() as connection:
+        assert tuple(connection.exec_driver_sql(asked).one()) == (
+            0.1 + 0.2,
+            timedelta(days=1, hours=2),
+            datetime(2026, 2, 3, 4, 5, tzinfo=UTC),
+            date(2026, 2, 3),
+        )
+
+
+def test_a_server_that_does_not_know_a_setting_of_newer_ones(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_SESSION_NEW", {"timeout_of_tomorrow": "0"})
+    engine = connect(postgres_url)
+    for _ in range(2):
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1min"
+        engine.dispose()
 
 
 @pytest.mark.rule("R9", "R10")

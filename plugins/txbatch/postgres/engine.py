@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg2
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from txbatch.core.errors import (
@@ -20,26 +22,38 @@ from txbatch.core.errors import (
 )
 
 SERVER_VERSION_MIN = 150000
-_SESSION = " ".join(
-    f"-c {name}={value}"
-    for name, value in {
-        "default_transaction_isolation": r"read\ committed",
-        "default_transaction_read_only": "off",
-        "default_transaction_deferrable": "off",
-        "synchronous_commit": "on",
-        "lock_timeout": "60s",
-        "idle_in_transaction_session_timeout": "600s",
-        "statement_timeout": "0",
-        "timezone": "UTC",
-        "search_path": "pg_catalog",
-        "jit": "off",
-    }.items()
-)
-_OUT_OF_RANGE = {
+_SESSION = {
+    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "on",
+    "lock_timeout": "60s",
+    "idle_in_transaction_session_timeout": "600s",
+    "idle_session_timeout": "0",  # a session that holds a run's name idles as long as Spark is at work
+    "statement_timeout": "0",
+    "exit_on_error": "off",  # errors are expected behind savepoints
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",  # else doubles are read rounded
+    "search_path": "pg_catalog",
+    "jit": "off",
+    # A client or a server whose host is gone is known to be within two minutes.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
+_KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
+# Of PostgreSQL 17 and newer: an older one refuses a connection that names it.
+_SESSION_NEW = {"transaction_timeout": "0"}
+_BAD_RECORD = {
     "22003": "a value is out of range",
+    "22007": "a date or time that PostgreSQL cannot store",
+    "22008": "a date or time that PostgreSQL cannot store",
     "22021": "invalid UTF-8 or U+0000",
     "22P05": "a character cannot be stored",
     "23502": "a key is null",
+    "54000": "a key or a name is too long for an index",
 }
 
 
@@ -53,20 +67,38 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
         parsed = make_url(url)
         if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
             raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
-        return create_engine(
+        engine = create_engine(
             parsed.set(drivername="postgresql+psycopg2"),
             pool_size=2,
             pool_pre_ping=True,  # a batch's steps lie minutes apart
             isolation_level="READ COMMITTED",
             connect_args={
-                "options": _SESSION,
+                "options": _options(_SESSION | _SESSION_NEW),
                 "application_name": application_name[:63],
                 "client_encoding": "UTF8",
                 "connect_timeout": 10,
+                **_KEEPALIVES,
             },
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
         raise DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database") from None
+    event.listen(engine, "do_connect", _connect_old)
+    return engine
+
+
+def _options(settings: Mapping[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def _connect_old(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
+    """A connection; without the settings that this server is too old to know, from then on."""
+    try:
+        return dialect.connect(*args, **options)
+    except psycopg2.OperationalError as error:
+        if not any(f'"{name}"' in str(error) for name in _SESSION_NEW):
+            raise
+    options["options"] = _options(_SESSION)
+    return dialect.connect(*args, **options)
 
 
 @contextmanager
@@ -96,8 +128,8 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     message = str(error).strip().split("\n")[0]
     if code in ("3F000", "42P01"):
         return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
-    if code in _OUT_OF_RANGE:
-        return BadRecord(f"{_OUT_OF_RANGE[code]}: {message}")
+    if code in _BAD_RECORD:
+        return BadRecord(f"{_BAD_RECORD[code]}: {message}")
     if committing and (code is None or code.startswith(("08", "57"))):
         return OutcomeUnknown("the answer to COMMIT was lost; try again: the ledger knows whether it happened")
     if code is None or code.startswith(("08", "40", "53", "55", "57")):

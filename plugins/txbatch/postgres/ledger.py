@@ -6,13 +6,14 @@ Locks are always taken in the order topology, batch, state keys (R1).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.errors import HalfCommitted, SchemaMismatch
+from txbatch.core.errors import HalfCommitted, LeaseHeld, SchemaMismatch
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.topology import Topology
@@ -98,11 +99,11 @@ class PostgresLedger:
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
-        rows of it, is looked after too.
+        None when it was aborted, is final, is looked after again, or is being committed still: look again. What
+        cannot be aborted, as a warehouse has rows of it, is looked after too.
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-        with transaction(self.engine) as connection:
+        with suppress(LeaseHeld), transaction(self.engine) as connection:
             rows.lock_topology(connection, batch.topology)
             now = rows.lock_batch(connection, **ids)
             if not protocol.unattended(now, run):
@@ -112,6 +113,7 @@ class PostgresLedger:
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
             return rows.batch(connection, **ids)
+        return None
 
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Let others see that this run, which has no batch yet, waits for that one's end."""

@@ -1,10 +1,18 @@
-"""A batch's row, locked; if need be by ending the session of an older commit that holds it and does not go on (R5)."""
+"""A batch's row, locked; if need be by ending the session of an older commit that holds it and stands still (R5).
+
+A commit cannot renew the lease that stands in the row it holds. What says that it is alive is its session: it works, or it
+has gone on between two looks at it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+import psycopg2
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import OperationalError
 
@@ -13,10 +21,12 @@ from txbatch.core.transaction import Batch, Run, TransactionAttempt
 from txbatch.postgres.queries import query
 
 log = logging.getLogger(__name__)
-# So long a commit of the batch may hold its row; then its own run ends it, and so does anyone once its lease is over.
+# So long a commit may hold the batch's row before anybody looks at its session, and so long that must stand still to be ended.
 PATIENCE_SECONDS = 10
-# So long others wait for it then, while its lease lives.
+# So long it is waited for then.
 WAIT_SECONDS = 60
+# So often a commit that waits for a warehouse shows, in the ledger's session, that it is alive.
+BEAT_SECONDS = 2.0
 _NAME_BYTES_MAX = 63
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -34,21 +44,40 @@ def say_commit(connection: Connection, batch: Batch) -> None:
     connection.execute(query("set_application_name"), {"name": commit_name(batch.topology, batch.attempt)})
 
 
+@contextmanager
+def beating(connection: Connection) -> Iterator[None]:
+    """Meanwhile the session, in which nothing else is done, shows that this process is alive."""
+    cursor, over = connection.connection.cursor(), threading.Event()
+
+    def beat() -> None:
+        with suppress(psycopg2.Error):  # whoever needs the session next finds that it is gone
+            while not over.wait(BEAT_SECONDS):
+                cursor.execute("SELECT")
+
+    keeper = threading.Thread(target=beat, name="txbatch beat", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()
+
+
 def locked_row(connection: Connection, topology: str, txid: int, run: Run | None) -> RowMapping | None:
     """The batch's row, locked; None when there is no such batch.
 
-    Where an older commit of this very batch holds it for longer than PATIENCE_SECONDS, its session is ended by the run that
-    it belongs to, and by anyone when its lease is over; else LeaseHeld after WAIT_SECONDS. Unavailable when it is held by
-    someone else for so long.
+    Where an older commit of this very batch holds it for longer than PATIENCE_SECONDS, and then stands still for as long,
+    its session is ended by the run that it belongs to, and by anyone when its lease is over. After WAIT_SECONDS: LeaseHeld
+    for a commit that works, or whose lease lives; Unavailable when the row is held by someone else.
     """
-    try:
-        return _lock(connection, topology, txid, PATIENCE_SECONDS)
-    except Locked:
-        held_by = _end_commit(connection, topology, txid, run)
-    try:
-        return _lock(connection, topology, txid, WAIT_SECONDS)
-    except Locked:
-        raise held_by from None
+    commit = _Commit(connection, topology, txid, run)
+    for seconds, look in ((PATIENCE_SECONDS, commit.look), (PATIENCE_SECONDS, commit.end), (WAIT_SECONDS, None)):
+        try:
+            return _lock(connection, topology, txid, seconds)
+        except Locked:
+            if look is not None:
+                look()
+    raise commit.held()
 
 
 class Locked(Exception):
@@ -68,17 +97,47 @@ def _lock(connection: Connection, topology: str, txid: int, seconds: float) -> R
     return row
 
 
-def _end_commit(connection: Connection, topology: str, txid: int, run: Run | None) -> TransientError:
-    """End the one session that commits the batch's newest attempt and waits for nobody, if that may be done.
+class _Commit:
+    """The commit of a batch's newest attempt, as its session shows it to another that needs the row."""
 
-    Returns what is to be told if the row does not become free.
-    """
-    batch = connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().one()
-    attempt = TransactionAttempt(txid, batch["fence"])
-    if batch["lease_live"] and (run is None or run.name != batch["lease_run"]):
-        return LeaseHeld(
-            f"{topology}: attempt {attempt} of {batch['lease_run']} is being committed; wait until it ends"
+    def __init__(self, connection: Connection, topology: str, txid: int, run: Run | None) -> None:
+        self.connection, self.ids, self.run = connection, {"topology": topology, "txid": txid}, run
+        self.seen: set[tuple[object, ...]] = set()
+
+    def look(self) -> None:
+        """Remember where its session stands now."""
+        self.seen = set(self._standing())
+
+    def end(self) -> None:
+        """End its session, if that may be done and it stands where it stood."""
+        batch = self._batch()
+        if batch["lease_live"] and (self.run is None or self.run.name != batch["lease_run"]):
+            return
+        still = [session[0] for session in self._standing() if session in self.seen]
+        for ended in self.connection.execute(query("terminate_sessions"), {"name": self._name(), "pids": still}):
+            log.warning("%s: ended the session %s, a commit that did not go on", self._name(), ended.pid)
+
+    def held(self) -> TransientError:
+        """What is to be told when the row does not become free."""
+        batch = self._batch()
+        topology, txid, name = batch["topology"], batch["txid"], self._name()
+        if self.connection.execute(query("commit_sessions"), {"name": name}).first() is not None:
+            attempt = TransactionAttempt(txid, batch["fence"])
+            return LeaseHeld(
+                f"{topology}: attempt {attempt} of {batch['lease_run']} is being committed; wait until it ends"
+            )
+        return Unavailable(
+            f"{topology}: txid {txid} stays locked; see pg_stat_activity for who holds it, and try again"
         )
-    for ended in connection.execute(query("terminate_commit"), {"name": commit_name(topology, attempt)}):
-        log.warning("%s: ended the session %s, a commit of %s that did not go on", topology, ended.pid, attempt)
-    return Unavailable(f"{topology}: txid {txid} stays locked; see pg_stat_activity for who holds it, and try again")
+
+    def _standing(self) -> list[tuple[object, ...]]:
+        """The sessions that neither work nor wait for another, with how far they have come."""
+        self.connection.execute(query("look_again"))
+        rows = self.connection.execute(query("commit_sessions"), {"name": self._name()})
+        return [tuple(row)[:-1] for row in rows if not row.works]
+
+    def _batch(self) -> RowMapping:
+        return self.connection.execute(query("batch"), self.ids).mappings().one()
+
+    def _name(self) -> str:
+        return commit_name(self.ids["topology"], TransactionAttempt(self.ids["txid"], self._batch()["fence"]))

@@ -23,6 +23,7 @@ from txbatch.postgres import apart
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
 from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.takeover import beating
 
 
 def _unknown(database: str) -> str:
@@ -69,9 +70,8 @@ class Warehouses:
             _identity(ledger),
             {row["state"]: row["applied_txid"] for row in _states(ledger, topology)},
         )
-        ledger.execute(query("await_warehouses"))
         databases = (str(aggregate.state.database) for aggregate in there)
-        with self._all(databases, "commit.apart_committed") as connections:
+        with beating(ledger), self._all(databases, "commit.apart_committed") as connections:
             for number, aggregate in enumerate(there):
                 name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
                 stored = apart.check(connection, identity, topology.name, aggregate)
