@@ -101,7 +101,7 @@ class _Commit:
     """The commit of a batch's newest attempt, as its session shows it to another that needs the row."""
 
     def __init__(self, connection: Connection, topology: str, txid: int, run: Run | None) -> None:
-        self.connection, self.ids, self.run = connection, {"topology": topology, "txid": txid}, run
+        self.connection, self.topology, self.txid, self.run = connection, topology, txid, run
         self.seen: set[tuple[object, ...]] = set()
 
     def look(self) -> None:
@@ -137,7 +137,8 @@ class _Commit:
         return [tuple(row)[:-1] for row in rows if not row.works]
 
     def _batch(self) -> RowMapping:
-        return self.connection.execute(query("batch"), self.ids).mappings().one()
+        ids = {"topology": self.topology, "txid": self.txid}
+        return self.connection.execute(query("batch"), ids).mappings().one()
 
     def _name(self) -> str:
-        return commit_name(self.ids["topology"], TransactionAttempt(self.ids["txid"], self._batch()["fence"]))
+        return commit_name(self.topology, TransactionAttempt(self.txid, self._batch()["fence"]))
