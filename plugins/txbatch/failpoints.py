@@ -1,7 +1,8 @@
 """Named points at which a test or the demo stops the process for good. Inert unless TXBATCH_FAILPOINTS arms them.
 
 `TXBATCH_FAILPOINTS="commit.before_commit=kill:/path/once"` kills the process with SIGKILL the first time it gets there
-(the file remembers that it did); `=raise` raises instead, `=block:/path/held` creates the file and waits until it is gone.
+(the file remembers that it did, and in the middle of what); `=raise` raises instead, `=block:/path/held` creates the
+file and waits until it is gone.
 Several are separated by commas.
 """
 
@@ -33,8 +34,17 @@ NAMES = frozenset(
 )
 
 
+_doing = ""
+
+
 class FailpointReached(Exception):
     """Raised by a failpoint armed with `raise`."""
+
+
+def doing(what: str) -> None:
+    """Say what this process is in the middle of."""
+    global _doing
+    _doing = what
 
 
 def hit(name: str) -> None:
@@ -54,7 +64,8 @@ def hit(name: str) -> None:
 
 def _first_time(marker: Path) -> bool:
     try:
-        marker.touch(exist_ok=False)
+        with marker.open("x") as file:
+            file.write(_doing)
     except FileExistsError:
         return False
     return True

@@ -73,6 +73,7 @@ class Steps:
         assignment = self.ledger.start_attempt(batch, run, self.job.code)
         folder = self.staging.attempt(assignment)
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
+        failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
         try:
             protocol.check_gone(assignment)
@@ -99,6 +100,7 @@ class Steps:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
             return Committed(batch, applied=False)
         assignment, manifest = self.ledger.newest_attempt(batch)
+        failpoints.doing(f"{batch.topology} {assignment.attempt}")
         folder = self.staging.attempt(assignment)
         if manifest is None:
             raise TerminalError(

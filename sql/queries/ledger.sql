@@ -351,6 +351,11 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        current_user AS user, current_database() AS database, pg_is_in_recovery() AS standby,
        has_database_privilege(current_database(), 'CREATE') AS may_create;
 
+-- other_sessions --
+-- Who else is connected to the server, whatever the database, by name.
+SELECT DISTINCT COALESCE(NULLIF(application_name, ''), 'process ' || pid) FROM pg_stat_activity
+ WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY 1;
+
 -- migrations --
 -- The migrations that were applied.
 SELECT number, name FROM txbatch.migration ORDER BY number;

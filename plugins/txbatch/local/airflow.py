@@ -96,7 +96,7 @@ class LocalAirflow:
         for folder in (self._folder, self._logs, _scratch(self._home)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_start(self._folder), contextlib.ExitStack() as undo:
-            _refuse_second(self._home)
+            refuse_second(self._home)
             undo.callback(self.stop)
             with reserved_port(DEFAULT_PORT) as port:
                 self._start(f"http://{LOOPBACK}:{port}")
@@ -221,7 +221,8 @@ def _end(home: Path, mark: str) -> int:
     return ended
 
 
-def _refuse_second(home: Path) -> None:
+def refuse_second(home: Path) -> None:
+    """LocalAirflowError while an Airflow of this home runs."""
     run = _run_of(home)
     if run and (left := marked(run["mark"])):
         pid = min(process.pid for process in left)

@@ -8,23 +8,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from sqlalchemy import Engine, text
 
 from txbatch import settings
+from txbatch.core.errors import TxbatchError
 from txbatch.local import count_words
-from txbatch.local.airflow import LocalAirflow
-from txbatch.local.airflow_api import AirflowApi
+from txbatch.local.airflow import LocalAirflow, LocalAirflowError, refuse_second
+from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.corpus import ensure_corpus
+from txbatch.local.down import only_up
 from txbatch.local.metadata import metadata_database
+from txbatch.local.postgres import EmbeddedPostgresError
+from txbatch.local.signals import unwinding
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
@@ -35,10 +41,11 @@ from txbatch.storage.staging import Staging
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
 TOPOLOGIES = ("sentences", "word_count")
 KILLS = {
-    "emit.manifest_written": "an emit, after its manifest is written and before the ledger has it",
-    "commit.before_commit": "a commit, after COPY and before COMMIT",
+    "emit.manifest_written": "its emit, after the manifest is written and before the ledger has it",
+    "commit.before_commit": "its commit, after COPY and before COMMIT",
 }
 RUN_SECONDS = 600
+EXPECTED = (LocalAirflowError, AirflowApiError, EmbeddedPostgresError, TxbatchError, TimeoutError, OSError)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 
 
@@ -50,10 +57,19 @@ def main() -> int:
     """Exit code 0 only when both results equal the independent counts, with both kills on the way."""
     began = time.monotonic()
     try:
-        _demo(settings.load())
-    except (DemoFailed, TimeoutError) as failure:
-        console.print(f"[bold red]The demo failed:[/] {failure}")
+        home = settings.home()
+        with unwinding(), only_up(home, "an Airflow runs already in {home}: look at it there"):
+            refuse_second(home)
+            _demo(settings.load())
+    except DemoFailed as failure:
+        console.print(f"[bold red]The demo failed:[/] {escape(str(failure))}")
         return 1
+    except (*EXPECTED, httpx.HTTPError) as error:
+        print(f"make demo: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, SystemExit):
+        print("stopped; `make demo` begins anew")
+        return 130
     console.print(
         f"\nDone in {time.monotonic() - began:.0f} s. Look further: `bin/txbatch query word_count the`, `make up`, `make down`."
     )
@@ -68,7 +84,7 @@ def _demo(config: settings.Settings) -> None:
     migrate(engine)
     _start_afresh(engine, Staging(config.staging))
     with tempfile.TemporaryDirectory(prefix="kills.", dir=folder) as markers:
-        _say("starting Airflow: API server, scheduler, DAG processor, triggerer")
+        _say("starting Airflow: API server, scheduler, DAG processor, triggerer (half a minute)")
         root = settings.project_root()
         with LocalAirflow(
             config.home,
@@ -80,10 +96,10 @@ def _demo(config: settings.Settings) -> None:
             _say(f"Airflow is ready at {airflow.url}")
             with _timeline(engine, Path(markers)):
                 _run_all(airflow)
-        unhappened = [what for name, what in KILLS.items() if not (Path(markers) / name).exists()]
-    if unhappened:
-        raise DemoFailed(f"this was to be killed and was not: {'; '.join(unhappened)}")
-    _report(engine)
+        killed = _killed(Path(markers))
+    if len(killed) < len(KILLS):
+        raise DemoFailed(f"of {' and '.join(KILLS.values())}, these were killed: {', '.join(killed) or 'none'}")
+    _report(engine, killed)
     _compare_all(engine, corpus)
 
 
@@ -106,9 +122,12 @@ def _start_afresh(engine: Engine, staging: Staging) -> None:
 
 
 def _run_all(airflow: LocalAirflow) -> None:
-    with ThreadPoolExecutor(len(TOPOLOGIES)) as pool:
+    pool = ThreadPoolExecutor(len(TOPOLOGIES))
+    try:
         for done in [pool.submit(_run_until_nothing_new, airflow, topology) for topology in TOPOLOGIES]:
             done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # where one failed, the other ends with Airflow
 
 
 def _run_until_nothing_new(airflow: LocalAirflow, topology: str) -> None:
@@ -121,7 +140,7 @@ def _run_until_nothing_new(airflow: LocalAirflow, topology: str) -> None:
 
 
 def _run_once(api: AirflowApi, topology: str) -> bool:
-    run_id = api.trigger(topology, run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
+    run_id = api.trigger(topology, run_id=f"demo-{datetime.now(UTC):%m%d-%H%M%S}")
     if api.wait_for_run(topology, run_id, timeout=RUN_SECONDS)["state"] != "success":
         raise DemoFailed(f"run {run_id} of {topology} failed:\n{_failed_log(api, topology, run_id)}")
     states = {task["task_id"]: task["state"] for task in api.task_instances(topology, run_id)}
@@ -150,20 +169,27 @@ def _timeline(engine: Engine, markers: Path) -> Iterator[None]:
 def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
     told: set[str] = set()
     while not over.wait(0.5):
-        events = [f"[bold red]SIGKILL[/] to {what}" for name, what in KILLS.items() if (markers / name).exists()]
-        for topology in TOPOLOGIES:
-            events += [_attempt_line(row) for row in reversed(Reader(engine).attempts_if_known(topology))]
+        events = [f"{who}: [bold red]SIGKILL to {what}[/]" for who, what in _killed(markers).items()]
+        with suppress(TxbatchError):  # the database is stopped under a demo that is being ended
+            for topology in TOPOLOGIES:
+                events += [_attempt_line(row) for row in reversed(Reader(engine).attempts_if_known(topology))]
         for event in [event for event in events if event not in told]:
             told.add(event)
             _say(event)
 
 
+def _killed(markers: Path) -> dict[str, str]:
+    """By topology and attempt what of it was killed so far."""
+    told = {name: markers / name for name in KILLS}
+    return {file.read_text(): KILLS[name] for name, file in told.items() if file.exists() and file.stat().st_size}
+
+
 def _attempt_line(row: dict[str, Any]) -> str:
     colour = {"committed": "green", "superseded": "red", "failed": "red"}.get(row["status"], "cyan")
-    return f"{row['topology']:<10} txid {row['txid']}, attempt {row['attempt']}: [{colour}]{row['status']}[/]"
+    return f"{row['topology']} {row['attempt']}: [{colour}]{row['status']}[/]"
 
 
-def _report(engine: Engine) -> None:
+def _report(engine: Engine, killed: Mapping[str, str]) -> None:
     with transaction(engine) as connection:
         timeline = connection.execute(query("timeline"), {"topologies": list(TOPOLOGIES)}).mappings().all()
         top = (
@@ -178,7 +204,7 @@ def _report(engine: Engine) -> None:
             .mappings()
             .all()
         )
-    _print_table("Attempts, in the order they began", timeline)
+    _print_table("Attempts, in the order they began", [_told(dict(row), killed) for row in timeline])
     _print_table("report.word_count, the ten most frequent words", top)
     _print_table("report.sentences", words)
 
@@ -207,8 +233,26 @@ def _compare(engine: Engine, state: str, folder: Path) -> None:
     )
 
 
+def _told(row: Mapping[str, Any], killed: Mapping[str, str]) -> dict[str, Any]:
+    """An attempt and what was killed of it: an emit is made good by the next attempt, a commit by its own next try."""
+    what = killed.get(f"{row['topology']} {row['attempt']}", "").partition(",")[0].removeprefix("its ")
+    return {
+        "topology": row["topology"],
+        "attempt": row["attempt"],
+        "status": row["status"],
+        "killed": what,
+        "began": row["started_at"],
+        "took": row["duration"],
+        "records": row["records"],
+        "run": row["run_id"],
+    }
+
+
 def _print_table(title: str, rows: Any) -> None:
-    table = Table(*rows[0].keys(), title=title, title_justify="left", title_style="bold", box=None)
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for name in rows[0]:
+        numbers = all(row[name] is None or type(row[name]) is int for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
     console.print("\n", table, sep="")

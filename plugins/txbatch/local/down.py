@@ -35,14 +35,14 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def only_up(home: Path) -> Iterator[None]:
-    """Held by `make up` while it runs; LocalAirflowError when another one does."""
+def only_up(home: Path, complaint: str = "it runs already in {home}: use it") -> Iterator[None]:
+    """Held by `make up`, and by the demo, while they run; LocalAirflowError when another one does."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LocalAirflowError(f"it runs already in {home}: use it, or stop it with `make down`") from None
+            raise LocalAirflowError(f"{complaint.format(home=home)}, or stop it with `make down`") from None
         yield
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from sqlalchemy import Engine
 
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
@@ -20,11 +23,12 @@ from txbatch.local.metadata import metadata_database
 from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.local.processes import memory
 from txbatch.local.signals import uninterrupted, unwinding
-from txbatch.postgres.engine import connect
+from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.queries import query
 
 # Unpausing these starts nothing: they are triggered, backfilled, or wait for an asset event.
-UNPAUSED = ("sentences", "word_count", "flights", "word_count_consumer")
+EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer")
 READY = """\
 Airflow is ready after {seconds:.0f} s, and takes {megabytes:,.0f} MB with PostgreSQL
 
@@ -32,13 +36,22 @@ Airflow is ready after {seconds:.0f} s, and takes {megabytes:,.0f} MB with Postg
   user {username}, password in {password_file}
 
 Try
+{examples}  any run     clear it: "already committed as txid n", and no number changes
+  your own    a new DAG is paused, and its runs stay queued, until you unpause it: the switch beside its name, or
+              AIRFLOW_HOME={airflow_home} .venv/bin/airflow dags unpause NAME
+
+Ctrl-C here, or `make down` elsewhere, stops everything."""
+TRY = {
+    "word_count": """\
   word_count  in the UI: DAGs, word_count, Trigger; then `bin/txbatch query word_count the self`
+""",
+    "flights": """\
   flights     in the UI: DAGs, flights, Trigger, Backfill; or, with a zone (see docs/flights.md):
               AIRFLOW_HOME={airflow_home} .venv/bin/airflow backfill create --dag-id flights \\
                   --from-date 2013-01-01T00:00:00-05:00 --to-date 2013-01-10T00:00:00-05:00 --max-active-runs 8
-  any run     clear it: "already committed as txid n", and no number changes
-
-Ctrl-C here, or `make down` elsewhere, stops everything."""
+""",
+}
+_SESSIONS_SECONDS = 5
 
 
 def main() -> int:
@@ -58,8 +71,8 @@ def main() -> int:
 
 def _up() -> None:
     began, config = time.monotonic(), settings.load()
-    migrate(connect(config.database_url))
-    print("starting Airflow: API server, scheduler, DAG processor, triggerer", flush=True)
+    _migrate(config.database_url)
+    print("starting Airflow: API server, scheduler, DAG processor, triggerer (half a minute)", flush=True)
     root, metadata = settings.project_root(), metadata_database(config.home)
     with LocalAirflow(
         config.home, root / "dags", root / "plugins", environment=environment(config), database_url=metadata
@@ -82,17 +95,35 @@ def environment(config: settings.Settings) -> Mapping[str, str]:
     }
 
 
+def _migrate(database_url: str) -> None:
+    engine = connect(database_url)
+    migrate(engine)
+    engine.dispose()  # whoever still has a session in the end is somebody else
+
+
+def _examples() -> list[str]:
+    """Those that are still in dags/: whoever wants only DAGs of his own removes them."""
+    dags = settings.project_root() / "dags"
+    return [name for name in EXAMPLES if (dags / f"{name}.py").is_file()]
+
+
 def _unpause(airflow: LocalAirflow, api: AirflowApi) -> None:
-    for dag_id in UNPAUSED:
-        api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
-        api.unpause(dag_id)
+    """The examples; that one does not load, as its file has been changed, keeps Airflow from nothing."""
+    for dag_id in _examples():
+        try:
+            api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
+            api.unpause(dag_id)
+        except TimeoutError as error:
+            first, *_, last = str(error).splitlines() * 2  # between them is a traceback
+            print(f"make up: {first}" + (f" {last}" if last != first else ""), file=sys.stderr, flush=True)
 
 
 def _tell(airflow: LocalAirflow, home: Path, seconds: float) -> None:
     bytes_used = memory([*(process.pid for process in airflow.processes()), *postgres.processes(home)])
-    said = {"url": airflow.url, "username": airflow.username, "airflow_home": _relative(airflow.password_file.parent)}
-    password_file = _relative(airflow.password_file)
-    print(READY.format(seconds=seconds, megabytes=bytes_used / 1e6, password_file=password_file, **said), flush=True)
+    said = {"url": airflow.url, "username": airflow.username, "password_file": _relative(airflow.password_file)}
+    said["airflow_home"] = shlex.quote(str(_relative(airflow.password_file.parent)))
+    examples = "".join(TRY.get(name, "") for name in _examples()).format(**said)
+    print(READY.format(seconds=seconds, megabytes=bytes_used / 1e6, examples=examples, **said), flush=True)
 
 
 def _relative(path: Path) -> Path:
@@ -105,7 +136,28 @@ def _postgres_stopped_after(home: Path) -> Iterator[None]:
         yield
     finally:
         with uninterrupted():
-            postgres.stop(home)
+            if users := _sessions(home):
+                print(f"PostgreSQL goes on, in use by {', '.join(users)}; `make down` stops it", flush=True)
+            else:
+                postgres.stop(home)
+
+
+def _sessions(home: Path) -> list[str]:
+    """Who is connected to the embedded PostgreSQL once Airflow, whose sessions end with it, is gone: a `txbatch run`, say."""
+    if not postgres.is_running(home):
+        return []
+    engine, deadline = connect(postgres.url(home)), time.monotonic() + _SESSIONS_SECONDS
+    try:
+        while (found := _others(engine)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        engine.dispose()
+    return found
+
+
+def _others(engine: Engine) -> list[str]:
+    with transaction(engine) as connection:
+        return list(connection.scalars(query("other_sessions")))
 
 
 if __name__ == "__main__":
