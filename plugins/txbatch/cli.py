@@ -25,15 +25,17 @@ from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
-from txbatch.printing import Rows, prints_rows, show_plan, show_status
+from txbatch.printing import Rows, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.runner import RUN_PREFIX, Runner
 from txbatch.submission import LOCAL_MASTER
 
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
-    *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "keys"),
-    *("run", "started_at", "committed_at", "duration", "reason", "error"),
+    *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "kept", "keys"),
+    *("run", "started_at", "committed_at", "took"),
 )
+DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "committed_at")
+prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,7 +67,7 @@ def migrate() -> Rows:
 @click.option("--timezone", help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
 @click.option("--master", default=LOCAL_MASTER, show_default=True, help="Spark master.")
-@prints_rows(*BATCH_COLUMNS, nothing="nothing new")
+@prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
 def run(
     job: str,
     run_id: str | None,
@@ -131,6 +133,8 @@ def plan(
     ),
     nothing="no topology has run yet; `txbatch run jobs/sentences.py` runs one",
     show=show_status,
+    drop=("aborted", "oldest_in_flight", "gaps", "records"),
+    cut=("topology", "states"),
 )
 def status(topology: str | None) -> Rows:
     """One line per topology: committed, in flight, and for how long; below, what failed, and who waits for whom."""
@@ -144,11 +148,13 @@ def status(topology: str | None) -> Rows:
 @click.argument("topology")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
 @click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
-@prints_rows(*BATCH_COLUMNS, nothing="nothing yet")
+@prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
     """The batches of TOPOLOGY, newest first."""
     reader = Reader(_engine())
-    return reader.attempts(topology, limit) if attempts else reader.batches(topology, limit)
+    if not attempts:
+        return reader.batches(topology, limit)
+    return [{**row, "took": row["duration"]} for row in reader.attempts(topology, limit)]
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
@@ -217,7 +223,7 @@ def _confirm(yes: bool, what: str) -> None:
 
 
 @main.command()
-@prints_rows(nothing="")
+@prints_rows(nothing="", show=show_checks)
 def doctor() -> Rows:
     """Check the set-up: database, migrations, states apart, Java, staging area, DAG files; exit code 1 if one is wrong."""
     return check_all()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -12,22 +14,38 @@ from functools import wraps
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from txbatch.core.errors import TxbatchError
 from txbatch.local.java import JavaNotFoundError
 from txbatch.local.postgres import EmbeddedPostgresError
+from txbatch.tables import Column, records, table
 
 Rows = Iterable[Mapping[str, Any]]
 EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 
 
+# What stands above a column where a terminal is narrow.
+SHORT_TITLES = {
+    "committed_txid": "txid",
+    "committed_at": "committed",
+    "oldest_in_flight": "oldest",
+    "interval_start": "from",
+    "interval_end": "to",
+    "started_at": "began",
+}
+
+
 def prints_rows(
-    *columns: str, nothing: str, show: Callable[[list[dict[str, Any]]], None] | None = None
+    *columns: str,
+    nothing: str,
+    show: Callable[[list[dict[str, Any]]], None] | None = None,
+    drop: Sequence[str] = (),
+    cut: Sequence[str] = (),
 ) -> Callable[[Callable[..., Rows]], Callable[..., None]]:
     """Adds --json, which prints every column; the table has these `columns` (none: all), without those that are empty.
 
+    Where a terminal is too narrow, texts of the columns `cut` are cut, and columns are left out, first what `drop` names
+    first; with neither a row becomes a block of lines.
     `show` prints the rows for people, where a table is not enough, or more below the table where there are `columns`.
     An error ends in exit code 1 and one line that says what to do, and so does a row whose `ok` is False.
     """
@@ -44,7 +62,7 @@ def prints_rows(
                 _print_error(error, as_json)
                 sys.exit(1)
             if columns or as_json or show is None:
-                _print(rows, columns, nothing, as_json)
+                _print(rows, columns, nothing, as_json, drop=drop, cut=cut)
             if show and not as_json:
                 show(rows)
             if not all(row.get("ok", True) for row in rows):
@@ -67,11 +85,11 @@ def _print_error(error: Exception, as_json: bool) -> None:
         click.echo(f"txbatch: {message}", err=True)
 
 
-def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_json: bool) -> None:
+def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_json: bool, **narrow: Any) -> None:
     if as_json:
         click.echo(json.dumps(rows, default=_json, ensure_ascii=False, indent=1))
     elif rows:
-        _print_table(rows, columns or list(rows[0]))
+        print_table(rows, columns or list(rows[0]), **narrow)
     else:
         click.echo(nothing, err=True)
 
@@ -95,30 +113,70 @@ def show_status(rows: list[dict[str, Any]]) -> None:
 def show_plan(rows: list[dict[str, Any]]) -> None:
     """The guarantee matrix, what is in flight, and the next batch."""
     for row in rows:
-        print_table(row["guarantees"])
+        print_table(row["guarantees"], drop=("spout_kind", "database"), cut=("spout", "stream", "state"))
         for each in row["in_flight"]:
             dead = "" if each["lease_live"] else ", which shows no sign of life"
             click.echo(f"in flight: txid {each['txid']} of {each['run']}{dead}; it is {each['status']}")
         click.echo(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
-            print_table(row["next"]["ranges"])
+            print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """All columns of some rows, without those that are empty."""
-    _print_table(rows, list(dict.fromkeys(name for row in rows for name in row)))
-
-
-def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
-    told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in told:
-        numbers = all(row.get(name) is None or type(row[name]) is int for row in rows)
-        table.add_column(_plain(name), justify="right" if numbers else "left", overflow="fold")
+def show_checks(rows: list[dict[str, Any]]) -> None:
+    """A line per check, or several where the terminal is narrow."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100_000
     for row in rows:
-        table.add_row(*(_plain(row.get(name)) for name in told))
-    width = None if sys.stdout.isatty() else 10_000
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+        head = f"{'ok' if row['ok'] else 'WRONG':<5}  {row['check']:<10}  "
+        told = textwrap.wrap(_plain(row["detail"]), width - len(head), break_long_words=False, break_on_hyphens=False)
+        click.echo(head + f"\n{' ' * len(head)}".join(told))
+
+
+def print_table(
+    rows: list[dict[str, Any]],
+    columns: Sequence[str] = (),
+    *,
+    drop: Sequence[str] = (),
+    cut: Sequence[str] = (),
+    width: int | None = None,
+) -> None:
+    """Some rows, all columns unless some are named, without those that are empty; no wider than the terminal, if it is one."""
+    columns = columns or list(dict.fromkeys(name for row in rows for name in row))
+    told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
+
+    def made(short: bool) -> list[Column]:
+        return [_column(name, [row.get(name) for row in rows], short) for name in told]
+
+    if width is None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    lines = table(made, width, drop=drop, cut=cut)
+    if lines is None:
+        lines = records(made(False))
+    elif sys.stdout.isatty():
+        lines[0] = click.style(lines[0], bold=True)
+    click.echo("\n".join(lines))
+
+
+def _column(name: str, values: list[Any], short: bool) -> Column:
+    numbers = all(value is None or type(value) is int for value in values)
+    title = SHORT_TITLES.get(name, name) if short else name
+    if short and name == "run":  # which topology's is known
+        values = [(value and value.removeprefix("airflow:").partition(":")[2]) or value for value in values]
+    return Column(name, _plain(title), [(_short if short else _plain)(value) for value in values], numbers)
+
+
+def _short(value: Any) -> str:
+    """A moment of today without its day, and of another day without its seconds."""
+    if isinstance(value, datetime):
+        today = value.date() == datetime.now(value.tzinfo).date()
+        return value.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+    return _plain(value)
+
+
+def show_reasons(rows: list[dict[str, Any]]) -> None:
+    """Below a table of batches or attempts: why some failed, or were aborted."""
+    for row in rows:
+        if why := row.get("error") or row.get("reason"):
+            click.echo(f"{row.get('attempt') or row['txid']} {row['status']}: {_plain(why)}")
 
 
 def _plain(value: Any) -> str:
