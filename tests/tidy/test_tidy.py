@@ -16,7 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A folder's name between slashes, alone or among others of a regular expression: any checkout may lie below such a folder.
 FOLDER = re.compile(r"[/\\][^/\\]*\b(txbatch|pyspark|airflow|spark|plugins|site-packages)\b[^/\\]*[/\\]")
 SOURCES = sorted(file for part in ("plugins", "tests", "bench") for file in (ROOT / part).rglob("*.py"))
-PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+( ; [^:/]+)?")
+PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+( ; [^:/]+)?( --hash=sha256:[0-9a-f]{64})+")
 
 
 def dotted(module: Path) -> str:
@@ -112,14 +112,17 @@ def test_no_module_takes_the_place_of_what_a_job_imports() -> None:
     assert modules & set(txbatch.__all__) == set()
 
 
-def requirements() -> list[str]:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
+def requirements(file: str = "requirements.txt") -> list[str]:
+    """A line a package, with the digests of its files."""
+    lines = re.sub(r" \\\n +", " ", (ROOT / file).read_text()).splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_requirements_are_exact_and_name_no_host() -> None:
-    assert [line for line in requirements() if not PIN.fullmatch(line)] == []
-    assert "://" not in (ROOT / "requirements.txt").read_text()
+@pytest.mark.parametrize("file", ["requirements.txt", "docker/requirements.txt"])
+def test_requirements_are_exact_to_the_digest_and_name_no_host(file: str) -> None:
+    assert requirements(file)
+    assert [line for line in requirements(file) if not PIN.fullmatch(line)] == []
+    assert "://" not in (ROOT / file).read_text()
 
 
 def test_requirements_leave_out_what_overwrites_pyspark() -> None:
