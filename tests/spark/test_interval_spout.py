@@ -5,17 +5,19 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
-from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
+from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TransientError
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spark.failures import in_our_words
@@ -161,3 +163,66 @@ def test_a_file_that_is_not_as_it_was_planned(emit: Emit, tmp_path: Path) -> Non
         emit(topology, plan)
     assert isinstance(gone := in_our_words(failed.value), PartitionUnreadable)
     assert "a.csv cannot be read: No such file" in str(gone)
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_parquet_as_spark_and_as_arrow_reads_it(emit: Emit, tmp_path: Path, unit: str) -> None:
+    """Both in one batch; other widths, nanoseconds and folder columns are Arrow's."""
+    times = [FIRST.start, FIRST.end - timedelta(microseconds=1), FIRST.end]
+    for name, type_ in (("a.parquet", pa.int32()), ("day=2026-01-01/b.parquet", pa.int16())):
+        table = pa.table(
+            {
+                "sale": pa.array([each.replace(tzinfo=None) for each in times], pa.timestamp(unit)),
+                "price": pa.array([1, 2, 4], type_),
+                "extra": [1, 2, 3],
+                "shop": ["here"] * 3,
+            }
+        )
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name)
+    topology = sales(tmp_path, format="parquet", options={})
+    assert emit(topology, planned(topology)).partials["sales"] == {("here",): (4, 6)}
+
+
+def test_a_date_serves_as_time(emit: Emit, tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    (root / "day=2026-01-01").mkdir(parents=True)
+    table = pa.table(
+        {"sale": [date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 3)], "price": pa.array([1, 2, 4], pa.int32())}
+    )
+    pq.write_table(table, root / "day=2026-01-01" / "a.parquet")
+    for fields, time in (("sale date, price int", "sale"), ("day date, price int", "day")):
+        topology = Topology("sales")
+        stream = topology.new_stream("in", IntervalSpout(root, fields, time=time, format="parquet"))
+        stream.group_by(time).persistent_aggregate(TransactionalState("sales"), turnover=Sum("price"))
+        days = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC))
+        expected = (
+            {(date(2026, 1, 1),): (1,), (date(2026, 1, 2),): (2,)} if time == "sale" else {(date(2026, 1, 1),): (7,)}
+        )
+        assert emit(topology, planned(topology, days)).partials["sales"] == expected
+        with pytest.raises(
+            DefinitionError, match=rf"'{time}' is a date, which lies in an interval of whole days in UTC alone"
+        ):
+            planned(topology, FIRST)
+
+
+def test_parquet_that_does_not_fit_is_refused(emit: Emit, tmp_path: Path) -> None:
+    table = pa.table({"sale": pa.array([FIRST.start]), "shop": ["a"], "price": pa.array([1], pa.int32())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "README.txt").write_text("how to read this")
+    topology = sales(tmp_path, format="parquet", options={})
+    with pytest.raises(BadRecord, match=r"README.txt is no Parquet file"):
+        emit(topology, planned(topology))
+    topology = sales(tmp_path, format="parquet", options={}, pattern="*.parquet")
+    plan = planned(topology)
+    pq.write_table(table.rename_columns(["sale", "shop", "unit_price"]), tmp_path / "b.parquet")
+    with pytest.raises(BadRecord, match=r"b.parquet: it has no column 'price'"):
+        emit(topology, planned(topology))
+    pq.write_table(table.set_column(0, "sale", pa.array([datetime(2226, 1, 1, tzinfo=UTC)])), tmp_path / "b.parquet")
+    assert "2226-01-01 00:00:00 is the sale of a record, not between 1971-01-01 and 2100-01-01" in bad_record(
+        emit, topology
+    )
+    with (tmp_path / "a.parquet").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(TransientError, match=r"a.parquet had .* bytes when it was planned"):
+        emit(topology, plan)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from datetime import time as time_of_day
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +14,22 @@ from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
+from txbatch.spouts import parquet_files
 from txbatch.spouts.listing import check_size, escaped, files_below, hidden, relative_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 # Epochs in another unit than was meant, and times without a date, lie outside.
 PLAUSIBLE = ("1971-01-01", "2100-01-01")
+MIDNIGHT = time_of_day()
 
 
 class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) whose field `time` lies in the run's interval.
 
-    `fields` is the whole DDL of the files; `time` is one of them, a timestamp. `options` are those of txbatch.spouts.options
-    for this `format`: csv, json (lines) or parquet.
+    `fields` is the whole DDL of the files; `time` is one of them, a timestamp, in Parquet also a date.
+    `options` are those of txbatch.spouts.options for this `format`: csv, json (lines) or parquet.
 
     The plan names the files by FileSpout's listing rule, with their sizes. A record that is not written as its fields are
     declared fails the attempt, named by file, line, field and value; so does one that has no time, or none from the first
@@ -77,15 +80,25 @@ class IntervalSpout(PlainSpout):
             raise DefinitionError("IntervalSpout reads by time: the run has no interval")
         if "files" in curr_metadata:
             return curr_metadata
+        self._check_days(curr_metadata["interval"])
         files = self._files()
         if not files:
             raise TransientError(f"{self.root} has no file to read; a name that begins with '_' or '.' is hidden")
         return {**curr_metadata, "files": {name: (self._folder / name).stat().st_size for name in files}}
 
+    def _check_days(self, interval: Sequence[str]) -> None:
+        """Where the time is a date, an interval that cuts days would count some of their records, or none."""
+        moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]
+        if self._time_type == "date" and any(moment.time() != MIDNIGHT for moment in moments):
+            raise DefinitionError(
+                f"IntervalSpout: {self.time!r} is a date, which lies in an interval of whole days in UTC alone, not in "
+                f"{'/'.join(interval)}; schedule it by days of UTC"
+            )
+
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
         files = {self._folder.absolute() / name: size for name, size in metadata["files"].items()}
-        if self.format != "csv":
+        if self.format == "json":
             for file, size in files.items():
                 check_size(file, size)
         if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
@@ -107,6 +120,9 @@ class IntervalSpout(PlainSpout):
     def _read(self, spark: SparkSession, files: Mapping[Path, int], start: datetime, end: datetime) -> DataFrame:
         from txbatch.spouts.scan import DECODERS, Format, Times, scan  # with pyarrow; a job file needs Python alone
 
+        if self.format == "parquet":
+            names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
+            return self._inside(parquet_files.read(spark, self._folder, names, parse_fields(self.fields)), start, end)
         if self.format not in DECODERS:
             return self._inside(self._by_spark(spark, files), start, end)
         times = Times(self.time, *self._bounds(), start, end)
@@ -126,10 +142,26 @@ class IntervalSpout(PlainSpout):
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
 
-        time = F.col(quoted(self.time))
-        inside = records.filter(time.isNull() | ((time >= F.lit(start)) & (time < F.lit(end))))
-        given = F.coalesce(time, F.raise_error(F.lit(f"a record has no {self.time}, so it is in no interval")))
-        return inside.withColumn(self.time, given.cast("timestamp"))
+        time, type_ = F.col(quoted(self.time)), self._time_type
+        low, high, first, last = (
+            F.lit(each.date() if type_ == "date" else each) for each in (*self._bounds(), start, end)
+        )
+        right = (time >= low) & (time < high)
+        given = F.when(right, time).otherwise(F.raise_error(self._wrong(time)))
+        inside = records.filter(time.isNull() | ~right | ((time >= first) & (time < last)))
+        return inside.withColumn(self.time, given.cast(type_))
+
+    def _wrong(self, time: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        none = F.lit(f"a record has no {self.time}, so it is in no interval")
+        low, high = self.plausible
+        told = f" is the {self.time} of a record, not between {low} and {high}; mend the source, or say plausible="
+        return F.coalesce(F.concat(time.cast("string"), F.lit(told)), none)
+
+    @property
+    def _time_type(self) -> str:
+        return {field.name: field.type for field in parse_fields(self.fields)}.get(self.time, "")
 
     def _options(self) -> formats.Options:
         return formats.checked(self.format, self.options)
@@ -139,8 +171,7 @@ class IntervalSpout(PlainSpout):
         return (first if first.tzinfo else first.replace(tzinfo=UTC), last if last.tzinfo else last.replace(tzinfo=UTC))
 
     def _check(self) -> None:
-        types = {field.name: field.type for field in parse_fields(self.fields)}
-        if types.get(self.time) != "timestamp":
+        if self._time_type not in ("timestamp", "date" if self.format == "parquet" else "timestamp"):
             raise DefinitionError(f"IntervalSpout: time={self.time!r} is no timestamp among the fields {self.fields}")
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)

@@ -1,0 +1,121 @@
+"""Parquet files as declared fields: each footer is held against them first, and what does not fit is refused by name.
+
+Spark reads what it reads exactly. What it would not (other widths, nanoseconds, folder columns, some codecs), Arrow does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txbatch.arrow import arrow_type
+from txbatch.core.aggregator import quoted
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.fields import Field
+from txbatch.spouts import parquet_schema
+from txbatch.spouts.listing import check_size, escaped, relative_path
+from txbatch.spouts.parquet_schema import WAY_OUT, check, folder_value, opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_BATCH_ROWS = 65_536
+
+
+def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Sequence[Field]) -> DataFrame:
+    """The records of files (their names below `folder`, with the sizes that were planned), as these fields.
+
+    Raises BadRecord, which names file, column and both types; TransientError where a file is not as it was planned.
+    """
+    for_spark: list[str] = []
+    for_arrow: list[str] = []
+    for name, size in files.items():
+        check_size(folder / name, size)
+        (for_spark if check(folder, name, fields) else for_arrow).append(name)
+    schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+    paths = [escaped(folder.resolve() / name) for name in for_spark]
+    native = spark.read.schema(schema).parquet(*paths) if for_spark else None
+    if native is not None:
+        _check_opened(native, folder, for_spark)
+        if not for_arrow:
+            return native
+    names = spark.createDataFrame([(name,) for name in for_arrow], "name string").repartition(len(for_arrow), "name")
+    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields)), schema)
+    return ours if native is None else native.union(ours)
+
+
+def read_file(path: Path, fields: Sequence[Field], folder: Path | None = None) -> pa.Table:
+    """One file, without Spark: checked and read as `read` does."""
+    import pyarrow as pa
+
+    folder = folder or path.parent
+    name = str(path.relative_to(folder))
+    check(folder, name, fields)
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
+    return pa.Table.from_batches(list(_batches(folder, name, fields)), schema)
+
+
+def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> None:
+    opened_ = {relative_path(uri, folder) for uri in records.inputFiles()}
+    left_out = [name for name in names if name not in opened_]
+    if left_out:
+        raise TransientError(f"{folder}: Spark does not read {', '.join(left_out[:5])}; rename them")
+
+
+def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for name in batch.column(0).to_pylist():
+            yield from _batches(Path(folder), name, fields)
+
+
+def _batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    """The records of a file, cast without loss; BadRecord names the column that cannot be."""
+    import pyarrow as pa
+
+    path, file = folder / name, opened(folder / name)
+    own = [field for field in fields if field.name in file.schema_arrow.names]
+    given = {field.name: folder_value(name, field, folder) for field in fields if field not in own}
+    int96 = [field.name for field in own if parquet_schema.int96(file, field)]
+    # Arrow reads INT96 as nanoseconds, from 1678 to 2262, or as microseconds, cut: refused unless both say the same.
+    source = opened(path, coerce_int96_timestamp_unit="us") if int96 else file
+    nanoseconds = file.iter_batches(_BATCH_ROWS, columns=int96) if int96 else repeat(None)
+    try:
+        records = source.iter_batches(_BATCH_ROWS, columns=[field.name for field in own])
+        for batch, exact in zip(records, nanoseconds, strict=False):
+            columns = []
+            for field in fields:
+                if field.name in given:
+                    columns.append(pa.repeat(pa.scalar(given[field.name], arrow_type(field.type)), len(batch)))
+                    continue
+                column = _cast(batch.column(field.name), field, path)
+                if field.name in int96 and _cast(exact.column(field.name), field, path) != column:
+                    raise BadRecord(
+                        f"{path}: the column {field.name!r} holds times before 1678 or after 2261 as INT96; {WAY_OUT}"
+                    )
+                columns.append(column)
+            yield pa.record_batch(columns, names=[field.name for field in fields])
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise BadRecord(f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again") from error
+
+
+def _cast(column: pa.Array, field: Field, path: Path) -> pa.Array:
+    import pyarrow as pa
+
+    type_ = arrow_type(field.type)
+    try:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if field.type == "timestamp" and not pa.types.is_null(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz))
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        why = str(error).splitlines()[0].rstrip(". ")
+        raise BadRecord(
+            f"{path}: a value of the column {field.name!r} is no {field.type} ({why}); {WAY_OUT}"
+        ) from error
