@@ -18,18 +18,19 @@ from txbatch.postgres.ledger import PostgresLedger
 from txbatch.steps import Steps
 
 log = logging.getLogger(__name__)
+_NAME = "emit for all"  # no run is called so: theirs begin with whose they are
 
 
 @contextmanager
 def alone(ledger: PostgresLedger, topology: str) -> Iterator[bool]:
     """Meanwhile this process is the one that emits for all; yields False when another is."""
-    with run_lock.hold(ledger.engine, _name(topology)) as held:
+    with run_lock.hold(ledger.engine, topology, _NAME) as held:
         yield held
 
 
 def somebody_emits(ledger: PostgresLedger, topology: str) -> bool:
     """Whether a process emits for all now."""
-    return run_lock.held(ledger.engine, _name(topology))
+    return run_lock.held(ledger.engine, topology, _NAME)
 
 
 def left_to_others(batch: Batch, run: Run, *, first_try: bool) -> bool:
@@ -65,7 +66,3 @@ def _pending(steps: Steps, run: Run) -> tuple[Batch, ...]:
 
 def _waits(batch: Batch, run: Run) -> bool:
     return batch.status is BatchStatus.PLANNED and not batch.fence and waited_for(batch, run)
-
-
-def _name(topology: str) -> str:
-    return f"emit {topology}"

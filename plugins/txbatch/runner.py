@@ -85,7 +85,7 @@ class Runner:
 
     @contextmanager
     def _held(self, run: Run) -> Iterator[Run]:
-        with run_lock.hold(self.steps.ledger.engine, run.name) as held:
+        with run_lock.hold(self.steps.ledger.engine, self.job.topology.name, run.name) as held:
             if not held:
                 raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
             yield run

@@ -286,15 +286,36 @@ SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upp
  WHERE b.topology = :topology AND b.lease_run LIKE 'cli:%' AND b.succeeded_at IS NULL AND b.status <> 'aborted'
    AND b.txid > :above ORDER BY b.txid LIMIT 1;
 
--- try_run_lock --
--- Hold a run's name for as long as this session lives; false when another process does.
-SELECT pg_try_advisory_lock(hashtext('txbatch run'), hashtext(:run));
+-- prove_alive --
+-- For as long as this session lives, it holds this key; nobody else knows it.
+SELECT pg_advisory_lock(:key);
 
--- run_lock_held --
--- Whether a process holds the name.
-SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database d ON d.oid = database AND d.datname = current_database()
-                WHERE locktype = 'advisory' AND granted AND objsubid = 2
-                  AND classid = hashtext('txbatch run')::oid AND objid = hashtext(:run)::oid);
+-- hold_name --
+-- Hold a name by a key; no row when a living session of a writer does.
+INSERT INTO txbatch.running AS r (topology, name, key, role)
+SELECT :topology, :name, :key, oid FROM pg_roles WHERE rolname = session_user
+    ON CONFLICT (topology, name) DO UPDATE SET key = EXCLUDED.key, role = EXCLUDED.role, since = EXCLUDED.since
+ WHERE NOT EXISTS (
+         SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
+            AND (l.classid::bigint << 32 | l.objid::bigint) = r.key AND a.usesysid = r.role)
+RETURNING name;
+
+-- name_held --
+-- Whether a living session holds the name.
+SELECT EXISTS (
+  SELECT FROM txbatch.running r WHERE topology = :topology AND name = :name AND EXISTS (
+         SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
+            AND (l.classid::bigint << 32 | l.objid::bigint) = r.key AND a.usesysid = r.role));
+
+-- release_name --
+-- Nobody holds the name by this key any more, and none that ended unreleased a month ago.
+DELETE FROM txbatch.running r
+ WHERE topology = :topology AND (name = :name AND key = :key OR since < clock_timestamp() - interval '30 days' AND NOT EXISTS (
+         SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
+            AND (l.classid::bigint << 32 | l.objid::bigint) = r.key AND a.usesysid = r.role));
 
 -- batches --
 -- The batches of a topology, newest first.
@@ -366,7 +387,7 @@ SELECT to_regclass('txbatch.migration') IS NOT NULL;
 
 -- lock_migrations --
 -- One migration at a time.
-SELECT pg_advisory_xact_lock(hashtext('txbatch migrate'));
+LOCK TABLE txbatch.migration IN SHARE ROW EXCLUSIVE MODE;
 
 -- insert_migration --
 -- A migration was applied.
@@ -380,6 +401,7 @@ WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
      batch_key AS (DELETE FROM txbatch.batch_key WHERE topology = :topology),
      state AS (DELETE FROM txbatch.state WHERE topology = :topology),
      waiting AS (DELETE FROM txbatch.waiting WHERE topology = :topology),
+     running AS (DELETE FROM txbatch.running WHERE topology = :topology),
      batch AS (DELETE FROM txbatch.batch WHERE topology = :topology)
 DELETE FROM txbatch.topology WHERE topology = :topology;
 

@@ -24,7 +24,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import commit, report_views, state_tables
-from txbatch.postgres.engine import check_server
+from txbatch.postgres.engine import check_server, unless_made
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query, sql_root
 from txbatch.postgres.state_tables import execute
@@ -54,9 +54,9 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
 def _prepare(connection: Connection) -> None:
     """Schemas and fences, unless a topology has made them before."""
     check_server(connection)
-    connection.execute(query("lock_migrations"))
     if not connection.execute(query("has_apart")).scalar_one():
-        execute(connection, (sql_root() / "warehouse.sql").read_text(encoding="utf-8"))
+        with unless_made(connection):
+            execute(connection, (sql_root() / "warehouse.sql").read_text(encoding="utf-8"))
 
 
 def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> RowMapping:

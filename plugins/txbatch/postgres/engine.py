@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg2
+from psycopg2 import errors
 from sqlalchemy import Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -135,6 +136,17 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     if code is None or code.startswith(("08", "40", "53", "55", "57")):
         return Unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
     return TransientError(f"PostgreSQL refused: {message} ({code})")
+
+
+@contextmanager
+def unless_made(connection: Connection) -> Iterator[None]:
+    """Create something; nothing is created, and what follows is skipped, where another session was quicker and has ended."""
+    cursor = connection.connection.cursor()
+    cursor.execute("SAVEPOINT unmade")
+    try:
+        yield
+    except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable):
+        cursor.execute("ROLLBACK TO unmade")
 
 
 def check_server(connection: Connection) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import NotMigrated
-from txbatch.postgres.engine import check_server, transaction
+from txbatch.postgres.engine import check_server, transaction, unless_made
 from txbatch.postgres.queries import query, sql_root
 
 _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -37,13 +37,26 @@ def migrate(engine: Engine) -> list[Migration]:
     """Apply what is missing; returns what was applied. Safe to call at any time, also by several at once."""
     with transaction(engine) as connection:
         check_server(connection)
+        if not _missing(connection):
+            return []
+        if not connection.execute(query("has_ledger")).scalar_one():  # then there is nothing to lock yet
+            with unless_made(connection):
+                return _apply(connection)
         connection.execute(query("lock_migrations"))
-        done = _applied(connection)
-        missing = [migration for migration in migrations() if migration.number not in done]
-        for migration in missing:
-            connection.connection.cursor().execute(migration.sql)
-            connection.execute(query("insert_migration"), {"number": migration.number, "name": migration.name})
-        return missing
+        return _apply(connection)
+
+
+def _apply(connection: Connection) -> list[Migration]:
+    missing = _missing(connection)
+    for migration in missing:
+        connection.connection.cursor().execute(migration.sql)
+        connection.execute(query("insert_migration"), {"number": migration.number, "name": migration.name})
+    return missing
+
+
+def _missing(connection: Connection) -> list[Migration]:
+    done = _applied(connection)
+    return [migration for migration in migrations() if migration.number not in done]
 
 
 def check_migrated(engine: Engine) -> None:
