@@ -25,10 +25,16 @@ from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
-from txbatch.printing import Rows, prints_rows, show_checks, show_plan, show_reasons, show_status
+from txbatch.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.runner import RUN_PREFIX, Runner
 from txbatch.submission import LOCAL_MASTER
 
+ORDER = ("run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "migrate", "drop", "demo")
+EPILOG = """\b
+Example:
+  txbatch run jobs/sentences.py && txbatch query sentences how are
+
+`txbatch run --help` says more of a command. Read on in docs/: operate.md, jobs.md to write a job, reports.md for SQL."""
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
     *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "kept", "keys"),
@@ -38,7 +44,20 @@ DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "co
 prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class ByUse(click.Group):
+    """Lists its commands in the order in which one comes to need them, what they do in whole."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        first = [name for name in ORDER if name in self.commands]
+        return first + [name for name in self.commands if name not in first]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        listed = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(500)) for name, command in listed])
+
+
+@click.group(cls=ByUse, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__)
 @click.option("-v", "--verbose", is_flag=True, help="Say more, and where an error came from.")
 def main(verbose: bool) -> None:
@@ -53,7 +72,7 @@ def main(verbose: bool) -> None:
 @main.command()
 @prints_rows("number", "migration", nothing="up to date")
 def migrate() -> Rows:
-    """Bring the database's ledger to this version. Does nothing when it is there."""
+    """Bring the database's ledger to this version."""
     applied = migrate_database(_connect(settings.load()))
     return [{"number": each.number, "migration": each.name} for each in applied]
 
@@ -78,9 +97,14 @@ def run(
     until_idle: bool,
     master: str,
 ) -> Rows:
-    """Run a batch of the job file JOB: initialize, emit, commit, success. First finishes what a killed call left.
+    """Run a batch of the job file JOB. First finishes what a killed call left.
 
-    With --cron, each of its intervals; an error ends the call, and called again it goes on there.
+    \b
+      txbatch run jobs/word_count.py
+      txbatch run jobs/flights.py --interval 2013-01-01T05:00Z 2013-01-02T05:00Z
+
+    The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each of its intervals; an
+    error ends the call, and called again it goes on there.
     """
     arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), settings.load()
@@ -105,7 +129,10 @@ def run(
 def plan(
     job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, params: tuple[tuple[str, Any], ...]
 ) -> Rows:
-    """What the job file JOB guarantees, and what its next batch would be. Starts no Spark, uses no txid."""
+    """Say what the job file JOB guarantees, and its next batch.
+
+    Starts no Spark, and uses no txid.
+    """
     loaded = load_job(job)
     between = arguments.interval(*interval) if interval else None
     run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
@@ -137,7 +164,10 @@ def plan(
     cut=("topology", "states"),
 )
 def status(topology: str | None) -> Rows:
-    """One line per topology: committed, in flight, and for how long; below, what failed, and who waits for whom."""
+    """Show each topology: what is committed, in flight, failing, waiting.
+
+    Below the table stands what failed, and who waits for whom.
+    """
     rows = Reader(_engine()).status(topology)
     if topology and not rows:
         raise _unknown(topology)
@@ -150,7 +180,7 @@ def status(topology: str | None) -> Rows:
 @click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
-    """The batches of TOPOLOGY, newest first."""
+    """List the batches of TOPOLOGY, newest first."""
     reader = Reader(_engine())
     if not attempts:
         return reader.batches(topology, limit)
@@ -162,9 +192,10 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
 @click.argument("keys", nargs=-1)
 @prints_rows(nothing="")
 def query(state: str, keys: tuple[str, ...]) -> Rows:
-    """The values of KEYS in STATE, absent keys included. A key of several columns is written as CSV: AA,JFK.
+    """Look up the values of KEYS in STATE, absent ones included.
 
-    A global value has no key: name the STATE alone.
+    A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
+    the STATE alone.
     """
     where = settings.load()
     return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
@@ -172,11 +203,14 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
-@prints_rows(nothing="")
-def psql(given: tuple[str, ...]) -> Rows:
-    """Open psql on the reports, read-only. With -f sql/reports/top_keys.sql it runs a file, with -c a statement."""
-    line, environment = psql_command(_engine(), given)
-    os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
+def psql(given: tuple[str, ...]) -> None:
+    """Open psql on the reports, read-only.
+
+    Arguments are psql's: -f sql/reports/top_keys.sql runs a file, -c a statement.
+    """
+    with errors_told():
+        line, environment = psql_command(_engine(), given)
+        os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
 @main.command()
@@ -186,7 +220,7 @@ def psql(given: tuple[str, ...]) -> Rows:
 @click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
-    """Abort the uncommitted batch TXID of TOPOLOGY: its records are free for the next one."""
+    """Free the records of TOPOLOGY's uncommitted batch TXID."""
     where = settings.load()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
     batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
@@ -200,7 +234,7 @@ def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
 @click.option("--database", help="Drop only what it left in this other database, of whatever ledger.")
 @prints_rows("dropped", "states", nothing="")
 def drop(topology: str, yes: bool, leave_apart: bool, database: str | None) -> Rows:
-    """Drop TOPOLOGY with all its states: its next run counts everything from the start."""
+    """Drop TOPOLOGY with all its states, to count from the start."""
     where = settings.load()
     warehouses = Warehouses(where.warehouse_url)
     if database is not None:
@@ -225,7 +259,10 @@ def _confirm(yes: bool, what: str) -> None:
 @main.command()
 @prints_rows(nothing="", show=show_checks)
 def doctor() -> Rows:
-    """Check the set-up: database, migrations, states apart, Java, staging area, DAG files; exit code 1 if one is wrong."""
+    """Check that everything is there, and loads.
+
+    Database, migrations, states apart, Java, staging area, DAG and job files; exit code 1 if one is wrong.
+    """
     return check_all()
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import signal
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import wraps
 from typing import Any
@@ -54,13 +56,8 @@ def prints_rows(
         @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every column there is.")
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:
-            try:
+            with errors_told(as_json):
                 rows = [dict(row) for row in function(*args, **kwargs)]
-            except (click.ClickException, click.Abort):
-                raise
-            except Exception as error:
-                _print_error(error, as_json)
-                sys.exit(1)
             if columns or as_json or show is None:
                 _print(rows, columns, nothing, as_json, drop=drop, cut=cut)
             if show and not as_json:
@@ -71,6 +68,21 @@ def prints_rows(
         return run
 
     return decorate
+
+
+@contextmanager
+def errors_told(as_json: bool = False) -> Iterator[None]:
+    """An error ends the program, with exit code 1 and one line that says what to do; Ctrl-C ends it with 130."""
+    try:
+        yield
+    except (click.ClickException, click.Abort):
+        raise
+    except KeyboardInterrupt:
+        click.echo("txbatch: stopped; the next call goes on", err=True)
+        sys.exit(128 + signal.SIGINT)
+    except Exception as error:
+        _print_error(error, as_json)
+        sys.exit(1)
 
 
 def _print_error(error: Exception, as_json: bool) -> None:

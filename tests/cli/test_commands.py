@@ -173,3 +173,34 @@ def test_wrong_usage(txbatch: Txbatch, arguments: tuple[str, ...]) -> None:
     result = txbatch(*arguments)
     assert result.exit_code == 2
     assert "Error: " in result.stderr
+
+
+def test_help_lists_commands_by_use_in_whole_with_an_example_and_where_to_read_on() -> None:
+    said = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
+    listed = [line.split()[0] for line in said.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
+    assert listed[:6] == ["run", "plan", "status", "batches", "query", "psql"]
+    assert set(listed) == set(main.commands)
+    assert "..." not in said.partition("Commands:")[2]
+    assert "txbatch run jobs/sentences.py && txbatch query sentences how are" in said
+    assert "docs/: operate.md," in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_psql_has_no_json() -> None:
+    assert "--json" not in CliRunner().invoke(main, ["psql", "--help"]).stdout
+
+
+def test_ctrl_c_stops_and_aborts_nothing(
+    txbatch: Txbatch, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = write_job("words.py", WORDS)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("without_spark.WithoutSpark.emit", interrupted)
+        result = txbatch("run", job)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-1] == "txbatch: stopped; the next call goes on"
+    assert [row["txid"] for row in json_rows(txbatch("run", job, "--json"))] == [1, 2]

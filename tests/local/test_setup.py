@@ -92,6 +92,20 @@ def test_the_newest_python_that_can_make_an_environment_is_taken(bare: Path, pro
     assert told(bare / "bin" / "setup", "--python") == str(programs / "python3.12")
 
 
+def test_a_python_that_may_not_be_executed(bare: Path, programs: Path) -> None:
+    fake_python(programs, "python3.13", version=(3, 13))
+    (programs / "python3.13").chmod(0o644)
+    assert f"{programs}/python3.13 is there, but you may not execute it: have that mended" in refusal(bare)
+    named = str(programs / "python3.13")
+    assert f"{named} is there, but you may not execute it" in refusal(bare, PYTHON=named)
+
+
+def test_a_checkout_that_cannot_be_written_to(bare: Path, programs: Path) -> None:
+    (bare / ".txbatch").touch()  # as root may write everywhere
+    told = f"setup: {bare} cannot be written to, and has no .venv that was made for this place: copy it"
+    assert refusal(bare).startswith(told)
+
+
 def test_another_machine(bare: Path, programs: Path) -> None:
     fake_python(programs, "python3", version=(3, 12))
     program(programs, "uname", "echo Darwin arm64")
