@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from txbatch import settings
-from txbatch.job_file import check_dag_files
+from txbatch.dag_files import check_files
 from txbatch.local.java import java_home
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import check_migrated, migrations
@@ -25,7 +25,7 @@ def check_all() -> list[dict[str, Any]]:
         "warehouses": lambda: _apart(settings.load()),
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
-        "dags": lambda: check_dag_files(settings.project_root() / "dags"),
+        "dags": lambda: check_files(settings.project_root()),
     }
     return [_checked(what, check) for what, check in checks.items()]
 

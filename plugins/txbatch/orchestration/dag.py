@@ -21,6 +21,7 @@ from txbatch.orchestration.operators import (
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
 
 _MINUTE = timedelta(minutes=1)
+_EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
 TURN_TIMEOUT = timedelta(hours=6)
 READY_TIMEOUT = timedelta(hours=6)
@@ -51,6 +52,7 @@ def topology_dag(
 
     Raises DefinitionError, which Airflow shows as an import error of the DAG file.
     """
+    _refuse_placeholders(dag_arguments)
     loaded = load_job(job, _root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     name = loaded.topology.name
     arguments = {"catchup": False, **dag_arguments}
@@ -68,6 +70,15 @@ def topology_dag(
             SuccessOperator(task_id="success", job=loaded, outlets=[topology_asset(name)]),
         )
     return dag
+
+
+def _refuse_placeholders(arguments: dict[str, Any]) -> None:
+    """What is copied with `...` for a value; Airflow's own complaint names neither the argument nor the line."""
+    for name, value in arguments.items():
+        if value is ...:
+            raise DefinitionError(
+                f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, 'see docs/jobs.md')}"
+            )
 
 
 def topology_asset(topology: str) -> Asset:

@@ -1,0 +1,65 @@
+"""Whether DAG and job files load: what `txbatch doctor` says of them, before Airflow or a run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from txbatch.core.errors import DefinitionError, TxbatchError
+from txbatch.job_file import check_dag_files, check_main, load_job
+
+_SECONDS = 120
+_FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
+
+
+def check_files(root: Path) -> str:
+    """How many DAG and job files of a project load; DefinitionError names all that do not, and why."""
+    check_dag_files(root / "dags")
+    errors, dags = _import_errors(root / "dags")
+    jobs = sorted((root / "jobs").glob("*.py"))
+    errors += [f"jobs/{job.name}: {why}" for job in jobs if (why := _load_error(job))]
+    if errors:
+        raise DefinitionError("; ".join(errors))
+    return f"{dags} DAGs in dags/ and {len(jobs)} jobs in jobs/ load"
+
+
+def _load_error(job: Path) -> str | None:
+    try:
+        check_main(load_job(str(job)))
+    except TxbatchError as error:
+        return str(error)
+    return None
+
+
+def _import_errors(dags: Path) -> tuple[list[str], int]:
+    """What Airflow would show as import errors, in a line each, and how many DAGs there are."""
+    with TemporaryDirectory(prefix="txbatch-") as home:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+        environment = kept | {
+            "AIRFLOW_HOME": home,
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "20",
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "CRITICAL",
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+        }
+        command = [sys.executable, "-m", "txbatch.orchestration.dag_bag", str(dags)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)
+    if done.returncode:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+        raise DefinitionError(f"dags/ cannot be loaded: {''.join(last) or f'exit code {done.returncode}'}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [f"dags/{file}{_told(file, trace)}" for file, trace in sorted(found["errors"].items())], len(found["dags"])
+
+
+def _told(file: str, trace: str) -> str:
+    """The last line of a traceback that is the DAG file's own, and what was raised."""
+    lines = [line for path, line in _FRAME.findall(trace) if path.endswith(f"{os.sep}{file}")]
+    raised = _RAISED.findall(trace)
+    what = ": ".join(raised[-1]) if raised else trace.strip().rpartition("\n")[2]
+    return f"{f', line {lines[-1]}' if lines else ''}: {what.removeprefix('DefinitionError: ')}"

@@ -1,0 +1,23 @@
+"""Loads the DAG files of a folder as Airflow's DAG processor does, and prints by file what kept one from loading.
+
+`python -m txbatch.orchestration.dag_bag FOLDER`, in a process of its own: a DAG file may do anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from airflow.dag_processing.dagbag import BundleDagBag
+
+
+def main(folder: str) -> None:
+    """Print one line of JSON, the last one."""
+    bag = BundleDagBag(dag_folder=folder, bundle_path=Path(folder), bundle_name="dags-folder")
+    found = {"dags": sorted(bag.dags), "errors": dict(bag.import_errors)}
+    print(f"\n{json.dumps(found)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
