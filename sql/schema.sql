@@ -31,7 +31,8 @@ CREATE TABLE txbatch.topology (
     job         text NOT NULL,                       -- the job file that defines it
     by_interval boolean NOT NULL,                    -- how batches are found again (R2)
     source      json,                                -- the source identity, stored with txid 1 (R2)
-    created_at  timestamptz NOT NULL DEFAULT now()
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    streams     json                                 -- the fields of each stream with their types (R23); null: not known yet
 );
 
 CREATE TABLE txbatch.state (
@@ -42,6 +43,7 @@ CREATE TABLE txbatch.state (
     columns       json NOT NULL,                     -- keys and values with their types
     database      text,                              -- the other database it is kept in, apart (R21)
     applied_txid  bigint,                            -- apart: the last txid committed there
+    streams       json,                              -- the streams that it counts (R23); null: not known yet
     CHECK (database IS NULL OR NOT contributions),
     CHECK (applied_txid IS NULL OR database IS NOT NULL)
 );
@@ -324,3 +326,29 @@ COMMENT ON COLUMN report.waiting.waits_for_status IS 'planned or emitted';
 COMMENT ON COLUMN report.waiting.lease_live IS 'Whether that run has shown a sign of life lately; else whoever waits takes over';
 COMMENT ON COLUMN report.waiting.since IS 'Since when';
 COMMENT ON COLUMN report.waiting.waited IS 'How long';
+
+
+-- Which of its topology's committed txids each state has counted. Those it missed were committed while it was left out of the
+-- job, or before it joined it (R23).
+CREATE VIEW report.state_coverage AS
+SELECT s.topology, s.state, c.since_txid, c.counts_to_txid, COALESCE(c.missed, 0) AS missed, c.missed_txids
+  FROM txbatch.state s
+  LEFT JOIN LATERAL (
+       SELECT min(first_txid) FILTER (WHERE counted) AS since_txid, max(last_txid) FILTER (WHERE counted) AS counts_to_txid,
+              (sum(txids) FILTER (WHERE NOT counted))::bigint AS missed,
+              string_agg(CASE WHEN first_txid = last_txid THEN first_txid::text ELSE first_txid || '-' || last_txid END, ', '
+                         ORDER BY first_txid) FILTER (WHERE NOT counted) AS missed_txids
+         FROM (SELECT counted, min(txid) AS first_txid, max(txid) AS last_txid, count(*) AS txids
+                 FROM (SELECT txid, counted, row_number() OVER (ORDER BY txid)
+                                           - row_number() OVER (PARTITION BY counted ORDER BY txid) AS series
+                         FROM (SELECT txid, keys -> s.state IS NOT NULL AS counted FROM txbatch.batch b
+                                WHERE b.topology = s.topology AND status = 'committed' AND kind = 'ordinary') each) numbered
+                GROUP BY counted, series) together) c ON true;
+
+COMMENT ON VIEW report.state_coverage IS 'Which of its topology''s committed txids each state has counted, and which it missed.';
+COMMENT ON COLUMN report.state_coverage.topology IS 'The topology of the state.';
+COMMENT ON COLUMN report.state_coverage.state IS 'The state, reported as report.<state>.';
+COMMENT ON COLUMN report.state_coverage.since_txid IS 'The first txid that it counted; null before that.';
+COMMENT ON COLUMN report.state_coverage.counts_to_txid IS 'The last txid that it counted.';
+COMMENT ON COLUMN report.state_coverage.missed IS 'How many committed txids of the topology it has not counted.';
+COMMENT ON COLUMN report.state_coverage.missed_txids IS 'These txids, such as 1-3, 7.';

@@ -136,7 +136,7 @@ def plan(
     loaded = load_job(job)
     between = arguments.interval(*interval) if interval else None
     run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
-    found = preview(PostgresLedger(_engine()), loaded.topology, run)
+    found = preview(PostgresLedger(_engine()), loaded.topology, run, loaded.name)
     try:
         check_main(loaded)
     except DefinitionError as error:

@@ -13,11 +13,12 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
 
 
-def preview(ledger: Ledger, topology: Topology, run: Run) -> dict[str, Any]:
+def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str, Any]:
     """The guarantee of each state, the batches in flight, and the next batch: its txid, what the run does, and its metadata.
 
-    Works before the topology is known. Raises what planning raises.
+    Works before the topology is known. Raises what planning raises, and what registering the topology, of this job, would.
     """
+    ledger.check_definition(topology, job)
     head = ledger.head(topology.name, run)
     decision = decide_initialize(head, run, topology.max_pending)
     found = {

@@ -107,8 +107,14 @@ def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_
 
 
 def show_status(rows: list[dict[str, Any]]) -> None:
-    """Below the table: who waits for whom and since when, and why what is in flight failed."""
+    """Below the table: who waits for whom and since when, why what is in flight failed, and what a state has missed."""
     for row in rows:
+        for each in row["missed"]:
+            since, to = each["since_txid"], each["counts_to_txid"]
+            counts = f"txids {since} to {to}" if since else "nothing"
+            click.echo(
+                f"{row['topology']}: state {each['state']} counts {counts}, and has missed txids {each['missed_txids']}"
+            )
         for each in row["failing"]:
             click.echo(
                 f"{row['topology']}: attempt {each['attempt']} failed at {_plain(each['finished_at'])}: {each['error']}"

@@ -17,9 +17,28 @@ SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology =
 
 -- update_topology --
 -- Keep the definition; its source is checked against the stored one first, once there is a txid.
-UPDATE txbatch.topology SET job = :job, by_interval = :by_interval, source = CAST(:source AS json)
+UPDATE txbatch.topology
+   SET job = :job, by_interval = :by_interval, source = CAST(:source AS json), streams = CAST(:streams AS json)
  WHERE topology = :topology
-   AND (job, by_interval, source::text) IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text));
+   AND (job, by_interval, source::text, streams::text)
+       IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text));
+
+-- definition --
+-- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
+SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.counted,
+       (SELECT max(txid) FROM txbatch.batch b
+         WHERE b.topology = t.topology AND status <> 'aborted' AND kind <> 'restate') AS txid
+  FROM txbatch.topology t
+  LEFT JOIN LATERAL (
+       SELECT txid, ARRAY(SELECT json_object_keys(keys)) AS counted FROM txbatch.batch b
+        WHERE b.topology = t.topology AND status = 'committed' AND kind <> 'restate' AND keys IS NOT NULL
+        ORDER BY txid DESC LIMIT 1) c ON true
+ WHERE t.topology = :topology;
+
+-- definition_of_states --
+-- The states of a topology, and whoever has these names.
+SELECT state, topology, kind, contributions, database, columns, streams FROM txbatch.state
+ WHERE topology = :topology OR state = ANY (:states);
 
 -- topologies --
 -- Every topology with its states.
@@ -30,9 +49,14 @@ SELECT t.topology, t.job, t.by_interval, t.source,
 
 -- insert_state --
 -- Take a state's name for a topology; no row comes back when it is taken.
-INSERT INTO txbatch.state (state, topology, kind, contributions, columns, database)
-VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :database)
+INSERT INTO txbatch.state (state, topology, kind, contributions, columns, database, streams)
+VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :database, CAST(:streams AS json))
     ON CONFLICT (state) DO NOTHING RETURNING state;
+
+-- complete_state --
+-- Keep the streams of a state that was made before they were kept, or before they were read.
+UPDATE txbatch.state SET streams = CAST(:streams AS json)
+ WHERE state = :state AND streams::text IS DISTINCT FROM CAST(:streams AS text);
 
 -- state --
 -- A state as it is stored.
@@ -349,6 +373,11 @@ SELECT a.topology, a.txid, a.attempt, a.finished_at, a.error
   FROM report.attempts a JOIN txbatch.batch b ON (b.topology, b.txid, b.fence) = (a.topology, a.txid, a.attempt_id)
  WHERE b.status IN ('planned', 'emitted') AND a.status = 'failed'
    AND (CAST(:topology AS text) IS NULL OR a.topology = :topology) ORDER BY a.topology, a.txid;
+
+-- missed --
+-- The states that have not counted every committed txid of their topology (R23).
+SELECT topology, state, since_txid, counts_to_txid, missed, missed_txids FROM report.state_coverage
+ WHERE missed > 0 AND (CAST(:topology AS text) IS NULL OR topology = :topology) ORDER BY topology, state;
 
 -- status --
 -- One line per topology.

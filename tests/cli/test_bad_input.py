@@ -112,7 +112,7 @@ def test_a_database_that_is_not_migrated(
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_server)  # its own database, which no test migrates
     if command == ("run",):
         command = ("run", write_job("job.py", job_of("a", "a")))
-    refused(txbatch(*command), "the database lacks migrations [1]: run `txbatch migrate`")
+    refused(txbatch(*command), "the database lacks migrations [1 `txbatch migrate`")
 
 
 def test_an_embedded_server_that_cannot_be_made(
@@ -128,7 +128,7 @@ def test_an_embedded_server_that_cannot_be_made(
 def test_two_topologies_of_one_name(txbatch: Txbatch, write_job: WriteJob) -> None:
     assert txbatch("run", write_job("one.py", job_of("a", "a"))).exit_code == 0
     other = write_job("two.py", job_of("a", "a").replace('("b")', '("c")'))
-    refused(txbatch("run", other), "one.py, with another source; rename the one in")
+    refused(txbatch("run", other), "one.py defines it already: a second job is renamed in")
 
 
 @pytest.mark.rule("R11")
@@ -150,9 +150,17 @@ def test_two_topologies_on_one_state(txbatch: Txbatch, write_job: WriteJob, engi
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("count=Count()", "total=Count()", "column 'count': stored bigint add, now defined not at all"),
-        ("count=Count()", 'count=Max("word")', "column 'count': stored bigint add, now defined string greatest"),
-        ("Opaque", "Transactional", "is stored as opaque with contributions, now defined as transactional"),
+        (
+            "count=Count()",
+            "total=Count()",
+            "value 'count' of state 'a' is gone; value 'total' of state 'a' is new (bigint",
+        ),
+        (
+            "count=Count()",
+            'count=Max("word")',
+            "value 'count' of state 'a' is string, greatest now, was bigint, summed",
+        ),
+        ("Opaque", "Transactional", "state 'a' is transactional now, was opaque"),
     ],
 )
 def test_a_state_defined_otherwise(txbatch: Txbatch, write_job: WriteJob, before: str, after: str, told: str) -> None:
@@ -160,7 +168,9 @@ def test_a_state_defined_otherwise(txbatch: Txbatch, write_job: WriteJob, before
     assert txbatch("run", write_job("job.py", job)).exit_code == 0
     result = txbatch("run", write_job("job.py", job.replace(before, after)))
     refused(result, told)
-    assert "name a new state, or `txbatch drop a` and run it again from the start" in result.stderr
+    assert "Put it back as it was; or define another topology" in result.stderr
+    assert "or `txbatch drop a` and run it again" in result.stderr
+    refused(txbatch("plan", write_job("job.py", job.replace(before, after))), told)
 
 
 def test_an_error_nobody_thought_of(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.reader import Reader
 
 
 def defined(
@@ -27,55 +28,132 @@ def defined(
     return topology
 
 
-DROP = "name a new state, or `txbatch drop t` and run it again from the start"
 CHANGES = [
-    ("key type", defined("word int, n bigint"), r"state 's', column 'word': stored string, now defined int; "),
+    ("key type", defined("word int, n bigint, x decimal(10,2)"), "key 'word' of state 's' is int now, was string"),
+    ("key name", defined(keys="x"), "key 'word' of state 's' is gone; key 'x' of state 's' is new (decimal(10,2))"),
+    ("one key more", defined(keys="word x"), "key 'x' of state 's' is new (decimal(10,2))"),
+    ("value type", defined(v=Sum("x")), "value 'v' of state 's' is decimal(38,2), summed now, was bigint, summed"),
+    ("merge", defined(v=Max("n")), "value 'v' of state 's' is bigint, greatest now, was bigint, summed"),
     (
-        "key name",
-        defined("w string, n bigint", "w"),
-        r"state 's', column 'word': stored string, now defined not at all; ",
+        "value name",
+        defined(w=Sum("n")),
+        "value 'v' of state 's' is gone; value 'w' of state 's' is new (bigint, summed)",
     ),
-    (
-        "one key more",
-        defined(keys="word x"),
-        r"state 's', column 'x': stored not at all, now defined decimal\(10,2\); ",
-    ),
-    ("value type", defined(v=Sum("x")), r"column 'v': stored bigint add, now defined decimal\(38,2\) add; "),
-    ("merge", defined(v=Max("n")), r"column 'v': stored bigint add, now defined bigint greatest; "),
-    ("value name", defined(w=Sum("n")), r"column 'v': stored bigint add, now defined not at all; "),
-    ("one value more", defined(v=Sum("n"), w=Count()), r"column 'w': stored not at all, now defined bigint add; "),
-    ("average", defined(v=Avg("n")), r"column 'v': stored bigint add, now defined not at all; "),
-    (
-        "kind",
-        defined(state=TransactionalState("s")),
-        r"stored as opaque with contributions, now defined as transactional with",
-    ),
-    ("kind, weaker", defined(state=NonTransactionalState("s")), r"now defined as non_transactional with"),
+    ("one value more", defined(v=Sum("n"), w=Min("x")), "value 'w' of state 's' is new (decimal(10,2), smallest)"),
+    ("average", defined(v=Avg("n")), "value 'v' of state 's' is gone; "),
+    ("kind", defined(state=TransactionalState("s")), "state 's' is transactional now, was opaque"),
+    ("kind, weaker", defined(state=NonTransactionalState("s")), "state 's' is non_transactional now, was opaque"),
     (
         "contributions",
         defined(state=OpaqueState("s", contributions=False)),
-        r"now defined as opaque without contributions; ",
+        "state 's' is without contributions now, was with contributions",
+    ),
+    (
+        "database",
+        defined(state=OpaqueState("s", database="warehouse")),
+        "state 's' is in database 'warehouse' now, was in the ledger's database",
     ),
 ]
+WAYS_OUT = (
+    "Put it back as it was; or define another topology, with states of other names, which counts beside this one all that the "
+    "source still has; or `txbatch drop t` and run it again: it counts all that the source still has, and its reports are empty "
+    "until then"
+)
 
 
+@pytest.mark.parametrize("history", [True, False])
 @pytest.mark.parametrize(("topology", "says"), [pytest.param(*each[1:], id=each[0]) for each in CHANGES])
-def test_a_changed_state_is_refused_and_nothing_is_changed(engine: Engine, topology: Topology, says: str) -> None:
-    ledger = PostgresLedger(engine)
-    ledger.register(defined(), "jobs/t.py")
+def test_a_changed_state_is_refused_and_nothing_is_changed(
+    engine: Engine, topology: Topology, says: str, history: bool
+) -> None:
     bench = Bench(engine, defined())
-    before = bench.rows("SELECT * FROM txbatch.state"), bench.rows("SELECT job, source FROM txbatch.topology")
-    with pytest.raises(SchemaMismatch, match=says) as raised:
-        ledger.register(topology, "jobs/t.py")
-    assert DROP in str(raised.value)
-    assert (bench.rows("SELECT * FROM txbatch.state"), bench.rows("SELECT job, source FROM txbatch.topology")) == before
+    if history:
+        bench.planned()
+    stored = "SELECT * FROM txbatch.state", "SELECT job, source::text, streams::text FROM txbatch.topology"
+    before = [bench.rows(each) for each in stored]
+    for refuse in (bench.ledger.check_definition, bench.ledger.register):
+        with pytest.raises(SchemaMismatch) as raised:
+            refuse(topology, "jobs/job.py")
+        assert says in str(raised.value)
+        assert str(raised.value).endswith(
+            WAYS_OUT if history else "Nothing is counted yet: `txbatch drop t` and run it again"
+        )
+    assert [bench.rows(each) for each in stored] == before
 
 
 def test_keys_in_another_order(engine: Engine) -> None:
     ledger = PostgresLedger(engine)
     ledger.register(defined(keys="word x"), "jobs/t.py")
-    with pytest.raises(SchemaMismatch, match="another order"):
+    with pytest.raises(SchemaMismatch, match="keys of state 's' are x, word now, were in the order word, x"):
         ledger.register(defined(keys="x word"), "jobs/t.py")
+
+
+def of_old(bench: Bench, *states: str, to_txid: int = 9) -> None:
+    """As a ledger was before streams were kept, and before a changed set of states was refused: these were left out of
+    the txids above 1.
+    """
+    bench.run("UPDATE txbatch.topology SET streams = NULL", "UPDATE txbatch.state SET streams = NULL")
+    for state in states:
+        bench.run(f"UPDATE txbatch.batch SET keys = (keys::jsonb - '{state}')::json WHERE txid BETWEEN 2 AND {to_txid}")
+
+
+def of_states(*states: str, fields: str = "word string") -> Topology:
+    topology, spout = Topology("t"), LogSpout({"a": 1_000})
+    spout.fields = fields
+    stream = topology.new_stream("words", spout)
+    for state in states:
+        stream.group_by("word").persistent_aggregate(OpaqueState(state), count=Count())
+    return topology
+
+
+def counted(bench: Bench, *names: str) -> None:
+    states = [aggregate.state.name for aggregate in bench.topology.aggregates]
+    for name in names:
+        bench.whole({state: [(("dog",), (1,))] for state in states}, name)
+
+
+COVERAGE = "SELECT state, since_txid, counts_to_txid, missed, missed_txids FROM report.state_coverage ORDER BY state"
+
+
+@pytest.mark.rule("R23")
+def test_what_is_not_known_of_an_old_ledger_is_taken_as_it_is_once(engine: Engine) -> None:
+    bench = Bench(engine, of_states("a"))
+    counted(bench, "1")
+    of_old(bench)
+    bench.ledger.register(of_states("a", fields="word string, n int"), "jobs/job.py")
+    assert bench.rows("SELECT streams FROM txbatch.topology") == [({"words": {"n": "int", "word": "string"}},)]
+    assert bench.rows("SELECT streams FROM txbatch.state") == [(["words"],)]
+    with pytest.raises(SchemaMismatch, match="field 'n' of stream 'words' is gone"):
+        bench.ledger.register(bench.topology, "jobs/job.py")
+
+
+@pytest.mark.rule("R23")
+def test_a_state_that_an_old_ledger_left_out_does_not_come_back_in_silence(engine: Engine) -> None:
+    bench = Bench(engine, of_states("a", "b", "c"))
+    counted(bench, "1", "2", "3")
+    of_old(bench, "b")
+    bench.ledger.register(of_states("a", "c"), "jobs/job.py")  # as it went on
+    with pytest.raises(SchemaMismatch, match=r"state 'b' is back, and has not counted txid 3\. Put it back as it was"):
+        bench.ledger.register(of_states("a", "b", "c"), "jobs/job.py")
+    with pytest.raises(SchemaMismatch, match="state 'c' is gone"):
+        bench.ledger.register(of_states("a"), "jobs/job.py")
+    assert bench.rows(COVERAGE) == [("a", 1, 3, 0, None), ("b", 1, 1, 2, "2-3"), ("c", 1, 3, 0, None)]
+
+
+@pytest.mark.rule("R23")
+def test_a_state_that_an_old_ledger_put_back_goes_on_and_shows_its_gap(engine: Engine) -> None:
+    bench = Bench(engine, of_states("a", "b"))
+    counted(bench, *"123")
+    of_old(bench, "b", to_txid=2)
+    bench.ledger.register(bench.topology, "jobs/job.py")
+    bench.ledger.abort("t", bench.planned("x").txid, "a number that nobody misses")
+    counted(bench, "5")
+    assert bench.rows(COVERAGE) == [("a", 1, 5, 0, None), ("b", 1, 5, 1, "2")]
+    bench.run("UPDATE txbatch.batch SET keys = (keys::jsonb - 'b')::json WHERE txid <= 3")
+    assert bench.rows(COVERAGE)[1] == ("b", 5, 5, 3, "1-3")
+    (row,) = Reader(engine).status("t")
+    expected = {"state": "b", "since_txid": 5, "counts_to_txid": 5, "missed": 3, "missed_txids": "1-3"}
+    assert row["missed"] == [{"topology": "t", **expected}]
 
 
 def test_a_state_of_another_topology(bench: Bench) -> None:
@@ -87,11 +165,17 @@ def test_a_state_of_another_topology(bench: Bench) -> None:
     assert bench.rows("SELECT topology FROM txbatch.topology") == [("word_count",)]
 
 
+def test_a_topology_that_was_renamed(bench: Bench) -> None:
+    renamed = word_count(LogSpout({"a": 1}), "words", state=OpaqueState("word_count"))
+    with pytest.raises(SchemaMismatch, match="where 'words' is that topology renamed, give it back its name"):
+        bench.ledger.check_definition(renamed, "jobs/job.py")
+
+
 def test_two_job_files_of_one_name(bench: Bench) -> None:
     bench.whole(words(dog=1))
     same_name = word_count(ListSpout(1))
     with pytest.raises(
-        SchemaMismatch, match=r"already defined by jobs/job.py, with another source; rename the one in jobs/copy.py"
+        SchemaMismatch, match=r"jobs/job.py defines it already: a second job is renamed in jobs/copy.py"
     ):
         bench.ledger.register(same_name, "jobs/copy.py")
 
@@ -99,7 +183,8 @@ def test_two_job_files_of_one_name(bench: Bench) -> None:
 def test_another_source(bench: Bench) -> None:
     bench.whole(words(dog=1))
     with pytest.raises(
-        SchemaMismatch, match=r"ListSpout.* but its batches were read from .*LogSpout.*`txbatch drop word_count`"
+        SchemaMismatch,
+        match=r"""'words' reads {"spout":"ListSpout"}, but its batches were read from {"spout":"LogSpout"}.*drop word_count`""",
     ):
         bench.ledger.register(word_count(ListSpout(1)), "jobs/job.py")
 
@@ -108,7 +193,7 @@ def test_by_interval_or_not_is_kept(bench: Bench) -> None:
     bench.whole(words(dog=1))
     spout = LogSpout({"a": 1})
     spout.by_interval = True
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="it reads by interval now, its batches were read in any order"):
         bench.ledger.register(word_count(spout), "jobs/job.py")
 
 

@@ -43,7 +43,10 @@ class Ledger(Protocol):
     """The only source of truth. `postgres.ledger` is the real one, `memory.ledger` its twin; each method is one transaction."""
 
     def register(self, topology: Topology, job: str) -> None:
-        """Make the topology known and its states ready; SchemaMismatch when it is stored otherwise (R2)."""
+        """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
+
+    def check_definition(self, topology: Topology, job: str) -> None:
+        """SchemaMismatch where `register` would say so; changes nothing."""
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand, for planning."""

@@ -24,7 +24,7 @@ from txbatch.core.fields import checked_name
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43
 # The schema has views of these names in `report.`, where each state has its own.
-REPORTS = frozenset({"batches", "attempts", "partitions", "completeness", "gaps", "waiting"})
+REPORTS = frozenset({"batches", "attempts", "partitions", "completeness", "gaps", "waiting", "state_coverage"})
 # A setting and an Airflow connection are named after it.
 _DATABASE = re.compile(r"[a-z][a-z0-9_]*")
 

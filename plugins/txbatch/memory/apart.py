@@ -20,6 +20,7 @@ from txbatch.core.apart import (
     decide_step,
     decide_take_back,
 )
+from txbatch.core.definition import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind, Value, update_state
@@ -35,7 +36,7 @@ class StoredApart:
     ledger: str
     topology: str
     kind: StateKind
-    shape: str
+    shape: object
     rows: Mapping[Any, Value] = field(default_factory=dict)
     fence: Fence = field(default_factory=Fence)
 
@@ -46,14 +47,14 @@ class MemoryWarehouses:
     def __init__(self) -> None:
         self.states: Mapping[At, StoredApart] = {}
 
-    def ensure(self, ledger: str, topology: str, aggregate: PersistentAggregate, shape: str, *, new: bool) -> None:
+    def ensure(self, ledger: str, topology: str, aggregate: PersistentAggregate, shape: object, *, new: bool) -> None:
         """Make room for a state that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
         at = at_of(aggregate)
         if new and at not in self.states:
             self.states = {**self.states, at: StoredApart(ledger, topology, aggregate.state.kind, shape)}
         stored = self.owned(at, ledger, topology)
         if stored.shape != shape or (new and stored.fence.txid):
-            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.fence}; name a new state")
+            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.fence}. {way_out(topology)}")
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
         """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""

@@ -27,13 +27,14 @@ from uuid import uuid4
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
-from txbatch.core.errors import HalfCommitted, SchemaMismatch, StaleAttempt
+from txbatch.core.definition import state_definition, stream_fields
+from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
-from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables, shape
+from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables
 
 # Per state: keys (tuples) with what the batch contributes to each.
 Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
@@ -70,20 +71,22 @@ class MemoryLedger:
             self.tables = snapshot
 
     def register(self, topology: Topology, job: str) -> None:
-        """Make the topology known and its states ready; SchemaMismatch when it is stored otherwise (R2)."""
+        """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
         with self._transaction() as tables:
-            defined = StoredTopology(job, canonical_json(topology.source))
-            stored = tables.topologies.get(topology.name, defined)
-            if stored.source != defined.source and tables.batches_of(topology.name):
-                raise SchemaMismatch(
-                    f"topology {topology.name!r} of {stored.job} reads another source; name a new topology"
-                )
-            tables.topologies[topology.name] = defined
+            tables.check_definition(topology, job)
+            source = json.loads(canonical_json(topology.source))
+            tables.topologies[topology.name] = StoredTopology(
+                job, topology.by_interval, source, stream_fields(topology)
+            )
             for aggregate in topology.aggregates:
-                new = aggregate.state.name not in tables.states
-                tables.ensure_state(topology.name, aggregate)
+                new = tables.ensure_state(topology.name, aggregate)
                 if aggregate.state.database is not None:
-                    self.warehouses.ensure(self.uuid, topology.name, aggregate, shape(aggregate), new=new)
+                    self.warehouses.ensure(self.uuid, topology.name, aggregate, state_definition(aggregate), new=new)
+
+    def check_definition(self, topology: Topology, job: str) -> None:
+        """SchemaMismatch where `register` would say so; changes nothing."""
+        with self._transaction() as tables:
+            tables.check_definition(topology, job)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run."""
@@ -167,7 +170,7 @@ class MemoryLedger:
             protocol.check_fence(now, assignment)
             check_manifest(manifest, assignment)
             earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
-            check_same_records(manifest, earlier, json.loads(tables.topologies[now.topology].source))
+            check_same_records(manifest, earlier, tables.topologies[now.topology].source)
             at = now.topology, now.attempt
             tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
             return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
@@ -201,11 +204,11 @@ class MemoryLedger:
             apply = protocol.check_commit(now, batch, open_before, last_committed, offsets)
             if not apply or newest.manifest is None:
                 return Committed(now, applied=False)
+            tables.check_definition(topology)
             check_manifest(newest.manifest, newest.assignment)
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
             expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
             for aggregate in topology.aggregates:
-                tables.check_state(topology.name, aggregate)
                 name = aggregate.state.name
                 if aggregate.state.database is None:
                     tables.apply(aggregate, list(partials[name]), now.txid, expected[name])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial, merger
-from txbatch.core.errors import Incomplete, SchemaMismatch, UnknownName
+from txbatch.core.definition import Known, StateDefinition, check_definition, state_definition, stream_definitions
+from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import Value, update_state
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run, TransactionAttempt
 
 Rows = Mapping[Any, Value]
@@ -20,10 +22,12 @@ Rows = Mapping[Any, Value]
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """A topology's definition; `source` is its source identity as canonical JSON (R2)."""
+    """A topology as it was registered: whose it is, how and what it reads, and the fields of its streams (R2, R23)."""
 
     job: str
-    source: str
+    by_interval: bool
+    source: Mapping[str, Metadata]
+    fields: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,15 @@ class StoredState:
     """
 
     topology: str
-    shape: str
+    definition: StateDefinition
     rows: Rows = field(default_factory=dict)
     contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
-    database: str | None = None
     applied_txid: int | None = None
+
+    @property
+    def database(self) -> str | None:
+        """The other database that it is kept in."""
+        return self.definition.database
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,28 @@ class Tables:
         applied = ((name, self.states[name].applied_txid) for name in names)
         return {name: txid for name, txid in applied if txid is not None}
 
+    def check_definition(self, topology: Topology, job: str | None = None) -> None:
+        """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise (R23)."""
+        name = topology.name
+        stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
+        alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
+        read = [batch for batch in alive if batch.status is BatchStatus.COMMITTED and batch.fence]
+        known = Known(
+            stored.job,
+            stored.by_interval,
+            stream_definitions(stored.source, stored.fields),
+            {state: each.definition for state, each in self.states.items() if each.topology == name},
+            {state: each.topology for state, each in self.states.items()},
+            alive[-1].txid if alive else None,
+            (read[-1].txid, self._counted(read[-1])) if read else None,
+        )
+        check_definition(topology, job or stored.job, known)
+
+    def _counted(self, batch: Batch) -> Collection[str]:
+        """The states that a committed batch counted."""
+        manifest = self.newest_attempt(batch).manifest
+        return manifest.states if manifest else ()
+
     # ---- writing
 
     def set_applied_apart(self, states: Sequence[str], txid: int) -> None:
@@ -161,24 +191,12 @@ class Tables:
         for name in states:
             self.states[name] = replace(self.states[name], applied_txid=txid)
 
-    def ensure_state(self, topology: str, aggregate: PersistentAggregate) -> None:
-        """Make room for a state, or check that it is as now defined (SchemaMismatch)."""
-        self.states.setdefault(
-            aggregate.state.name, StoredState(topology, shape(aggregate), database=aggregate.state.database)
-        )
-        self.check_state(topology, aggregate)
-
-    def check_state(self, topology: str, aggregate: PersistentAggregate) -> None:
-        """SchemaMismatch when the state is another topology's, or has another shape."""
-        name, stored = aggregate.state.name, self.states.get(aggregate.state.name)
-        if stored is None:
-            raise UnknownName(f"state {name!r} is not in the ledger; register the topology first")
-        if stored.topology != topology:
-            raise SchemaMismatch(f"state {name!r} belongs to topology {stored.topology!r}; name another state")
-        if stored.shape != shape(aggregate):
-            raise SchemaMismatch(
-                f"state {name!r} is stored as {stored.shape}, now defined as {shape(aggregate)}; name a new state"
-            )
+    def ensure_state(self, topology: str, aggregate: PersistentAggregate) -> bool:
+        """Make room for a state; whether it is new here. What is there has been compared by `check_definition`."""
+        name, definition = aggregate.state.name, state_definition(aggregate)
+        stored = self.states.get(name)
+        self.states[name] = replace(stored, definition=definition) if stored else StoredState(topology, definition)
+        return stored is None
 
     def let_find(self, batch: Batch, run: Run) -> None:
         """Let a run find the batch again (R2)."""
@@ -241,13 +259,3 @@ class Tables:
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
         return self.batches[batch.topology, batch.txid]
-
-
-def shape(aggregate: PersistentAggregate) -> str:
-    """All of a state's definition that must stay as it is stored."""
-    keys = ", ".join(f"{key.name} {key.type}" for key in aggregate.keys)
-    values = ", ".join(f"{each.name} {each.partial.type} {each.partial.merge}" for each in aggregate.columns)
-    with_contributions = " with contributions" if aggregate.state.contributions else ""
-    with_remove = " with remove" if aggregate.removable else ""
-    apart = f" in {aggregate.state.database!r}" if aggregate.state.database is not None else ""
-    return f"{aggregate.state.kind}{with_contributions}{with_remove}{apart}: {keys} -> {values}"

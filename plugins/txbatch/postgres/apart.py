@@ -18,12 +18,13 @@ from txbatch.core.apart import (
     decide_step,
     decide_take_back,
 )
+from txbatch.core.definition import column_changes, columns, way_out
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import StagedState
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
-from txbatch.postgres import commit, report_views, state_tables
+from txbatch.postgres import commit, report_views
 from txbatch.postgres.engine import check_server, unless_made
 from txbatch.postgres.expressions import quoted
 from txbatch.postgres.queries import query, sql_root
@@ -37,8 +38,8 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
     row = {"state": state.name, "topology": topology, "ledger": ledger, "kind": str(state.kind)}
     if new:
         _prepare(connection)
-        columns = canonical_json(state_tables.columns(aggregate))
-        if connection.execute(query("insert_apart"), {**row, "columns": columns}).first() is not None:
+        as_json = canonical_json(columns(aggregate))
+        if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is not None:
             statements = StateStatements(aggregate)
             for statement in (statements.create_state(), *report_views.statements(connection, aggregate)):
                 execute(connection, statement)
@@ -63,12 +64,11 @@ def check(connection: Connection, ledger: str, topology: str, aggregate: Persist
     """The state's row, locked. SchemaMismatch when it is not there, not ours, or of another shape."""
     state = aggregate.state
     stored = owned(connection, state.name, str(state.database), ledger, topology)
-    way_out = f"name a new state, or `txbatch drop {topology}` and run it again from the start"
-    if stored["kind"] != state.kind:
-        raise SchemaMismatch(
-            f"{where(state.name, state.database)} is {stored['kind']}, now defined as {state.kind}; {way_out}"
-        )
-    state_tables.check_columns(stored, state_tables.columns(aggregate), way_out)
+    there, name = where(state.name, state.database), state.name
+    found = [f"it is {state.kind} now, was {stored['kind']}"] if stored["kind"] != state.kind else []
+    found += column_changes(name, stored["columns"], columns(aggregate))
+    if found:
+        raise SchemaMismatch(f"{there} is defined otherwise now: {'; '.join(found)}. {way_out(topology)}")
     return stored
 
 

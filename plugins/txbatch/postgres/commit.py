@@ -17,7 +17,7 @@ from txbatch.core.protocol import check_commit
 from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
-from txbatch.postgres import ranges, rows, state_tables
+from txbatch.postgres import definitions, ranges, rows
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -54,10 +54,9 @@ def commit_batch(
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     if not check_commit(batch, loaded, *rows.order(connection, batch)) or manifest is None:
         return Committed(batch, applied=False)
+    definitions.check(connection, topology)
     check_manifest(manifest, assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
-    for aggregate in topology.aggregates:
-        state_tables.check(connection, topology.name, aggregate)
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     states = {each.state.name: StateStatements(each, f"staged_{n}") for n, each in enumerate(here)}
     loaded_rows = {

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, RowMapping
+from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.errors import HalfCommitted, LeaseHeld, SchemaMismatch
+from txbatch.core.definition import stream_fields
+from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.topology import Topology
@@ -28,7 +29,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import ranges, rows, state_tables, takeover
+from txbatch.postgres import definitions, ranges, rows, state_tables, takeover
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
@@ -49,22 +50,28 @@ class PostgresLedger:
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and create the tables of its states.
 
-        Raises SchemaMismatch when the name, a state, a column or the source is stored otherwise (R2).
+        Raises SchemaMismatch when it has history and is defined otherwise than that, or a state is another topology's
+        (R2, R23).
         """
         ids = {"topology": topology.name}
+        known = {"job": job, "by_interval": topology.by_interval, "source": canonical_json(topology.source)}
         with transaction(self.engine) as connection:
             check_server(connection)
-            connection.execute(query("insert_topology"), {**ids, "job": job, "by_interval": topology.by_interval})
-            stored = rows.lock_topology(connection, topology.name)
-            last_txid = rows.last_txid(connection, topology.name)
-            if last_txid:
-                _check_source(topology, job, stored)
-            known = {"job": job, "by_interval": topology.by_interval, "source": canonical_json(topology.source)}
-            connection.execute(query("update_topology"), {**ids, **known})
+            connection.execute(query("insert_topology"), {**ids, **known})
+            rows.lock_topology(connection, topology.name)
+            definitions.check(connection, topology, job)
+            fields = canonical_json(stream_fields(topology))
+            connection.execute(query("update_topology"), {**ids, **known, "streams": fields})
+            txids = _next_txids(connection, topology.name)
             for aggregate in topology.aggregates:
-                new = state_tables.ensure(connection, topology.name, aggregate, last_txid + 1)
+                new = state_tables.ensure(connection, topology.name, aggregate, txids)
                 if aggregate.state.database is not None:
                     self.warehouses.ensure(connection, topology.name, aggregate, new=new)
+
+    def check_definition(self, topology: Topology, job: str) -> None:
+        """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""
+        with transaction(self.engine) as connection:
+            definitions.check(connection, topology, job)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run, in one snapshot and without a lock."""
@@ -288,16 +295,7 @@ def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[M
     ]
 
 
-def _check_source(topology: Topology, job: str, stored: RowMapping) -> None:
-    found = {"by_interval": topology.by_interval, "source": dict(topology.source)}
-    expected = {"by_interval": stored["by_interval"], "source": stored["source"]}
-    if canonical_json(found) == canonical_json(expected):
-        return
-    if job != stored["job"]:
-        raise SchemaMismatch(
-            f"topology {topology.name!r} is already defined by {stored['job']}, with another source; rename the one in {job}"
-        )
-    raise SchemaMismatch(
-        f"topology {topology.name!r} reads {canonical_json(found)}, but its batches were read from {canonical_json(expected)}; "
-        f"name a new topology, or `txbatch drop {topology.name}`"
-    )
+def _next_txids(connection: Connection, topology: str) -> list[int]:
+    """The txids that a state which joins now may be committed at first: the oldest in flight, and the next."""
+    in_flight = [batch.txid for batch in rows.batches(connection, "open_batches", topology=topology)]
+    return [*in_flight[:1], rows.last_txid(connection, topology) + 1]

@@ -25,9 +25,11 @@ class Reader:
         self.engine, self.warehouses = engine, warehouses or Warehouses()
 
     def status(self, topology: str | None = None) -> Rows:
-        """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why."""
+        """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
+        `missed` which states have not counted every committed txid.
+        """
         rows = self._rows("status", topology=topology)
-        for name in ("waiting", "failing"):
+        for name in ("waiting", "failing", "missed"):
             found = self._rows(name, topology=topology)
             for row in rows:
                 row[name] = [each for each in found if each["topology"] == row["topology"]]

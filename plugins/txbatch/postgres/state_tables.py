@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
-from txbatch.core.errors import SchemaMismatch, UnknownName
+from txbatch.core.definition import check_owner, state_definition
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
@@ -20,22 +20,25 @@ from txbatch.postgres.statements import StateStatements
 PARTITION_TXIDS = 1_000
 
 
-def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, next_txid: int) -> bool:
-    """Create the state's tables and report view, or check that they are as now defined (SchemaMismatch).
+def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, txids: Sequence[int]) -> bool:
+    """Create the state's tables and report view, with room for the contributions of `txids`, unless they are there.
 
-    Whether the state is new here. One that is kept apart has its tables elsewhere: see `postgres.apart`.
+    Whether the state is new here; what is there has been compared by `definitions.check`. A state that is kept apart has
+    its tables elsewhere: see `postgres.apart`. SchemaMismatch when another topology has just taken its name.
     """
-    state = aggregate.state
+    state, now = aggregate.state, state_definition(aggregate)
     row = {
         "state": state.name,
         "topology": topology,
-        "kind": str(state.kind),
-        "contributions": state.contributions,
-        "columns": canonical_json(columns(aggregate)),
-        "database": state.database,
+        "kind": now.kind,
+        "contributions": now.contributions,
+        "columns": canonical_json(now.columns),
+        "database": now.database,
+        "streams": canonical_json(now.streams),
     }
     if connection.execute(query("insert_state"), row).first() is None:
-        check(connection, topology, aggregate)
+        check_owner(state.name, rows.one(connection, "state", state=state.name)["topology"], topology)
+        connection.execute(query("complete_state"), row)
         _run(connection, report_views.missing(connection, aggregate) if state.database is None else [])
         return False
     if state.database is not None:
@@ -44,7 +47,8 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     execute(connection, statements.create_state())
     if state.contributions:
         execute(connection, statements.create_contribution())
-        _create_partition(connection, state.name, next_txid)
+        for txid in txids:
+            _create_partition(connection, state.name, txid)
     _run(connection, report_views.statements(connection, aggregate))
     return True
 
@@ -52,68 +56,6 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
 def _run(connection: Connection, statements: Iterable[str]) -> None:
     for statement in statements:
         execute(connection, statement)
-
-
-def check(connection: Connection, topology: str, aggregate: PersistentAggregate) -> None:
-    """SchemaMismatch when the state is another topology's, or has another kind or other columns."""
-    state = aggregate.state
-    stored = connection.execute(query("state"), {"state": state.name}).mappings().first()
-    if stored is None:
-        raise UnknownName(f"state {state.name!r} is not in the ledger; run the topology once")
-    if stored["topology"] != topology:
-        raise SchemaMismatch(
-            f"state {state.name!r} belongs to topology {stored['topology']!r}; a state has one topology: name another state"
-        )
-    way_out = f"name a new state, or `txbatch drop {topology}` and run it again from the start"
-    if stored["kind"] != state.kind or stored["contributions"] != state.contributions:
-        raise SchemaMismatch(
-            f"state {state.name!r} is stored as {_kind(stored['kind'], stored['contributions'])}, now defined as "
-            f"{_kind(state.kind, state.contributions)}; {way_out}"
-        )
-    if stored["database"] != state.database:
-        raise SchemaMismatch(
-            f"state {state.name!r} is kept in {_database(stored['database'])}, now defined in {_database(state.database)}; "
-            f"{way_out}"
-        )
-    check_columns(stored, columns(aggregate), way_out)
-
-
-def _database(name: str | None) -> str:
-    return "the ledger's database" if name is None else f"database {name!r}"
-
-
-def _kind(kind: str, contributions: bool) -> str:
-    return f"{kind} {'with' if contributions else 'without'} contributions"
-
-
-def check_columns(stored: RowMapping, defined: dict[str, Any], way_out: str) -> None:
-    """SchemaMismatch names the first column that is stored otherwise."""
-    before = {name: spec for part in ("keys", "values") for name, *spec in stored["columns"][part]}
-    now = {name: spec for part in ("keys", "values") for name, *spec in defined[part]}
-    for name in [*before, *now]:
-        if before.get(name) != now.get(name):
-            raise SchemaMismatch(
-                f"state {stored['state']!r}, column {name!r}: stored {_spec(before.get(name))}, now defined "
-                f"{_spec(now.get(name))}; {way_out}"
-            )
-    if stored["columns"].get("remove", False) != defined.get("remove", False):
-        raise SchemaMismatch(
-            f"state {stored['state']!r} is stored {'with' if 'remove' in stored['columns'] else 'without'} remove, now "
-            f"defined {'with' if 'remove' in defined else 'without'}; {way_out}"
-        )
-    if stored["columns"] != defined:
-        raise SchemaMismatch(f"state {stored['state']!r}: keys or values are in another order now; {way_out}")
-
-
-def _spec(spec: list[str] | None) -> str:
-    return " ".join(spec) if spec else "not at all"
-
-
-def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Keys and values with their types, as the ledger keeps them."""
-    values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
-    keys = [[key.name, key.type] for key in aggregate.keys]
-    return {"keys": keys, "values": values, **({"remove": True} if aggregate.removable else {})}
 
 
 def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:

@@ -14,6 +14,7 @@ from txbatch.core.persistent_aggregate import Condition
 from txbatch.core.stream import Operation, Stream
 from txbatch.spark.failures import record_note
 from txbatch.spark.frames import ddl
+from txbatch.spark.row_by_row import checked
 from txbatch.spark.static import state_query
 
 if TYPE_CHECKING:
@@ -38,23 +39,25 @@ def run_operations(stream: Stream, read: Callable[[Stream], DataFrame]) -> DataF
 def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFrame:
     """The records with one more column: whether the condition is true for them (null is not)."""
     if isinstance(condition, str):
-        return frame.selectExpr("*", f"coalesce({condition}, false) as {quoted(name)}")
+        marked = f"coalesce({condition}, false) as {quoted(name)}"
+        return checked(frame, "remove", [condition], lambda records: records.selectExpr("*", marked))
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes]
     return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])
 
 
 def _filter(frame: DataFrame, operation: Operation) -> DataFrame:
-    if isinstance(operation.function, str):
-        return frame.filter(operation.function)
     condition = operation.function
+    if isinstance(condition, str):
+        return checked(frame, "filter", [condition], lambda records: records.filter(condition))
     return _python(frame, operation.fields, lambda record: [tuple(record.values())] if condition(record) else [])
 
 
 def _each(frame: DataFrame, operation: Operation) -> DataFrame:
     appended = operation.fields[len(frame.columns) :]
     if not callable(operation.function):
-        return frame.selectExpr("*", *_expressions(operation.function, appended))
+        columns = _expressions(operation.function, appended)
+        return checked(frame, "each", _listed(operation.function), lambda records: records.selectExpr("*", *columns))
     function = operation.function
     return _python(
         frame, operation.fields, lambda record: [(*record.values(), *as_tuple(function(record), len(appended)))]
@@ -63,7 +66,8 @@ def _each(frame: DataFrame, operation: Operation) -> DataFrame:
 
 def _map(frame: DataFrame, operation: Operation) -> DataFrame:
     if not callable(operation.function):
-        return frame.selectExpr(*_expressions(operation.function, operation.fields))
+        columns = _expressions(operation.function, operation.fields)
+        return checked(frame, "map", _listed(operation.function), lambda records: records.selectExpr(*columns))
     function, width = operation.function, len(operation.fields)
     return _python(frame, operation.fields, lambda record: [as_tuple(function(record), width)])
 
@@ -75,7 +79,9 @@ def _flat_map(frame: DataFrame, operation: Operation) -> DataFrame:
         return _python(frame, operation.fields, lambda record: [as_tuple(each, width) for each in function(record)])
     generator = "inline" if width > 1 else "explode"
     names = ", ".join(quoted(field.name) for field in operation.fields)
-    return frame.selectExpr(f"{generator}({_single(operation.function)}) as ({names})")
+    (expression,) = _listed(operation.function)
+    checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
+    return frame.selectExpr(f"{generator}({expression}) as ({names})")
 
 
 def _transform(frame: DataFrame, operation: Operation) -> DataFrame:
@@ -99,7 +105,7 @@ _STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
 
 
 def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list[str]:
-    expressions = [function] if isinstance(function, str) else list(function)
+    expressions = _listed(function)
     if len(expressions) != len(fields):
         raise DefinitionError(
             f"{len(expressions)} expressions for the {len(fields)} fields {ddl(fields)}; give one each"
@@ -110,11 +116,8 @@ def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list
     ]
 
 
-def _single(function: str | Sequence[str]) -> str:
-    if isinstance(function, str):
-        return function
-    (expression,) = function
-    return expression
+def _listed(function: str | Sequence[str]) -> list[str]:
+    return [function] if isinstance(function, str) else list(function)
 
 
 def as_tuple(value: Any, width: int) -> tuple[Any, ...]:

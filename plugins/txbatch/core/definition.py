@@ -1,0 +1,217 @@
+"""What of a topology stays as it is, once batches were planned by it: streams, fields, states, keys and values (R23).
+
+What its functions and filters say, static states, and the order of streams and states may change: batches count by the job
+as it is when they are emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.errors import SchemaMismatch
+from txbatch.core.fields import parse_fields
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Metadata, canonical_json
+
+# How a value's partials merge, in the words of who defines it.
+_MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
+_SOURCE_LENGTH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefinition:
+    """The identity and kind of a stream's spout, and the types of its fields; None: stored before they were kept."""
+
+    source: Metadata
+    fields: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateDefinition:
+    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above."""
+
+    kind: str
+    contributions: bool
+    database: str | None
+    columns: Metadata
+    streams: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a ledger knows of a topology: its definition, and how far its history goes.
+
+    `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
+    both None before the first. `owners` says to which topology a state's name belongs.
+    """
+
+    job: str
+    by_interval: bool
+    streams: Mapping[str, StreamDefinition]
+    states: Mapping[str, StateDefinition]
+    owners: Mapping[str, str]
+    txid: int | None
+    committed: tuple[int, Collection[str]] | None
+
+    def counts(self, state: str) -> bool:
+        """Whether the state is one of the topology's, up to its newest committed txid."""
+        return state in self.states and (self.committed is None or state in self.committed[1])
+
+
+def check_definition(topology: Topology, job: str, known: Known) -> None:
+    """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
+    name = topology.name
+    for state in (aggregate.state.name for aggregate in topology.aggregates):
+        check_owner(state, known.owners.get(state, name), name)
+    found = "; ".join(_changes(topology, known))
+    if found and known.txid is None:
+        raise SchemaMismatch(
+            f"topology {name!r} is defined otherwise now: {found}. Nothing is counted yet: `txbatch drop {name}` and run it again"
+        )
+    if found:
+        first = "" if job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
+        raise SchemaMismatch(
+            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {found}. {first}"
+            f"{way_out(name)}"
+        )
+
+
+def check_owner(state: str, owner: str, topology: str) -> None:
+    """SchemaMismatch when the state is another topology's."""
+    if owner != topology:
+        raise SchemaMismatch(
+            f"state {state!r} belongs to topology {owner!r}; a state has one topology: name another state, or, where "
+            f"{topology!r} is that topology renamed, give it back its name"
+        )
+
+
+def way_out(topology: str) -> str:
+    """What can be done about a changed definition."""
+    return (
+        "Put it back as it was; or define another topology, with states of other names, which counts beside this one all that "
+        f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
+        "reports are empty until then"
+    )
+
+
+def state_definition(aggregate: PersistentAggregate) -> StateDefinition:
+    """A state as it is defined now."""
+    state = aggregate.state
+    roots = sorted(root.name for root in aggregate.stream.roots)
+    return StateDefinition(str(state.kind), state.contributions, state.database, columns(aggregate), roots)
+
+
+def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
+    """The fields of each stream with their types, as its spout gives them."""
+    return {
+        name: {field.name: field.type for field in parse_fields(stream.spout.fields)}
+        for name, stream in topology.streams.items()
+    }
+
+
+def stream_definitions(
+    source: Mapping[str, Metadata], fields: Mapping[str, Mapping[str, str]] | None
+) -> dict[str, StreamDefinition]:
+    """The streams of a topology, as a ledger keeps them; `fields` None: stored before they were kept."""
+    return {name: StreamDefinition(identity, (fields or {}).get(name)) for name, identity in source.items()}
+
+
+def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
+    """Keys and values with their types, as a ledger keeps them."""
+    values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
+    keys = [[key.name, key.type] for key in aggregate.keys]
+    return {"keys": keys, "values": values, **({"remove": True} if aggregate.removable else {})}
+
+
+def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
+    """What differs between the keys and values of a state."""
+    for part, what in (("keys", "key"), ("values", "value")):
+        before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
+        yield from _differences(f"{what} {{!r}} of state {state!r}", before, now)
+        if sorted(before) == sorted(now) and list(before) != list(now):
+            yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
+    if stored.get("remove", False) != defined.get("remove", False):
+        yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
+
+
+def _changes(topology: Topology, known: Known) -> Iterator[str]:
+    """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
+    if known.txid is not None:
+        yield from _stream_changes(topology, known)
+    now = {aggregate.state.name: state_definition(aggregate) for aggregate in topology.aggregates}
+    for name in sorted(known.states.keys() - now.keys()):
+        if known.counts(name):
+            yield f"state {name!r} is gone"
+    for name, state in now.items():
+        if name in known.states:
+            if not known.counts(name) and known.committed:
+                yield f"state {name!r} is back, and has not counted txid {known.committed[0]}"
+            if known.txid is not None and known.states[name].streams not in (None, state.streams):
+                yield f"state {name!r} counts {_streams(state)} now, counted {_streams(known.states[name])}"
+            yield from _state_changes(name, known.states[name], state)
+        elif known.txid is not None:
+            yield f"state {name!r} is new"
+
+
+def _stream_changes(topology: Topology, known: Known) -> Iterator[str]:
+    if topology.by_interval != known.by_interval:
+        read = ("in any order", "by interval")
+        yield f"it reads {read[topology.by_interval]} now, its batches were read {read[known.by_interval]}"
+    now = stream_definitions(topology.source, stream_fields(topology))
+    for name in sorted(known.streams.keys() - now.keys()):
+        yield f"stream {name!r} is gone"
+    for name, stream in now.items():
+        stored = known.streams.get(name)
+        if stored is None:
+            yield f"stream {name!r} is new"
+            continue
+        reads, before = _source(stream.source, stored.source), _source(stored.source, stream.source)
+        if reads != before:
+            yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
+        if stored.fields is not None:
+            yield from _differences(f"field {{!r}} of stream {name!r}", stored.fields, stream.fields or {})
+
+
+def _state_changes(name: str, stored: StateDefinition, now: StateDefinition) -> Iterator[str]:
+    for before, after in zip(_traits(stored), _traits(now), strict=True):
+        if before != after:
+            yield f"state {name!r} is {after} now, was {before}"
+    yield from column_changes(name, stored.columns, now.columns)
+
+
+def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """What is gone, new, or otherwise; `what` has a place for the name."""
+    for name in {**before, **now}:
+        if name not in now:
+            yield f"{what.format(name)} is gone"
+        elif name not in before:
+            yield f"{what.format(name)} is new ({now[name]})"
+        elif before[name] != now[name]:
+            yield f"{what.format(name)} is {now[name]} now, was {before[name]}"
+
+
+def _spec(type_: str, merge: str | None = None) -> str:
+    return f"{type_}, {_MERGES.get(merge, merge)}" if merge else type_
+
+
+def _source(identity: Metadata, other: Metadata) -> str:
+    """What of a source's identity is not as in the other one."""
+    mine = {name: value for name, value in identity.items() if name not in other or not _equal(value, other[name])}
+    text = canonical_json(mine)
+    return text if len(text) <= _SOURCE_LENGTH_MAX else f"{text[:_SOURCE_LENGTH_MAX]}..."
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return canonical_json(one) == canonical_json(other)
+
+
+def _traits(state: StateDefinition) -> tuple[str, str, str]:
+    where = "in the ledger's database" if state.database is None else f"in database {state.database!r}"
+    return state.kind, where, f"{'with' if state.contributions else 'without'} contributions"
+
+
+def _streams(state: StateDefinition) -> str:
+    return f"stream {', '.join(state.streams or ())}"

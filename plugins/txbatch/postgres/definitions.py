@@ -1,0 +1,31 @@
+"""What the ledger keeps of a topology's definition, and whether it is still that (R23)."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, RowMapping
+
+from txbatch.core.definition import Known, StateDefinition, check_definition, stream_definitions
+from txbatch.core.topology import Topology
+from txbatch.postgres.queries import query
+
+
+def check(connection: Connection, topology: Topology, job: str | None = None) -> None:
+    """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise. `job` is where it is defined."""
+    names = {"topology": topology.name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
+    states = list(connection.execute(query("definition_of_states"), names).mappings())
+    row = connection.execute(query("definition"), names).mappings().first()
+    check_definition(topology, job or (row["job"] if row else ""), _known(topology.name, row, states))
+
+
+def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> Known:
+    own = {each["state"]: _state(each) for each in states if each["topology"] == topology}
+    owners = {each["state"]: each["topology"] for each in states}
+    if row is None:
+        return Known("", False, {}, own, owners, None, None)
+    streams = stream_definitions(row["source"] or {}, row["streams"])
+    committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
+    return Known(row["job"], row["by_interval"], streams, own, owners, row["txid"], committed)
+
+
+def _state(row: RowMapping) -> StateDefinition:
+    return StateDefinition(row["kind"], row["contributions"], row["database"], row["columns"], row["streams"])

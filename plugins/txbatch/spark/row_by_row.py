@@ -1,0 +1,123 @@
+"""SQL expressions of a job see one record at a time, and say the same of it whenever they are asked.
+
+Decided on Spark's analysed plan, which costs no job: an expression that drops, multiplies or mixes records brings more into
+it than a projection or a filter of what was there. Each state and each attempt asks anew, so that an expression with another
+answer every time would count other records in each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Spark's own names for expressions that need other records.
+_CONDITIONS = re.compile(
+    "UNSUPPORTED_GENERATOR|MISSING_GROUP_BY|GROUP_BY_AGGREGATE|INVALID_WHERE_CONDITION|WINDOW_FUNCTION_NOT_ALLOWED|"
+    "MULTI_GENERATOR|UNSUPPORTED_SUBQUERY|AGGREGATE_FUNCTION"
+)
+_FUNCTION = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+# What asks for the time, or who asks, in an expression as Spark has analysed it.
+_NOW = re.compile(r"\b(current_(?!timezone)\w+|now|localtimestamp|session_user|user)\(")
+_NOW_LITERAL = re.compile(
+    r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*'\s*(now|today|yesterday|tomorrow)\b|"
+    r"\bcast\('\s*(now|today|yesterday|tomorrow)\b[^']*' as (?:date|timestamp)",
+    re.IGNORECASE,
+)
+_OTHERWISE = re.compile(
+    r"(rand|randn|random|uniform|randstr|uuid|shuffle|monotonically_increasing_id|spark_partition_id|input_file_\w+|"
+    r"java_method|reflect|try_reflect)"
+)
+_GENERATORS = (
+    "explode",
+    "posexplode",
+    "inline",
+    "explode_outer",
+    "posexplode_outer",
+    "inline_outer",
+    "stack",
+    "json_tuple",
+)
+_WAYS_OUT = {
+    **dict.fromkeys(
+        ("window", "session_window", "window_time"),
+        "cut the time with date_trunc('hour', ts), or for ten minutes with timestamp_seconds(unix_seconds(ts) - "
+        "pmod(unix_seconds(ts), 600))",
+    ),
+    **dict.fromkeys(_GENERATORS, "flat_map makes any number of records of one: give it the array"),
+    "over": "count and compare in persistent_aggregate, which sees all batches",
+    "select": "look values up with state_query",
+}
+
+
+def checked(
+    frame: DataFrame, operation: str, expressions: Sequence[str], apply: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """The frame after `apply`, which appends columns of these expressions or filters by one.
+
+    DefinitionError names the operation, the expression, its function and the way out, where it does not work record by record.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        after = apply(frame)
+    except AnalysisException as error:
+        if _CONDITIONS.search(str(error.getCondition() or "")):
+            raise _mixes(operation, expressions) from error
+        raise
+    plan = _plan(after)
+    if plan.nodeName() not in ("Project", "Filter") or not plan.children().apply(0).equals(_plan(frame)):
+        raise _mixes(operation, expressions)
+    found = plan.expressions()
+    for number, expression in enumerate(expressions, start=found.size() - len(expressions)):
+        _check(frame, operation, expression, found.apply(number))
+    return after
+
+
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _check(frame: DataFrame, operation: str, expression: str, analysed: Any) -> None:
+    """Refuse a subquery, and what says something else when it is asked again."""
+    jvm: Any = frame.sparkSession._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    if catalyst.expressions.SubqueryExpression.hasSubquery(analysed):
+        raise _mixes(operation, [expression])
+    function = None
+    if not analysed.deterministic():
+        function = next(filter(_OTHERWISE.fullmatch, _functions(expression)), "it")
+    elif analysed.containsPattern(catalyst.trees.TreePattern.CURRENT_LIKE()):
+        function = next(iter(_NOW.findall(analysed.sql())), None)
+    elif literal := _NOW_LITERAL.search(f"{expression} {analysed.sql()}"):
+        function = f"'{literal[1] or literal[2]}'"
+    if function is not None:
+        raise DefinitionError(
+            f"{operation} {expression!r}: {function} says something else whenever it is asked, and each state and each attempt "
+            "asks anew: they would count other records; take it from a field of the record"
+        )
+
+
+def _mixes(operation: str, expressions: Sequence[str]) -> DefinitionError:
+    """Which expression, which function of it, and what to do instead; of several, the first that is known for it."""
+    named = [(each, name) for each in expressions for name in _functions(each)]
+    known = next(((each, name) for each, name in named if name in _WAYS_OUT), None)
+    expression, function = known or (expressions[0], " or ".join(dict.fromkeys(name for _, name in named)))
+    what = {"over": "a window function", "select": "a subquery"}.get(function, function)
+    return DefinitionError(
+        f"{operation} {expression!r}: {what} does not work record by record, but may drop, multiply or mix them; "
+        f"{_WAYS_OUT.get(function, 'aggregate in persistent_aggregate')}"
+    )
+
+
+def _functions(expression: str) -> list[str]:
+    """Names of the functions that an expression calls, and `over` and `select`, in order."""
+    return [
+        name.lower() for name in _FUNCTION.findall(re.sub(r"(?i)\bselect\b", "select(", _TEXT.sub("''", expression)))
+    ]

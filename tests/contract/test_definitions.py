@@ -1,0 +1,165 @@
+"""A topology with history keeps its streams, fields, states, keys and values; else it is refused, with the ways out (R23)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support import ListSpout, LogSpout
+
+from txbatch import Count, Max, OpaqueState, SpoutKind, Sum, Topology, TransactionalState
+from txbatch.core.errors import SchemaMismatch
+from txbatch.core.spout import Spout
+from txbatch.core.transaction import BatchStatus
+
+FIELDS = "word string, n bigint"
+
+
+def defined(
+    *states: Any,
+    name: str = "t",
+    streams: tuple[str, ...] = ("in",),
+    fields: str = FIELDS,
+    spout: Spout | None = None,
+    keys: str = "word",
+    **values: Any,
+) -> Topology:
+    """States on one stream, or on the merge of several."""
+    topology, made = Topology(name), []
+    for stream in streams:
+        source = spout or LogSpout({"a": 100})
+        source.fields = fields
+        made.append(topology.new_stream(stream, source))
+    records = made[0] if len(made) == 1 else topology.merge(*made, name="all")
+    for state in states or ("s",):
+        given = OpaqueState(state) if isinstance(state, str) else state
+        grouped = records.group_by(*keys.split())
+        grouped.persistent_aggregate(given, guarantee="at_least_once", **(values or {"count": Count()}))
+    return topology
+
+
+def partials(topology: Topology) -> Any:
+    return {aggregate.state.name: [(("dog",), (1,))] for aggregate in topology.aggregates}
+
+
+CHANGES = {
+    "state gone": (defined("s"), "state 'more' is gone"),
+    "state new": (defined("s", "more", "other"), "state 'other' is new"),
+    "state renamed": (defined("s", "other"), "state 'more' is gone; state 'other' is new"),
+    "state's kind": (defined("s", TransactionalState("more")), "state 'more' is transactional now, was opaque"),
+    "contributions": (
+        defined("s", OpaqueState("more", contributions=False)),
+        "state 'more' is without contributions now, was with contributions",
+    ),
+    "database": (
+        defined("s", OpaqueState("more", database="warehouse")),
+        "state 'more' is in database 'warehouse' now, was in the ledger's database",
+    ),
+    "key": (defined("s", "more", keys="n"), "key 'word' of state 's' is gone; key 'n' of state 's' is new (bigint)"),
+    "value": (
+        defined("s", "more", count=Count(), most=Max("n")),
+        "value 'most' of state 's' is new (bigint, greatest)",
+    ),
+    "value's type": (defined("s", "more", count=Sum("n")), None),  # a count is a sum
+    "stream new": (
+        defined("s", "more", streams=("in", "on")),
+        "stream 'on' is new; state 's' counts stream in, on now",
+    ),
+    "stream renamed": (defined("s", "more", streams=("on",)), "stream 'in' is gone; stream 'on' is new"),
+    "field new": (defined("s", "more", fields=FIELDS + ", x date"), "field 'x' of stream 'in' is new (date)"),
+    "field gone": (defined("s", "more", fields="word string"), "field 'n' of stream 'in' is gone"),
+    "field renamed": (
+        defined("s", "more", fields="word string, m bigint"),
+        "field 'n' of stream 'in' is gone; field 'm' of stream 'in' is new (bigint)",
+    ),
+    "field's type": (
+        defined("s", "more", fields="word string, n int"),
+        "field 'n' of stream 'in' is int now, was bigint",
+    ),
+    "spout": (defined("s", "more", spout=ListSpout(1)), "stream 'in' reads "),
+    "spout's kind": (
+        defined("s", "more", spout=LogSpout({"a": 1}, kind=SpoutKind.OPAQUE)),
+        """stream 'in' reads {"kind":"opaque"}, but its batches were read from {"kind":"transactional"}""",
+    ),
+    "the order of states": (defined("more", "s"), None),
+    "the order of fields": (defined("s", "more", fields="n bigint, word string"), None),
+}
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("reached", ["planned", "committed"])
+@pytest.mark.parametrize(("changed", "says"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_definition_uses_no_txid(backing: Any, changed: Topology, says: str | None, reached: str) -> None:
+    topology = defined("s", "more")
+    if reached == "planned":
+        backing.initialize(topology, "1")
+    else:
+        backing.whole(topology, partials(topology), "1")
+    if says is None:
+        backing.ledger.check_definition(changed, "jobs/job.py")
+        backing.ledger.register(changed, "jobs/job.py")
+        return
+    for refuse in (
+        lambda: backing.ledger.check_definition(changed, "jobs/job.py"),
+        lambda: backing.initialize(changed, "2"),
+    ):
+        with pytest.raises(SchemaMismatch) as raised:
+            refuse()
+        assert says in str(raised.value)
+        assert "topology 't' has history, up to txid 1, and is defined otherwise now: " in str(raised.value)
+        assert "Put it back as it was; or define another topology" in str(raised.value)
+        assert "restate" not in str(raised.value)
+    backing.ledger.check_definition(topology, "jobs/job.py")
+    assert backing.initialize(topology, "1").txid == 1
+    with pytest.raises(Exception, match="no txid 2"):
+        backing.ledger.batch("t", 2)
+
+
+@pytest.mark.rule("R23")
+def test_a_state_left_out_for_one_deployment_and_put_back(backing: Any) -> None:
+    whole, less = defined("a", "b", "c"), defined("a")
+    backing.whole(whole, partials(whole), "1")
+    with pytest.raises(SchemaMismatch, match="state 'b' is gone; state 'c' is gone"):
+        backing.initialize(less, "2")
+    backing.whole(whole, partials(whole), "2")
+    assert {name: backing.state(name) for name in "abc"} == {name: {("dog",): (2, 2)} for name in "abc"}
+
+
+def test_before_the_first_txid_streams_and_new_states_are_free(backing: Any) -> None:
+    backing.ledger.register(defined("s"), "jobs/job.py")
+    backing.ledger.register(defined("s", "more", streams=("other",), spout=ListSpout(1)), "jobs/job.py")
+    with pytest.raises(SchemaMismatch, match=r"state 'more' is gone. Nothing is counted yet: `txbatch drop t`"):
+        backing.ledger.register(defined("s"), "jobs/job.py")
+
+
+def test_what_was_aborted_is_no_history(backing: Any) -> None:
+    backing.initialize(defined("s"), "1")
+    backing.ledger.abort("t", 1, "a wrong source")
+    other = defined("s", "more", fields="word string, n int")
+    assert backing.whole(other, partials(other), "2").txid == 2
+
+
+def test_what_was_given_up_is_history(backing: Any) -> None:
+    backing.initialize(defined("s"), "1")
+    backing.ledger.skip("t", 1, "poison")
+    with pytest.raises(SchemaMismatch, match="state 'more' is new"):
+        backing.ledger.register(defined("s", "more"), "jobs/job.py")
+    backing.ledger.register(defined("s"), "jobs/job.py")
+
+
+def test_a_state_that_moves_to_another_topology(backing: Any) -> None:
+    old = defined("s", "more")
+    backing.whole(old, partials(old), "1")
+    with pytest.raises(SchemaMismatch, match="state 'more' belongs to topology 't'; a state has one topology"):
+        backing.initialize(defined("more", name="new"), "1")
+    with pytest.raises(SchemaMismatch, match="state 'more' is gone"):
+        backing.initialize(defined("s"), "2")
+
+
+def test_a_batch_in_flight_goes_on_when_the_definition_is_put_back(backing: Any) -> None:
+    topology = defined("s")
+    batch = backing.initialize(topology, "1")
+    with pytest.raises(SchemaMismatch):
+        backing.initialize(defined("s", "more"), "1")
+    backing.emit(topology, batch, partials(topology), "1")
+    assert backing.commit(topology, batch, partials(topology)).batch.status is BatchStatus.COMMITTED
