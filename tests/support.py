@@ -15,7 +15,7 @@ from txbatch.core.aggregator import CombinerAggregator, Merge, Partial
 from txbatch.core.fields import FLOATING_TYPES, decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
-from txbatch.core.protocol import ranges
+from txbatch.core.plan import streams_of
 from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
 from txbatch.core.state import State
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
@@ -115,12 +115,16 @@ def run(name: str) -> Run:
 def read_all(assignment: Assignment) -> dict[str, dict[str, ReadPartition]]:
     """Every planned range, read whole: the fingerprint follows from the range alone, as a transactional source's does."""
     return {
-        stream: {
-            partition: ReadPartition(range_["end"] - range_["start"], str(range_["start"] * 1000 + range_["end"]))
-            for partition, range_ in ranges(plan).items()
-        }
-        for stream, plan in assignment.metadata["streams"].items()
+        stream: {partition: read_whole(range_) for partition, range_ in planned.ranges.items()}
+        for stream, planned in streams_of(assignment.metadata).items()
     }
+
+
+def read_whole(range_: Any) -> ReadPartition:
+    """A range's records; one record of a plan that is none."""
+    if not isinstance(range_, dict) or not {"start", "end"} <= range_.keys():
+        return ReadPartition(1, "1")
+    return ReadPartition(range_["end"] - range_["start"], str(range_["start"] * 1000 + range_["end"]))
 
 
 def manifest_of(

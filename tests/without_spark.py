@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import PartitionedLogSpout, Spout
-from txbatch.core import protocol
 from txbatch.core.aggregator import merger
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.plan import StreamPlan, streams_of
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
@@ -57,7 +57,7 @@ def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) 
         folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         pq.write_table(table, path, filesystem=folder.filesystem)
         states[aggregate.state.name] = parquet.describe(folder, number, aggregate)
-    plans = assignment.metadata["streams"]
+    plans = streams_of(assignment.metadata)
     read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
     manifest = Manifest(
         topology.name, assignment.attempt, assignment.token, assignment.code, assignment.digest, read, states
@@ -65,9 +65,10 @@ def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) 
     folder.write_manifest(manifest)
 
 
-def read_partitions(spout: Spout, plan: Metadata) -> dict[str, ReadPartition]:
+def read_partitions(spout: Spout, planned: StreamPlan) -> dict[str, ReadPartition]:
     """Records and a fingerprint of each partition."""
-    found = {name: records(spout, {**plan, "partitions": {name: of}}) for name, of in protocol.ranges(plan).items()}
+    plans = [planned] if planned.partitions is None else [planned.only([name]) for name in planned.ranges]
+    found = {name: records(spout, each.plan) for name, each in zip(planned.ranges, plans, strict=True)}
     return {name: ReadPartition(len(read), str(crc32(repr(read).encode()))) for name, read in found.items()}
 
 
@@ -81,7 +82,7 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
 
 
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
-    plan = assignment.metadata["streams"][aggregate.stream.name]
+    plan = streams_of(assignment.metadata)[aggregate.stream.name].plan
     names = [field.name for field in aggregate.stream.fields]
     combine, found, kept = merger(aggregate.merges), {}, Counter()
     if not aggregate.keys:

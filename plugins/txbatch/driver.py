@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
+from txbatch.core.plan import streams_of
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
@@ -134,11 +135,11 @@ def _readers(
     """A reader of each stream in the batch, and the holes: PartitionUnreadable when nothing at all can be read (R13)."""
     readers: dict[str, BatchReader] = {}
     unreadable: dict[str, dict[str, str]] = {}
-    for name, plan in assignment.metadata["streams"].items():
+    for name, planned in streams_of(assignment.metadata).items():
         reader = BatchReader(spark, topology.streams[name], assignment)
         holes = reader.holes()
-        unreadable[name] = {**plan.get("unreadable", {}), **holes}
-        if not holes or len(holes) < len(plan["partitions"]):
+        unreadable[name] = {**planned.unreadable, **holes}
+        if not holes or len(holes) < len(planned.ranges):
             readers[name] = replace(reader, left_out=frozenset(holes))
     if not readers:
         holes = {partition: why for each in unreadable.values() for partition, why in each.items()}

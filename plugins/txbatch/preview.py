@@ -8,9 +8,12 @@ from typing import Any
 from txbatch.core.coordinator import plan_batch
 from txbatch.core.guarantee import guarantees
 from txbatch.core.ledger import Ledger
-from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt, ranges
+from txbatch.core.plan import streams_of
+from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
+
+COLUMNS = frozenset({"stream", "partition", "start", "end", "note", "gone"})
 
 
 def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str, Any]:
@@ -55,22 +58,18 @@ def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
     """What a batch's metadata names, one row per range; `note` says what is unreadable or gone. Of long lists, the length."""
-    for stream, plan in metadata["streams"].items():
-        for partition, range_ in ranges(plan).items():
+    for stream, planned in streams_of(metadata).items():
+        for partition, range_ in planned.ranges.items():
+            told = range_ if isinstance(range_, Mapping) else {"plan": range_}
             rest = {
                 name: f"{len(value):,}" if isinstance(value, Mapping) else value
-                for name, value in range_.items()
-                if name not in ("start", "end", "gone")
+                for name, value in told.items()
+                if name not in COLUMNS
             }
-            note = f"gone: {range_['gone']}" if "gone" in range_ else None
-            row = {
-                "stream": stream,
-                "partition": partition or None,
-                "start": range_.get("start"),
-                "end": range_.get("end"),
-            }
+            note = f"gone: {told['gone']}" if planned.partitions is not None and "gone" in told else None
+            row = {"stream": stream, "partition": partition or None, "start": told.get("start"), "end": told.get("end")}
             yield {**row, **rest, "note": note}
-        for partition, why in plan.get("unreadable", {}).items():
+        for partition, why in planned.unreadable.items():
             yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": f"unreadable: {why}"}
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from txbatch.core.errors import TransientError
+from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment
 from txbatch.job_file import Job
 from txbatch.local import java
@@ -74,7 +75,8 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
 def is_short(job: Job, assignment: Assignment) -> bool:
     """Whether the batch is too small to be worth an optimising compiler."""
     streams = job.topology.streams
-    planned = [streams[name].spout.planned_bytes(plan) for name, plan in assignment.metadata["streams"].items()]
+    plans = streams_of(assignment.metadata)
+    planned = [streams[name].spout.planned_bytes(each.plan) for name, each in plans.items()]
     return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
 
 

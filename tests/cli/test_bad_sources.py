@@ -97,7 +97,7 @@ def test_the_same_run_with_other_parameters(txbatch: Txbatch, write_job: WriteJo
     refused(txbatch("run", job), "AssertionError")  # it finishes what was begun, with the parameters it was begun with
     with engine.connect() as connection:
         (stored,) = connection.execute(text("SELECT metadata FROM txbatch.batch")).scalars()
-    assert stored == {"format": 1, "streams": {"in": {"start": 0, "end": 5}}, "parameters": {"top": 5}}
+    assert stored == {"format": 2, "streams": {"in": {"plan": {"start": 0, "end": 5}}}, "parameters": {"top": 5}}
 
 
 @pytest.mark.parametrize(

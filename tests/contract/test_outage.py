@@ -11,7 +11,7 @@ from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import NotItsTurn, TerminalError
-from txbatch.core.protocol import ranges
+from txbatch.core.plan import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
 PARTITIONS = [f"{number:02}" for number in range(16)]
@@ -153,4 +153,4 @@ def test_a_stream_that_pauses_goes_on_where_it_was(backing: Any) -> None:
     assert set(backing.whole(topology, nothing, "2").metadata["streams"]) == {"long"}
     short.sizes.append(5)
     third = backing.whole(topology, nothing, "3")
-    assert third.metadata["streams"]["short"] == {"number": 1, "start": 1, "end": 6}
+    assert third.metadata["streams"]["short"] == {"plan": {"number": 1, "start": 1, "end": 6}}

@@ -93,7 +93,7 @@ def test_a_spout_is_asked_again_when_the_head_moved() -> None:
     spout.between = another_run
     batch = initialize_transaction(ledger, topology, run("slow"))
     assert isinstance(batch, Batch)
-    assert (batch.txid, batch.prev_txid, batch.metadata["streams"]["words"]["start"]) == (2, 1, 5)
+    assert (batch.txid, batch.prev_txid, batch.metadata["streams"]["words"]["plan"]["start"]) == (2, 1, 5)
 
 
 def test_a_spout_that_is_not_ready_uses_no_txid() -> None:
@@ -290,6 +290,52 @@ def test_metadata_whose_keys_would_come_back_as_strings() -> None:
     topology = word_count(Bad())
     with pytest.raises(DefinitionError, match="stream 'words': metadata is not JSON: the key 1 is no string"):
         initialize_transaction(ledger_of(topology), topology, run("1"))
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b"])
+@pytest.mark.parametrize("plan", [lambda text: text, lambda text: {text: 1}, lambda text: [{"end": [text]}]])
+def test_metadata_that_postgresql_cannot_show(plan: Any, text: str) -> None:
+    """Stored as JSON it would break every report that looks into it."""
+
+    class Bad(ListSpout):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return plan(text)
+
+    topology = word_count(Bad())
+    with pytest.raises(DefinitionError, match=r"stream 'words': metadata holds U\+0000 in "):
+        initialize_transaction(ledger_of(topology), topology, run("1"))
+    Bad.initialize_transaction = lambda *_: plan("\\u0000")  # type: ignore[method-assign]
+    assert isinstance(initialize_transaction(ledger_of(topology), topology, run("1")), Batch)
+
+
+def test_metadata_that_is_nested_without_end() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    class Bad(ListSpout):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return deep
+
+    topology = word_count(Bad())
+    with pytest.raises(DefinitionError, match=r"stream 'words': .*recursion"):
+        initialize_transaction(ledger_of(topology), topology, run("1"))
+
+
+def test_an_interval_is_planned_by_all_streams_that_read_by_time_or_by_none() -> None:
+    """Else the interval of the one that is not ready would be taken, and its records never counted (R4)."""
+    early, late, list_ = Asked(5), Asked(5, ready=False), Asked()
+    early.by_interval = late.by_interval = True
+    topology = word_count(early)
+    topology.new_stream("late", late)
+    topology.new_stream("list", list_)
+    day = Run("1", interval=Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)))
+    head = ledger_of(topology).head("word_count", day)
+    assert plan_batch(topology, head, day) is None
+    late.ready = True
+    metadata = plan_batch(topology, head, day)
+    assert metadata is not None
+    assert set(metadata["streams"]) == {"words", "late"}
 
 
 def test_a_spout_gets_the_parameters_it_declares_beside_the_interval() -> None:

@@ -156,7 +156,18 @@ def test_the_chain_of_an_unpartitioned_stream() -> None:
     assert broken(plan, {}) is None
     assert "planned after txid 2, but txid 1 is the last committed" in str(broken(plan, {}, last_committed=1))
     assert "but txid None is the last committed" in str(broken(plan, {}, last_committed=None))
-    assert broken({"s": {"interval": ["a", "b"]}}, {}, last_committed=1) is None
+
+
+def test_an_interval_continues_nothing() -> None:
+    """Who reads by time is told by the batch's interval, and outside the plan: a plan may have any key."""
+    streams = {"s": {"plan": {"files": []}, "interval": ["a", "b"]}}
+    by_time = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": streams})
+    assert check_commit(by_time, ASSIGNMENT, None, 1, {})
+    assert check_commit(
+        replace(by_time, metadata={"streams": {"s": {"interval": ["a", "b"]}}}), ASSIGNMENT, None, 1, {}
+    )
+    assert "but txid 1 is the last" in str(broken({"s": {"interval": ["a", "b"]}}, {}, last_committed=1))
+    assert "but txid 1" in str(broken({"s": {"plan": {"interval": ["a", "b"]}}}, {}, last_committed=1, format=2))
 
 
 def test_the_chain_of_a_stream_that_pauses() -> None:
@@ -164,7 +175,9 @@ def test_the_chain_of_a_stream_that_pauses() -> None:
     plan = {"s": {"partitions": {"a": RANGE}}}
     assert broken(plan, OFFSETS, idle={"list": {"end": 5}}) is None
     assert "planned after txid 2, but txid 1" in str(broken(plan, OFFSETS, last_committed=1, idle={"list": {"end": 5}}))
-    assert broken(plan, OFFSETS, last_committed=1, idle={"list": {"interval": ["a", "b"]}}) is None
+    idle = {"list": {"plan": 5, "interval": ["a", "b"]}}
+    mixed = replace(EMITTED, key="interval:a/b", metadata={"format": 2, "streams": plan, "idle": idle})
+    assert check_commit(mixed, ASSIGNMENT, None, 1, OFFSETS)
 
 
 def test_success_and_abort() -> None:

@@ -175,7 +175,7 @@ def test_a_batch_spout_keeps_no_metadata_and_gives_no_guarantee() -> None:
         ticks.persistent_aggregate(OpaqueState("s"), n=Count())
     ticks.persistent_aggregate(OpaqueState("s"), guarantee="at_least_once", n=Count())
     head = Head("t", 3, None, (), None, {})
-    assert coordinator.plan_batch(ticks.topology, head, Run("run")) == {"format": 1, "streams": {"ticks": {}}}
+    assert coordinator.plan_batch(ticks.topology, head, Run("run")) == {"format": 2, "streams": {"ticks": {"plan": {}}}}
     read: Any = spout.emitter().emit_batch("spark", TransactionAttempt(3, 2), {})  # type: ignore[arg-type]
     assert read == ("spark", 3)
     spout.coordinator().success(3)
@@ -258,4 +258,4 @@ def test_a_spout_without_a_txid_of_its_own_starts_where_the_topology_is() -> Non
         topology.new_stream(name, spout)
     plan = coordinator.plan_batch(topology, Head("t", 1, None, (), None, {}), Run("run"))
     assert plan is not None
-    assert plan["streams"] == {"list": {"number": 0, "start": 0, "end": 1}, "ticks": {}}
+    assert plan["streams"] == {"list": {"plan": {"number": 0, "start": 0, "end": 1}}, "ticks": {"plan": {}}}

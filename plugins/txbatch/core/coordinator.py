@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
+from txbatch.core.plan import FORMAT, StreamPlan, idle_of, partitioned, streams_of
 from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, waited_for
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
@@ -58,26 +59,27 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
 
 
 def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
-    """The metadata of the next txid; None when no stream has anything new.
+    """The metadata of the next txid, as in `core.plan`; None when no stream has anything new, or one that reads by time is not
+    ready: its interval would be skipped.
 
-    `streams` holds the plan of each stream that is in the batch, `idle` the last plan of each that is not, which its
-    next one continues, `parameters` those of the run's that choose data. DefinitionError for what is not JSON, is over
-    the spouts' limits, or is a parameter that no spout declares.
+    DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares.
     """
     _check_declared(topology, run)
     streams: dict[str, Any] = {}
     idle: dict[str, Any] = {}
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
-        plan = _plan_stream(stream, head, last, run)
-        if plan is not None:
-            streams[stream.name] = plan
+        planned = _plan_stream(stream, head, last, run)
+        if planned is not None:
+            streams[stream.name] = planned.to_json()
+        elif stream.spout.by_interval:
+            return None
         elif last is not None:
-            idle[stream.name] = last
+            idle[stream.name] = last.to_json()
     if not streams:
         return None
     more = {"idle": idle, "parameters": dict(run.parameters)}
-    metadata = {"format": 1, "streams": streams, **{name: value for name, value in more.items() if value}}
+    metadata = {"format": FORMAT, "streams": streams, **{name: value for name, value in more.items() if value}}
     canonical_json(metadata, sum(topology.streams[name].spout.metadata_bytes_max for name in streams | idle))
     return metadata
 
@@ -89,44 +91,55 @@ def _check_declared(topology: Topology, run: Run) -> None:
             raise DefinitionError(f"topology {topology.name!r} has no parameter {name!r}; its spouts declare {known}")
 
 
-def _last_plan(stream: Stream, head: Head) -> Metadata | None:
+def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
     """What the plan of a stream without partitions continues."""
     if head.prev is None or isinstance(stream.spout, PartitionedSpout):
         return None
-    plans = {**head.prev.metadata.get("idle", {}), **head.prev.metadata["streams"]}
-    return plans.get(stream.name)
+    return {**idle_of(head.prev.metadata), **streams_of(head.prev.metadata)}.get(stream.name)
 
 
-def _plan_stream(stream: Stream, head: Head, last: Metadata | None, run: Run) -> Metadata | None:
+def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) -> StreamPlan | None:
     coordinator = stream.spout.coordinator()
     try:
         if isinstance(coordinator, PartitionedCoordinator):
             coordinator.offsets = head.offsets.get(stream.name, {})
         if not coordinator.is_ready(head.next_txid):
             return None
-        return _as_json(stream, coordinator.initialize_transaction(head.next_txid, last, _asked(stream, run)))
+        asked = _asked(stream, run)
+        plan = coordinator.initialize_transaction(head.next_txid, last.plan if last else None, asked)
     finally:
         coordinator.close()
+    if plan is None:
+        return None
+    _check_json(stream, plan)
+    if isinstance(coordinator, PartitionedCoordinator):
+        return partitioned(plan)
+    return StreamPlan(plan, interval=asked["interval"] if asked and stream.spout.by_interval else None)
 
 
-def _as_json(stream: Stream, plan: Metadata | None) -> Metadata | None:
-    """The plan, as it will come back from the ledger; DefinitionError, which names the stream, when it would not."""
+def _check_json(stream: Stream, plan: Any) -> None:
+    """DefinitionError, which names the stream, for a plan that would not come back from the ledger as it is."""
     try:
         canonical_json(plan, stream.spout.metadata_bytes_max)
-        if key := _odd_key(plan):
-            raise DefinitionError(f"metadata is not JSON: the key {key!r} is no string")
-    except DefinitionError as error:
+        for text in _texts(plan):
+            if not isinstance(text, str):
+                raise DefinitionError(f"metadata is not JSON: the key {text!r} is no string")
+            if "\0" in text:
+                raise DefinitionError(f"metadata holds U+0000 in {text!r}, which PostgreSQL cannot show; encode it")
+    except (DefinitionError, RecursionError) as error:
         raise DefinitionError(f"stream {stream.name!r}: {error}") from error
-    return plan
 
 
-def _odd_key(value: Any) -> Any:
-    """A key that would come back from JSON as a string."""
-    if isinstance(value, Mapping):
-        return next((key for key in value if not isinstance(key, str)), None) or _odd_key(list(value.values()))
-    if isinstance(value, list | tuple):
-        return next(filter(None, map(_odd_key, value)), None)
-    return None
+def _texts(value: Any) -> Iterator[Any]:
+    """All texts in a JSON value, and its keys, which ought to be."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
 
 
 def _asked(stream: Stream, run: Run) -> Metadata | None:

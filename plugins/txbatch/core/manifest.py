@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
+from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment, TransactionAttempt
 
 
@@ -95,9 +96,9 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
                 f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
                 "it is not this attempt's work: emit again"
             )
-    plans = assignment.metadata["streams"]
-    planned = _names({stream: plan.get("partitions", [""]) for stream, plan in plans.items()})
-    not_asked = _names({stream: plan.get("unreadable", []) for stream, plan in plans.items()})
+    plans = streams_of(assignment.metadata)
+    planned = _names({stream: plan.ranges for stream, plan in plans.items()})
+    not_asked = _names({stream: plan.unreadable for stream, plan in plans.items()})
     read, left_out = _names(manifest.streams), _names(manifest.unreadable)
     for what, names in (
         ("was not read", planned - read - left_out),
@@ -112,7 +113,7 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
                 f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
             )
     for stream, partitions in manifest.streams.items():
-        _check_records(f"{assignment.topology} {assignment.attempt}", plans[stream].get("partitions", {}), partitions)
+        _check_records(f"{assignment.topology} {assignment.attempt}", plans[stream].partitions or {}, partitions)
     if left_out and not read:
         raise PartitionUnreadable(
             f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from txbatch.core.errors import (
     TerminalError,
 )
 from txbatch.core.ledger import Head, Offsets
+from txbatch.core.plan import idle_of, streams_of
 from txbatch.core.transaction import (
     INIT_TXID,
     Assignment,
@@ -106,8 +107,8 @@ def is_adopted(batch: Batch, run: Run) -> bool:
 
 def check_gone(assignment: Assignment) -> None:
     """Refuse to emit records that the source no longer keeps: they are given up by a decision, never silently."""
-    for plan in assignment.metadata["streams"].values():
-        for partition, range_ in plan.get("partitions", {}).items():
+    for planned in streams_of(assignment.metadata).values():
+        for partition, range_ in (planned.partitions or {}).items():
             if "gone" in range_:
                 raise RecordsGone(
                     f"{assignment.topology} {assignment.attempt}: records {range_['start']} to {range_['end']} of partition "
@@ -192,19 +193,18 @@ def check_commit(
 
 def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
     """Refuse a batch that does not continue what is committed (R6)."""
-    plans = batch.metadata["streams"]
-    unpartitioned = [plan for plan in plans.values() if "partitions" not in plan]
-    unpartitioned += batch.metadata.get("idle", {}).values()
-    in_order = any("interval" not in plan for plan in unpartitioned)
+    plans = streams_of(batch.metadata)
+    one_by_one = [each for each in (*plans.values(), *idle_of(batch.metadata).values()) if each.partitions is None]
+    in_order = any(each.interval is None or not batch.by_interval for each in one_by_one)
     if in_order and batch.prev_txid != last_committed:
         raise BrokenChain(
             f"{batch.topology}: txid {batch.txid} was planned after txid {batch.prev_txid}, "
             f"but txid {last_committed} is the last committed: it is aborted and planned anew"
         )
-    for stream, plan in plans.items():
-        for partition, range_ in plan.get("partitions", {}).items():
+    for stream, planned in plans.items():
+        for partition, range_ in (planned.partitions or {}).items():
             last = offsets.get(stream, {}).get(partition)
-            check_continues(batch, partition, range_, last, partition in plan.get("continues", ()))
+            check_continues(batch, partition, range_, last, partition in planned.continues)
 
 
 def check_continues(batch: Batch, partition: str, range_: Metadata, last: Metadata | None, continues: bool) -> None:
@@ -253,17 +253,11 @@ def check_skip(
     check_chain(batch, last_committed, offsets)
 
 
-def ranges(plan: Metadata) -> Mapping[str, Metadata]:
-    """What a stream's plan names, by partition; an unpartitioned stream has the one partition ''."""
-    found: Mapping[str, Metadata] = plan.get("partitions", {"": plan})
-    return found
-
-
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
     """The offsets after these batches, in txid order."""
     after = {stream: dict(partitions) for stream, partitions in offsets.items()}
     for batch in batches:
-        for stream, plan in batch.metadata["streams"].items():
-            if "partitions" in plan:
-                after.setdefault(stream, {}).update(plan["partitions"])
+        for stream, planned in streams_of(batch.metadata).items():
+            if planned.partitions is not None:
+                after.setdefault(stream, {}).update(planned.partitions)
     return after

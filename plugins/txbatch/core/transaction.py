@@ -13,6 +13,7 @@ from typing import Any
 from txbatch.core.errors import DefinitionError
 
 INIT_TXID = 1
+INTERVAL_KEY = "interval:"
 # What a spout may plan, unless it says otherwise; and what the ledger takes: a manifest has more to say of a partition
 # than its plan, but not ten times as much.
 METADATA_BYTES_MAX = 1_000_000
@@ -81,7 +82,7 @@ class Run:
     @property
     def key(self) -> str:
         """The batch key: the interval for spouts that read by time, else the run."""
-        return f"interval:{self.interval}" if self.interval else f"run:{self.name}"
+        return f"{INTERVAL_KEY}{self.interval}" if self.interval else f"run:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class Batch:
     lease_live: bool = False
     succeeded: bool = False
     created_at: datetime | None = None
+
+    @property
+    def by_interval(self) -> bool:
+        """Whether the batch has a data interval, which found it and which no other may reach into (R2)."""
+        return self.key.startswith(INTERVAL_KEY)
 
     @property
     def attempt(self) -> TransactionAttempt:

@@ -13,6 +13,7 @@ from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.plan import streams_of
 from txbatch.core.state import Value, update_state
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run, TransactionAttempt
@@ -226,8 +227,8 @@ class Tables:
         for at, txids in self.batch_keys.items():
             if at[0] == batch.topology and batch.txid in txids:
                 self.batch_keys[at] = (*txids, txid)
-        for stream, plan in batch.metadata["streams"].items():
-            for partition, range_ in plan.get("partitions", {}).items():
+        for stream, plan in streams_of(batch.metadata).items():
+            for partition, range_ in (plan.partitions or {}).items():
                 self.consumed[batch.topology, stream, partition] = range_
         return given_up
 
@@ -249,12 +250,12 @@ class Tables:
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """What was read, where the next batch starts, and that the batch is final."""
-        for stream, plan in batch.metadata["streams"].items():
-            for partition in {**plan.get("unreadable", {}), **protocol.ranges(plan)}:
+        for stream, plan in streams_of(batch.metadata).items():
+            for partition in {**plan.unreadable, **plan.ranges}:
                 read = manifest.streams.get(stream, {}).get(partition)
                 self.partitions[batch.topology, stream, partition, batch.txid] = read
-                if read is not None and "partitions" in plan:
-                    self.consumed[batch.topology, stream, partition] = plan["partitions"][partition]
+                if read is not None and plan.partitions is not None:
+                    self.consumed[batch.topology, stream, partition] = plan.partitions[partition]
         at = batch.topology, batch.attempt
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core import protocol
 from txbatch.core.manifest import Manifest
-from txbatch.core.transaction import Batch, Metadata, canonical_json
+from txbatch.core.plan import streams_of
+from txbatch.core.transaction import Batch, canonical_json
 from txbatch.postgres.queries import query
 
 # How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`.
@@ -30,11 +30,11 @@ def read(manifest: Manifest) -> Callable[[str, str], Outcome]:
 
 def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
     """Outcomes of a batch whose records are given up (R16): all that it planned, and no partition that it could not ask."""
+    plans = streams_of(batch.metadata)
 
     def outcome(stream: str, partition: str) -> Outcome:
-        not_planned = batch.metadata["streams"][stream].get("unreadable", {})
-        if partition in not_planned:
-            return _unread("unreadable", not_planned[partition])
+        if partition in plans[stream].unreadable:
+            return _unread("unreadable", plans[stream].unreadable[partition])
         return _unread("skipped", why)
 
     return outcome
@@ -42,14 +42,15 @@ def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
 
 def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> None:
     """Write what became of each range of the batch; the next one starts after all but the unreadable ones."""
+    plans = streams_of(batch.metadata)
     ranges: list[dict[str, Any]] = []
-    for stream, plan in batch.metadata["streams"].items():
-        not_planned: dict[str, Metadata] = {name: {} for name in plan.get("unreadable", {})}
-        for partition, range_ in {**not_planned, **protocol.ranges(plan)}.items():
+    for stream, plan in plans.items():
+        for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
             where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
             ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
     connection.execute(query("insert_partition"), ranges)
-    consumed = [row for row in ranges if row["partition"] and row["status"] != "unreadable"]
+    carried = {stream for stream, plan in plans.items() if plan.partitions is not None}
+    consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
     if consumed:
         connection.execute(query("set_consumed"), consumed)
 

@@ -80,7 +80,7 @@ class BatchAggregator:
     def _where(self, problem: type[TxbatchError]) -> str:
         """A partition on which the same happens alone, found by halving; reads the batch at most once more."""
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
-        places = [(root, name) for root in roots for name in self.readers[root].plan.get("partitions", {})]
+        places = [(root, name) for root in roots for name in self.readers[root].planned.partitions or ()]
         while len(places) > 1:
             half = places[: len(places) // 2]
             places = half if self._fails(problem, half) else places[len(half) :]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
+from txbatch.core.plan import StreamPlan, streams_of
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout, SpoutKind
 from txbatch.core.stream import Stream
-from txbatch.core.transaction import Assignment, Metadata
+from txbatch.core.transaction import Assignment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,12 +28,10 @@ class BatchReader:
     left_out: frozenset[str] = frozenset()
 
     @property
-    def plan(self) -> Metadata:
+    def planned(self) -> StreamPlan:
         """What the batch's metadata says of this stream, less the partitions left out."""
-        plan: Metadata = self.assignment.metadata["streams"][self.stream.name]
-        if not self.left_out:
-            return plan
-        return {**plan, "partitions": {k: v for k, v in plan["partitions"].items() if k not in self.left_out}}
+        planned = streams_of(self.assignment.metadata)[self.stream.name]
+        return planned.only(planned.ranges.keys() - self.left_out) if self.left_out else planned
 
     def holes(self) -> dict[str, str]:
         """The partitions that an opaque spout declares unreadable, with the reason (R13)."""
@@ -40,7 +39,7 @@ class BatchReader:
         found: dict[str, str] = {}
         if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
             return found
-        for partition, range_ in self.plan["partitions"].items():
+        for partition, range_ in self.planned.ranges.items():
             try:
                 spout.emit_partition_batch(self.spark, attempt, partition, range_)
             except PartitionUnreadable as error:
@@ -49,10 +48,8 @@ class BatchReader:
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
         """The batch's records as the spout emits them, or those of some of its partitions."""
-        plan = self.plan
-        if partitions is not None:
-            plan = {**plan, "partitions": {name: plan["partitions"][name] for name in partitions}}
-        return self.stream.spout.emitter().emit_batch(self.spark, self.assignment.attempt, plan)
+        planned = self.planned if partitions is None else self.planned.only(partitions)
+        return self.stream.spout.emitter().emit_batch(self.spark, self.assignment.attempt, planned.plan)
 
     def audit(self) -> dict[str, ReadPartition]:
         """Per partition: records read, and the sum of their xxhash64. BadRecord names partitions with invalid UTF-8.
@@ -92,7 +89,7 @@ class BatchReader:
         """
         if not isinstance(self.stream.spout, PartitionedSpout):
             return {"": ReadPartition(0, "0")}
-        silent = {name: of for name, of in self.plan["partitions"].items() if name not in found}
+        silent = {name: of for name, of in self.planned.ranges.items() if name not in found}
         return {
             name: ReadPartition(0, "0")
             for name, of in silent.items()
@@ -105,7 +102,7 @@ class BatchReader:
         if not isinstance(spout, PartitionedSpout):
             return None
         try:
-            return spout.count_records(partition, self.plan["partitions"][partition])
+            return spout.count_records(partition, self.planned.ranges[partition])
         except BadRecord as error:
             raise BadRecord(f"{self}: {error}") from error
 
