@@ -11,7 +11,7 @@ from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import NotItsTurn, TerminalError
-from txbatch.core.plan import ranges
+from txbatch.core.protocol import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
 PARTITIONS = [f"{number:02}" for number in range(16)]

@@ -38,8 +38,7 @@ from txbatch import NonTransactionalState, OpaqueState, SpoutKind, Topology, Tra
 from txbatch.core import errors
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.plan import ranges
-from txbatch.core.protocol import Wait
+from txbatch.core.protocol import Wait, ranges
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.failpoints import FailpointReached
 

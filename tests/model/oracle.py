@@ -10,7 +10,7 @@ from model.ledgers import Seen
 from model.source import STREAM, Record, Weights, records_of
 
 from txbatch.core.apart import ApartStatus
-from txbatch.core.plan import ranges
+from txbatch.core.protocol import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
 # By txid: what each of its attempts read, in the order in which they were issued; None before it did.

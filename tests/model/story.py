@@ -51,7 +51,7 @@ from txbatch.core.errors import (
 )
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
-from txbatch.core.plan import ranges
+from txbatch.core.protocol import ranges
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.failpoints import FailpointReached

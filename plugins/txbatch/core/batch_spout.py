@@ -39,7 +39,10 @@ class BatchSpout(Spout):
 
     @abstractmethod
     def emit_batch(self, spark: SparkSession, txid: int) -> DataFrame:
-        """The records of a batch, possibly none, as a DataFrame with the spout's fields. Runs in the Spark driver."""
+        """The records of a batch, possibly none, as a DataFrame with the spout's fields. Runs in the Spark driver.
+
+        Asked once in an attempt, and read once: the records are kept on the disks of Spark until the attempt ends.
+        """
 
     def is_ready(self, txid: int) -> bool:
         """Whether there is anything to emit; False uses no txid (R4). Runs in the coordinator task, without Spark."""

@@ -65,11 +65,6 @@ def idle_of(metadata: Metadata) -> dict[str, StreamPlan]:
     return _read(metadata, "idle")
 
 
-def ranges(entry: Any) -> Mapping[str, Any]:
-    """What an entry of either format names, by partition."""
-    return (_of_format_2(entry) if isinstance(entry, Mapping) and "plan" in entry else _of_format_1(entry)).ranges
-
-
 def _read(metadata: Metadata, name: str) -> dict[str, StreamPlan]:
     of_format = _of_format_2 if metadata.get("format", 1) == FORMAT else _of_format_1
     return {stream: of_format(entry) for stream, entry in metadata.get(name, {}).items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from txbatch.core.errors import (
     BrokenChain,
@@ -17,7 +18,7 @@ from txbatch.core.errors import (
     TerminalError,
 )
 from txbatch.core.ledger import Head, Offsets
-from txbatch.core.plan import idle_of, streams_of
+from txbatch.core.plan import FORMAT, idle_of, streams_of
 from txbatch.core.transaction import (
     INIT_TXID,
     Assignment,
@@ -251,6 +252,11 @@ def check_skip(
             "nothing of them is given up"
         )
     check_chain(batch, last_committed, offsets)
+
+
+def ranges(entry: Any) -> Mapping[str, Any]:
+    """What an entry of `streams` names, by partition; an unpartitioned stream has the one partition ''."""
+    return streams_of({"format": FORMAT if "plan" in entry else 1, "streams": {"": entry}})[""].ranges
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:

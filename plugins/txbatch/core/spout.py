@@ -57,7 +57,8 @@ class Emitter(ABC):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """Exactly the records the metadata names, as a DataFrame with the spout's fields.
 
-        Asked for once by the audit and once by each state; what it persists is let go of before the next attempt.
+        Asked for once by the audit, once by each state and once at the end; of a non-transactional spout once in an attempt.
+        What it persists is let go of before the next attempt.
         """
 
     def success(self, attempt: TransactionAttempt) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import quoted
@@ -26,6 +26,7 @@ class BatchReader:
     stream: Stream
     assignment: Assignment
     left_out: frozenset[str] = frozenset()
+    _said: list[DataFrame] = field(default_factory=list, compare=False)
 
     @property
     def planned(self) -> StreamPlan:
@@ -48,8 +49,20 @@ class BatchReader:
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
         """The batch's records as the spout emits them, or those of some of its partitions."""
-        planned = self.planned if partitions is None else self.planned.only(partitions)
+        if partitions is None and self.stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
+            return self._once()
+        return self._ask(self.planned if partitions is None else self.planned.only(partitions))
+
+    def _ask(self, planned: StreamPlan) -> DataFrame:
         return self.stream.spout.emitter().emit_batch(self.spark, self.assignment.attempt, planned.plan)
+
+    def _once(self) -> DataFrame:
+        """What a source that cannot say it again has said to this attempt: on disk, and should that be lost the attempt fails."""
+        from pyspark import StorageLevel
+
+        if not self._said:
+            self._said.append(self._ask(self.planned).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY))
+        return self._said[0]
 
     def audit(self) -> dict[str, ReadPartition]:
         """Per partition: records read, and the sum of their xxhash64. BadRecord names partitions with invalid UTF-8.
