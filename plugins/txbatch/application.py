@@ -117,7 +117,7 @@ class _Running:
         self.busy = True
         try:
             self._connected().send_bytes(folder.encode())
-            self._connected().recv_bytes()
+            self._hear(b"begun")
         except (EOFError, OSError):
             self.busy = False
         return self.busy
@@ -128,14 +128,27 @@ class _Running:
         TransientError when it ended before it was done.
         """
         try:
-            self._connected().recv_bytes()
-        except (EOFError, OSError):
-            self._thread.join()
+            self._hear(b"done")
+        except (EOFError, OSError) as error:
+            self._end_after(error)
             if self.failure is None and not self._heard:
                 return False
             raise TransientError(str(self.failure or "Spark ended before it was done")) from self.failure
         self.busy, self._heard = False, True
         return True
+
+    def _hear(self, word: bytes) -> None:
+        """What the driver says next; OSError when it is another word, EOFError when it is gone."""
+        said = self._connected().recv_bytes(len(word))
+        if said != word:
+            raise OSError(f"the driver said {said!r}, and not {word!r}")
+
+    def _end_after(self, error: Exception) -> None:
+        """Of a driver that speaks no more, or not as it should."""
+        if not isinstance(error, EOFError | ConnectionError):
+            self.failure = error
+            self.launched.kill()
+        self._thread.join()
 
     def close(self) -> None:
         """End it, gently when it has nothing to do."""
@@ -151,7 +164,7 @@ class _Running:
         try:
             self.launched.run()
         except BaseException as error:
-            self.failure = error
+            self.failure = self.failure or error
         with suppress(OSError):  # nobody else may come any more
             Client(self._socket).close()
 

@@ -52,8 +52,8 @@ def _apart(where: settings.Settings) -> str:
 
 
 def _writable(staging: str) -> str:
-    Staging(staging).check()
-    return staging
+    others = Staging(staging).check()
+    return "; ".join([staging, *(f"{other}, who may change what is committed from there" for other in others)])
 
 
 def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:

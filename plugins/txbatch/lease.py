@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import TxbatchError, UnknownName
 from txbatch.core.fence import Fence
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.postgres.ledger import PostgresLedger
@@ -50,7 +50,7 @@ def _repeated(renew: Callable[[], object], ledger: PostgresLedger, name: str) ->
         while not over.wait(min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX)):
             try:
                 renew()
-            except (TransientError, OSError) as error:
+            except (TxbatchError, OSError) as error:
                 log.warning("%s: the lease was not renewed: %s", name, error)
 
     keeper = threading.Thread(target=keep, name="lease", daemon=True)
@@ -65,7 +65,14 @@ def _repeated(renew: Callable[[], object], ledger: PostgresLedger, name: str) ->
 def _renewed(ledger: PostgresLedger, assignment: Assignment, fence: Fence) -> Fence:
     if ledger.renew_lease(assignment):
         return replace(fence, beat=fence.beat + 1)
-    now = ledger.batch(assignment.topology, assignment.attempt.txid)
-    newest = f"txid {now.txid}, which is aborted," if now.status is BatchStatus.ABORTED else str(now.attempt)
+    newest = _newest(ledger, assignment)
     log.warning("%s %s: %s took its place; it can change nothing", assignment.topology, assignment.attempt, newest)
     return replace(fence, superseded=newest)
+
+
+def _newest(ledger: PostgresLedger, assignment: Assignment) -> str:
+    try:
+        now = ledger.batch(assignment.topology, assignment.attempt.txid)
+    except UnknownName:
+        return "the end of its topology, which was dropped,"
+    return f"txid {now.txid}, which is aborted," if now.status is BatchStatus.ABORTED else str(now.attempt)

@@ -20,7 +20,7 @@ from txbatch.postgres.ledger import LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.settings import Settings
-from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.storage.staging import AttemptFolder, Staging, check_uri
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class Steps:
     @classmethod
     def open(cls, job: Job, settings: Settings, *, lease_seconds: int = LEASE_SECONDS) -> Steps:
         """With the ledger and staging area of these settings. NotMigrated when the database is not ready."""
+        check_uri(settings.staging)
         name = f"txbatch {job.topology.name}"
         engine = connect(settings.database_url, application_name=name)
         check_migrated(engine)

@@ -317,3 +317,32 @@ def test_once_killed_nothing_is_started(job: Job, home: Path, folder: Path) -> N
     spark.close()
     with pytest.raises(TransientError, match="words 2:1: this task is being ended"):
         spark.emit(*attempt(2, folder))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\xff" * 64,
+        b"\0\0\0\x04evil",
+        b"\0\0\0\x05begun",
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff" + (1 << 62).to_bytes(8, "big"),
+        b"\xff\xff\xff\xff" + (5).to_bytes(8, "big"),
+        b"\0",
+    ],
+    ids=repr,
+)
+def test_a_driver_that_speaks_otherwise_is_ended(job: Job, home: Path, folder: Path, said: bytes) -> None:
+    class Babbling(Launched):
+        def run(self) -> None:
+            with Client(self.socket) as submitter:
+                os.write(submitter.fileno(), said)
+                if len(said) > 1:
+                    assert self.over.wait(30), "never killed"
+
+    with (
+        Application(job, home, Babbling, local=True) as spark,
+        pytest.raises(TransientError, match="txbatch words 1:1: "),
+    ):
+        spark.emit(*attempt(1, folder))
+    assert sockets() == []

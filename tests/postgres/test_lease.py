@@ -68,6 +68,14 @@ def test_a_newer_attempt_or_an_abort_is_told(
         wait_for(lambda: folder.read_fence().superseded == "txid 1, which is aborted,")
 
 
+def test_a_topology_that_is_dropped_meanwhile_has_no_newer_attempt(
+    bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
+) -> None:
+    with kept_alive(ledger, assignment, folder):
+        bench.run("DELETE FROM txbatch.attempt", "DELETE FROM txbatch.batch_key", "DELETE FROM txbatch.batch")
+        wait_for(lambda: folder.read_fence().superseded == "the end of its topology, which was dropped,")
+
+
 def test_no_beat_while_the_ledger_cannot_be_asked(
     bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
 ) -> None:

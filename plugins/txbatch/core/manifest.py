@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
 from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment, TransactionAttempt
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +70,50 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
-        states = {
-            name: StagedState(
-                tuple(StagedFile(**each) for each in state["files"]), state["rows"], state["totals"], state.get("kept")
-            )
-            for name, state in value["states"].items()
-        }
-        streams = {
-            name: {partition: ReadPartition(**read) for partition, read in parts.items()}
-            for name, parts in value["streams"].items()
-        }
-        attempt = TransactionAttempt(**value["attempt"])
-        rest = {name: value[name] for name in ("topology", "token", "code", "metadata_digest", "unreadable")}
-        return cls(attempt=attempt, states=states, streams=streams, **rest)
+        """What `to_json` made; an error of some kind for anything else, also for what no attempt could have counted."""
+        of = value["attempt"]
+        return cls(
+            topology=_text(value["topology"]),
+            attempt=TransactionAttempt(_count(of["txid"]), _count(of["attempt_id"])),
+            token=_text(value["token"]),
+            code=_text(value["code"]),
+            metadata_digest=_text(value["metadata_digest"]),
+            streams=_each(value["streams"], lambda parts: _each(parts, _read_partition)),
+            states=_each(value["states"], _staged_state),
+            unreadable=_each(value["unreadable"], lambda holes: _each(holes, _text)),
+        )
+
+
+def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, Value]:
+    return {_text(name): made(value) for name, value in values.items()}
+
+
+def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
+    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"))
+
+
+def _staged_state(value: Mapping[str, Any]) -> StagedState:
+    totals = _each(value["totals"], lambda total: None if total is None else _text(total))
+    kept = None if value.get("kept") is None else _count(value["kept"])
+    return StagedState(tuple(map(_staged_file, value["files"])), _count(value["rows"]), totals, kept)
+
+
+def _staged_file(value: Mapping[str, Any]) -> StagedFile:
+    """Its name leads nowhere but into the attempt's folder."""
+    name = _text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
+    return StagedFile(name, _count(value["bytes"]), _count(value["rows"]), _text(value["sha256"]))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{str(value)[:80]!r} is no count")
+    return value
+
+
+def _text(value: Any, pattern: str = r"[\s\S]*") -> str:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{str(value)[:80]!r} is not what stands there")
+    return value
 
 
 def check_manifest(manifest: Manifest, assignment: Assignment) -> None:

@@ -15,7 +15,7 @@ from txbatch.core.errors import Incomplete
 from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.manifest import StagedFile, StagedState
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
-from txbatch.storage.staging import AttemptFolder
+from txbatch.storage.staging import AttemptFolder, links_on
 
 ROWS_PER_BATCH = 64 * 1024
 # A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
@@ -29,7 +29,7 @@ def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate)
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
     kept: list[int] = []
-    for path in sorted(name for name in found if name.endswith(".parquet")):
+    for path in sorted(name for name in found if _is_partials(folder, name)):
         content = folder.filesystem.cat_file(path)
         files.append(_described(folder, path, content))
         partials = pq.ParquetFile(pa.BufferReader(content))
@@ -48,12 +48,26 @@ def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]
     """The record batches of a state's files. Incomplete when a file is not the one the manifest describes (R7a)."""
     for file in staged.files:
         path = folder.path(file.name)
-        content = folder.filesystem.cat_file(path) if folder.filesystem.exists(path) else b""
+        content = folder.filesystem.cat_file(path) if _is_here(folder, file.name) else b""
         if _sha256(content) != file.sha256 or _described(folder, path, content) != file:
             raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
         partials = pq.ParquetFile(pa.BufferReader(content))
         columns = [name for name in partials.schema_arrow.names if name != RECORDS_COLUMN]
         yield from partials.iter_batches(ROWS_PER_BATCH, columns=columns)
+
+
+def _is_partials(folder: AttemptFolder, path: str) -> bool:
+    """Not what a task that did not end left below `_temporary`: Spark hides names like these from its readers too."""
+    inside = path.removeprefix(folder.path("")).split("/")
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in inside)
+
+
+def _is_here(folder: AttemptFolder, name: str) -> bool:
+    """Whether it is a file of the attempt's folder, and no link to elsewhere leads to it."""
+    parts = name.split("/")
+    steps = [folder.path("/".join(parts[: n + 1])) for n in range(len(parts))]
+    files = folder.filesystem
+    return files.exists(steps[-1]) and not any(links_on(files, step) for step in steps)
 
 
 def _described(folder: AttemptFolder, path: str, content: bytes) -> StagedFile:

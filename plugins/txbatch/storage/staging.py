@@ -12,19 +12,43 @@ error.json                   why it failed
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
-from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.manifest import Manifest
 from txbatch.core.transaction import Assignment
 
 TOKEN_CHARACTERS = 8
+# Seen by one process alone, made of other filesystems by fsspec alone, or not to be written to.
+_NOT_SHARED = {
+    "memory",
+    "simplecache",
+    "filecache",
+    "blockcache",
+    "reference",
+    "dir",
+    "data",
+    "http",
+    "https",
+    "zip",
+    "tar",
+}
+Value = TypeVar("Value")
+
+
+class Unreadable(Exception):
+    """A file of an attempt's folder is not what is written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +72,16 @@ class AttemptFolder:
         self._write_json("assignment.json", assignment.to_json())
 
     def read_assignment(self) -> Assignment:
-        """What the attempt is told."""
-        return Assignment.from_json(self._read_json("assignment.json"))
+        """What the attempt is told; TransientError when the folder does not say."""
+        try:
+            return self._read("assignment.json", Assignment.from_json)
+        except (OSError, Unreadable) as error:
+            raise TransientError(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
+
+    def has_fence(self) -> bool:
+        """Whether it is an attempt's folder, and not a link to elsewhere, that says something of its fence."""
+        link = links_on(self.filesystem, self.path("").rstrip("/"))
+        return not link and bool(self.filesystem.exists(self.path("fence.json")))
 
     def write_fence(self, fence: Fence) -> None:
         """Say whether the attempt may go on (R5); nothing is made of a folder that is gone."""
@@ -59,9 +91,17 @@ class AttemptFolder:
     def read_fence(self) -> Fence:
         """Whether the attempt may go on; TransientError when the folder does not say."""
         try:
-            return Fence.from_json(self._read_json("fence.json"))
-        except (OSError, ValueError, KeyError) as error:
+            return self._read("fence.json", Fence.from_json)
+        except (OSError, Unreadable) as error:
             raise TransientError(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
+
+    def superseded(self, by: str) -> Fence:
+        """The fence with what takes the attempt's place, also of one that cannot be read: the ledger decides, this is a hint."""
+        try:
+            fence = self.read_fence()
+        except TransientError:
+            fence = Fence(lease_seconds=0)
+        return replace(fence, superseded=by)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Say what was read and written; the attempt's last act."""
@@ -70,10 +110,10 @@ class AttemptFolder:
     def read_manifest(self) -> Manifest:
         """What the attempt read and wrote; Incomplete when it did not get that far."""
         try:
-            return Manifest.from_json(self._read_json("manifest.json"))
+            return self._read("manifest.json", Manifest.from_json)
         except FileNotFoundError:
             raise Incomplete(f"{self.uri} has no manifest: the attempt did not finish; emit again") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except Unreadable as error:
             raise Incomplete(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
 
     def write_error(self, kind: str, message: str) -> None:
@@ -81,11 +121,10 @@ class AttemptFolder:
         self._write_json("error.json", {"kind": kind, "message": message})
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Why the attempt failed, if it could say."""
+        """Why the attempt failed, if it could say: `kind` and `message`."""
         try:
-            error: Mapping[str, str] = self._read_json("error.json")
-            return error
-        except (FileNotFoundError, ValueError):
+            return self._read("error.json", lambda said: {"kind": str(said["kind"]), "message": str(said["message"])})
+        except (FileNotFoundError, Unreadable):
             return None
 
     def said_something(self) -> bool:
@@ -97,8 +136,8 @@ class AttemptFolder:
         return f"{self.uri}/partials/{number}"
 
     def remove(self) -> None:
-        """Remove the folder; nothing happens when it is gone."""
-        if self.filesystem.exists(self.path("")):
+        """Remove the folder; nothing happens when it is gone, also when another removes it meanwhile."""
+        with suppress(FileNotFoundError):
             self.filesystem.rm(self.path("").rstrip("/"), recursive=True)
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -108,28 +147,63 @@ class AttemptFolder:
             json.dump(value, file, ensure_ascii=False, indent=1)
         self.filesystem.mv(temporary, self.path(name))
 
-    def _read_json(self, name: str) -> Any:
-        with self.filesystem.open(self.path(name), encoding="utf-8") as file:
-            return json.load(file)
+    def _read(self, name: str, made: Callable[[Any], Value]) -> Value:
+        """What is made of a file's JSON; Unreadable for whatever else stands in it."""
+        with self.filesystem.open(self.path(name), "rb") as file:
+            content = file.read()
+        try:
+            return made(json.loads(content))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise Unreadable(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+def check_uri(uri: str) -> None:
+    """DefinitionError for a place that Spark, or another process, does not find under the same name."""
+    scheme, separator, _ = uri.partition("://")
+    if "::" in uri or (separator and scheme in _NOT_SHARED):
+        raise DefinitionError(
+            f"TXBATCH_STAGING {uri!r} is not a place that Spark and every task see alike; write file:///folder, or s3a:// and "
+            "its like"
+        )
+
+
+def links_on(filesystem: Any, path: str) -> bool:
+    """Whether a symbolic link stands there; only a local disk has such."""
+    return isinstance(filesystem, LocalFileSystem) and bool(filesystem.islink(path))
+
+
+def _open_to_others(folder: Path) -> str | None:
+    """Who else may replace what lies in a folder, and so what is committed from there."""
+    found = folder.stat()
+    if found.st_uid not in (0, os.getuid()):
+        return f"{folder} belongs to another user ({found.st_uid})"
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return f"{folder} is writable by all"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The staging area of all topologies."""
+    """The staging area of all topologies. Nothing below its root may be a link: TerminalError where a folder is one."""
 
     root: str
 
-    def check(self) -> None:
-        """Make sure that it can be written to; raises whatever its filesystem raises."""
+    def check(self) -> list[str]:
+        """Make sure that it can be written to; raises whatever its filesystem raises. What is to be told of who else can."""
+        check_uri(self.root)
         probe = AttemptFolder(f"{self.root}/_probe-{uuid4().hex}")
         probe.filesystem.makedirs(probe.path(""), exist_ok=True)
         probe.write_error("none", "txbatch doctor")
         probe.remove()
+        if not isinstance(probe.filesystem, LocalFileSystem):
+            return []
+        root = Path(probe.path("")).parent.resolve()
+        return [told for folder in (root, *root.parents) if (told := _open_to_others(folder))]
 
     def attempt(self, assignment: Assignment) -> AttemptFolder:
         """The folder of one attempt."""
         name = f"{assignment.attempt.attempt_id}-{assignment.token[:TOKEN_CHARACTERS]}"
-        return AttemptFolder(f"{self.root}/{assignment.topology}/{assignment.attempt.txid}/{name}")
+        return self._folder(assignment.topology, str(assignment.attempt.txid), name)
 
     def supersede(self, by: Assignment) -> None:
         """Tell the drivers of all other attempts of a txid that this one took their place, those of a lost database too."""
@@ -138,13 +212,22 @@ class Staging:
             return
         for path in parent.filesystem.ls(parent.path("").rstrip("/"), detail=False):
             other = AttemptFolder(f"{parent.uri}/{path.rstrip('/').rpartition('/')[2]}")
-            if other != mine and other.filesystem.exists(other.path("fence.json")):
-                other.write_fence(replace(other.read_fence(), superseded=str(by.attempt)))
+            if other != mine and other.has_fence():
+                other.write_fence(other.superseded(str(by.attempt)))
 
     def topology(self, topology: str) -> AttemptFolder:
         """The folder of a topology."""
-        return AttemptFolder(f"{self.root}/{topology}")
+        return self._folder(topology)
 
     def transaction(self, topology: str, txid: int) -> AttemptFolder:
         """The folder of all attempts of a txid."""
-        return AttemptFolder(f"{self.root}/{topology}/{txid}")
+        return self._folder(topology, str(txid))
+
+    def _folder(self, *names: str) -> AttemptFolder:
+        folder = AttemptFolder(self.root)
+        for name in names:
+            folder = AttemptFolder(f"{folder.uri}/{name}")
+            path = folder.path("").rstrip("/")
+            if links_on(folder.filesystem, path):
+                raise TerminalError(f"{path} is a symbolic link, which the staging area must not hold; remove it")
+        return folder

@@ -1,0 +1,256 @@
+"""The staging area as others may leave it: files of another shape, folders that lead elsewhere, places that nobody shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support import LogSpout, word_count
+
+from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
+from txbatch.core.fence import Fence
+from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.storage import parquet
+from txbatch.storage.staging import AttemptFolder, Staging
+
+MANIFEST = Manifest(
+    topology="t",
+    attempt=TransactionAttempt(1, 2),
+    token="token",
+    code="code",
+    metadata_digest="digest",
+    streams={"s": {"a": ReadPartition(3, "-42")}},
+    states={
+        "n": StagedState((StagedFile("partials/0/part-0.parquet", 10, 3, "sha"),), 3, {"count": "3", "low": None}, 3)
+    },
+    unreadable={"s": {"b": "away"}},
+)
+SHAPES = [
+    "",
+    "[]",
+    "null",
+    "7",
+    '"text"',
+    "{}",
+    "[" * 20_000,
+    "\x00\xff",
+    '{"kind": ',
+    '{"lease_seconds": 1, "beat": []}',
+    "NaN",
+]
+
+
+def assignment(attempt_id: int = 2) -> Assignment:
+    return Assignment("t", TransactionAttempt(1, attempt_id), f"{attempt_id}0000000-token", {"streams": {}}, "code")
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    return Staging(f"file://{tmp_path}/staging")
+
+
+@pytest.fixture
+def folder(staging: Staging) -> AttemptFolder:
+    made = staging.attempt(assignment())
+    made.write_assignment(assignment())
+    return made
+
+
+def local(folder: AttemptFolder, name: str = "") -> Path:
+    return Path(folder.path(name))
+
+
+# ---- files of another shape
+
+
+@pytest.mark.parametrize("content", SHAPES, ids=lambda content: content[:20])
+def test_a_file_of_another_shape_cannot_be_read(folder: AttemptFolder, content: str) -> None:
+    for name in ("manifest.json", "error.json", "fence.json", "assignment.json"):
+        local(folder, name).write_bytes(content.encode("latin1"))
+    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(.{0,250}\); emit again"):
+        folder.read_manifest()
+    with pytest.raises(TransientError, match=r"fence\.json cannot be read \(.{0,250}\); emit again"):
+        folder.read_fence()
+    with pytest.raises(TransientError, match=r"assignment\.json cannot be read \(.{0,250}\); emit again"):
+        folder.read_assignment()
+    assert folder.read_error() is None
+
+
+def test_a_manifest_is_what_was_written(folder: AttemptFolder) -> None:
+    folder.write_manifest(MANIFEST)
+    assert folder.read_manifest() == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        *[(("streams", "s", "a", "records"), value) for value in (-1, 1.5, "3", None, True, float("nan"))],
+        *[(("streams", "s", "a", "fingerprint"), value) for value in ("x", "", "1e3", "9" * 39, 7, None)],
+        *[(("states", "n", "rows"), value) for value in (None, -1, 2.0, "3")],
+        *[(("states", "n", "kept"), value) for value in (-1, "3", False)],
+        *[(("states", "n", "totals"), value) for value in (None, [], {"count": 3})],
+        *[(("states", "n", "files", 0, "bytes"), value) for value in (None, -1)],
+        *[
+            (("states", "n", "files", 0, "name"), value)
+            for value in (
+                "../../../outside.parquet",
+                "partials/0/../../../x.parquet",
+                "/etc/x.parquet",
+                "partials/0/a/b.parquet",
+                "partials/0/a\\b.parquet",
+                "partials/0/x.txt",
+                "partials/0/x.parquet\n",
+                None,
+            )
+        ],
+        *[(("attempt", "txid"), value) for value in ("1", None, -1)],
+        *[(("token",), value) for value in (None, 7, ["token"])],
+        *[(("unreadable",), value) for value in (None, [], {"s": {"b": 7}}, {"s": ["b"]})],
+    ],
+    ids=str,
+)
+def test_a_manifest_of_what_nobody_could_have_counted(folder: AttemptFolder, at: tuple[Any, ...], value: Any) -> None:
+    written = json.loads(json.dumps(MANIFEST.to_json()))
+    within = written
+    for name in at[:-1]:
+        within = within[name]
+    within[at[-1]] = value
+    local(folder, "manifest.json").write_text(json.dumps(written))
+    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read"):
+        folder.read_manifest()
+
+
+def test_a_manifest_of_an_older_version_is_read(folder: AttemptFolder) -> None:
+    written = json.loads(json.dumps(MANIFEST.to_json()))
+    del written["states"]["n"]["kept"]
+    local(folder, "manifest.json").write_text(json.dumps(written))
+    assert folder.read_manifest().states["n"].kept is None
+
+
+# ---- fences are hints
+
+
+@pytest.mark.parametrize("content", SHAPES, ids=lambda content: content[:20])
+def test_a_fence_that_cannot_be_read_is_written_anew(staging: Staging, folder: AttemptFolder, content: str) -> None:
+    local(folder, "fence.json").write_bytes(content.encode("latin1"))
+    staging.supersede(assignment(3))
+    assert folder.read_fence() == Fence(0, superseded="1:3")
+
+
+def test_whatever_else_lies_beside_an_attempt_is_left_alone(
+    staging: Staging, folder: AttemptFolder, tmp_path: Path
+) -> None:
+    folder.write_fence(Fence(1))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "fence.json").write_text("mine")
+    (local(folder).parent / "link").symlink_to(tmp_path / "elsewhere")
+    (local(folder).parent / "file").write_text("")
+    staging.supersede(assignment(3))
+    assert folder.read_fence().superseded == "1:3"
+    assert (tmp_path / "elsewhere" / "fence.json").read_text() == "mine"
+
+
+# ---- links
+
+
+@pytest.mark.parametrize("link", ["t", "t/1"])
+def test_nothing_is_written_or_removed_through_a_link(staging: Staging, tmp_path: Path, link: str) -> None:
+    precious = tmp_path / "precious" / "1" / "2-20000000"
+    precious.mkdir(parents=True)
+    at = tmp_path / "staging" / link
+    at.parent.mkdir(parents=True)
+    at.symlink_to(tmp_path / "precious")
+    for call in (
+        lambda: staging.transaction("t", 1).remove(),
+        lambda: staging.attempt(assignment()).write_assignment(assignment()),
+        lambda: staging.supersede(assignment()),
+    ):
+        with pytest.raises(TerminalError, match="is a symbolic link, which the staging area must not hold; remove it"):
+            call()
+    assert list(precious.iterdir()) == []
+
+
+def test_a_root_that_lies_behind_a_link_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    staging = Staging(f"file://{tmp_path}/link/staging")
+    staging.attempt(assignment()).write_assignment(assignment())
+    staging.transaction("t", 1).remove()
+    assert not (tmp_path / "real" / "staging" / "t" / "1").exists()
+
+
+def test_what_is_gone_is_gone(folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.remove()
+    folder.remove()
+    monkeypatch.setattr(type(folder.filesystem), "exists", lambda *_: True)  # another was quicker
+    folder.remove()
+
+
+# ---- partials
+
+
+def write_partials(path: Path, **columns: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns or {"word": ["dog"], "count": [1]}), path)
+
+
+def test_what_a_task_left_that_did_not_end_is_no_partials(folder: AttemptFolder) -> None:
+    for name in ("a.parquet", "_temporary/0/b.parquet", ".hidden/c.parquet", "_d.parquet", ".e.parquet"):
+        write_partials(local(folder, f"partials/0/{name}"))
+    (aggregate,) = word_count(LogSpout({"a": 1})).aggregates
+    described = parquet.describe(folder, 0, aggregate)
+    assert ([file.name for file in described.files], described.rows, described.totals) == (
+        ["partials/0/a.parquet"],
+        1,
+        {"count": "1"},
+    )
+
+
+@pytest.mark.parametrize("link", ["partials/0/a.parquet", "partials/0", "partials"])
+def test_partials_behind_a_link_are_not_the_attempts(folder: AttemptFolder, tmp_path: Path, link: str) -> None:
+    (aggregate,) = word_count(LogSpout({"a": 1})).aggregates
+    write_partials(local(folder, "partials/0/a.parquet"))
+    described = parquet.describe(folder, 0, aggregate)
+    assert sum(batch.num_rows for batch in parquet.read(folder, described)) == 1
+    local(folder, link).rename(tmp_path / "moved")
+    local(folder, link).symlink_to(tmp_path / "moved")
+    with pytest.raises(
+        Incomplete, match=r"partials/0/a\.parquet is not the file that the manifest describes; emit again"
+    ):
+        list(parquet.read(folder, described))
+
+
+# ---- places
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["memory://x", "simplecache::file:///x", "reference://", "simplecache://x", "http://host/x", "zip://a::/tmp/b.zip"],
+)
+def test_a_place_that_others_do_not_see_is_refused(uri: str) -> None:
+    with pytest.raises(DefinitionError, match="is not a place that Spark and every task see alike; write file:///"):
+        Staging(uri).check()
+
+
+def test_doctor_says_who_else_may_write_there(tmp_path: Path) -> None:
+    staging = Staging(f"file://{tmp_path}/open/staging")
+    (tmp_path / "open").mkdir()
+    assert staging.check() == []
+    (tmp_path / "open").chmod(0o777)
+    assert staging.check() == [f"{tmp_path}/open is writable by all"]
+    (tmp_path / "open").chmod(0o777 | stat.S_ISVTX)
+    assert staging.check() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives folders away")
+def test_doctor_says_whose_the_place_is(tmp_path: Path) -> None:
+    (tmp_path / "staging").mkdir()
+    os.chown(tmp_path / "staging", 12345, -1)
+    assert Staging(f"file://{tmp_path}/staging").check() == [f"{tmp_path}/staging belongs to another user (12345)"]
