@@ -22,6 +22,8 @@ from txbatch.local.java import JavaNotFoundError
 from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.tables import Column, records, table
 
+# As many intervals that are not counted are named by `status`, of each topology.
+GAPS_SHOWN = 5
 Rows = Iterable[Mapping[str, Any]]
 EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 
@@ -107,7 +109,7 @@ def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_
 
 
 def show_status(rows: list[dict[str, Any]]) -> None:
-    """Below the table: who waits for whom and since when, why what is in flight failed, and what a state has missed."""
+    """Below the table: who waits for whom and since when, why what is in flight failed, and what is not counted."""
     for row in rows:
         for each in row["missed"]:
             since, to = each["since_txid"], each["counts_to_txid"]
@@ -126,6 +128,23 @@ def show_status(rows: list[dict[str, Any]]) -> None:
                 f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
                 f"({each['waits_for_status']}){dead}, since {_plain(each['since'])} ({_plain(each['waited'])})"
             )
+        _show_gaps(row["topology"], row["uncounted"])
+
+
+def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
+    for each in uncounted[:GAPS_SHOWN]:
+        dead = "" if each["lease_live"] else ", which shows no sign of life"
+        tried = f", its attempt {each['attempt_status']}" if each["attempt_status"] else ""
+        held = (
+            f"txid {each['txid']} of {each['run']}{dead} is {each['status']}{tried}"
+            if each["txid"]
+            else "no batch has it"
+        )
+        click.echo(
+            _plain(f"{topology}: {_plain(each['gap_start'])} to {_plain(each['gap_end'])} is not counted: {held}")
+        )
+    if len(uncounted) > GAPS_SHOWN:
+        click.echo(f"{topology}: {len(uncounted) - GAPS_SHOWN} more are not counted: report.gaps has them all")
 
 
 def show_plan(rows: list[dict[str, Any]]) -> None:

@@ -439,9 +439,9 @@ DELETE FROM txbatch.topology WHERE topology = :topology;
 SELECT to_regclass(:name) IS NOT NULL;
 
 -- gaps --
--- The intervals that no batch covers, between those that are covered.
-SELECT gap_start, gap_end, txid, status, attempt_status, run, lease_live FROM report.gaps
- WHERE topology = :topology ORDER BY gap_start;
+-- The intervals between counted ones that are not counted, and which batch holds them, if one does.
+SELECT topology, gap_start, gap_end, txid, status, attempt_status, run, lease_live FROM report.gaps
+ WHERE CAST(:topology AS text) IS NULL OR topology = :topology ORDER BY topology, gap_start;
 
 -- partitions --
 -- What each batch read of each partition.

@@ -262,5 +262,7 @@ def test_intervals_that_cannot_be(txbatch: Txbatch, write_job: WriteJob, engine:
     assert txbatch("run", job, *days(6, 7)).exit_code == 0
     assert [row["txid"] for row in Reader(engine).batches("days")] == [2, 1]
     assert Reader(engine).status("days")[0]["gaps"] == 1
+    status = txbatch("status", "days").stdout
+    assert "days: 2013-01-04 00:00:00 to 2013-01-06 00:00:00 is not counted: no batch has it" in status
     assert txbatch("run", job, *days(4, 6)).exit_code == 0
     assert Reader(engine).status("days")[0]["gaps"] == 0

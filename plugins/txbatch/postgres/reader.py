@@ -26,11 +26,12 @@ class Reader:
 
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
-        `missed` which states have not counted every committed txid.
+        `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not.
         """
         rows = self._rows("status", topology=topology)
-        for name in ("waiting", "failing", "missed"):
-            found = self._rows(name, topology=topology)
+        statements = {"waiting": "waiting", "failing": "failing", "missed": "missed", "uncounted": "gaps"}
+        for name, statement in statements.items():
+            found = self._rows(statement, topology=topology)
             for row in rows:
                 row[name] = [each for each in found if each["topology"] == row["topology"]]
         return rows
