@@ -15,7 +15,7 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
 from txbatch.spouts import parquet_files
-from txbatch.spouts.listing import check_size, escaped, files_below, hidden, relative_path
+from txbatch.spouts.listing import files_below, hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,9 +98,6 @@ class IntervalSpout(PlainSpout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
         files = {self._folder.absolute() / name: size for name, size in metadata["files"].items()}
-        if self.format == "json":
-            for file, size in files.items():
-                check_size(file, size)
         if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
             if self._kept is not None:
                 self._kept[1].unpersist()  # Spark would take the same scan for this one's
@@ -118,26 +115,13 @@ class IntervalSpout(PlainSpout):
         return files_below(self.root, self.pattern)
 
     def _read(self, spark: SparkSession, files: Mapping[Path, int], start: datetime, end: datetime) -> DataFrame:
-        from txbatch.spouts.scan import DECODERS, Format, Times, scan  # with pyarrow; a job file needs Python alone
+        from txbatch.spouts.scan import Format, Times, scan  # with pyarrow; a job file needs Python alone
 
         if self.format == "parquet":
             names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
             return self._inside(parquet_files.read(spark, self._folder, names, parse_fields(self.fields)), start, end)
-        if self.format not in DECODERS:
-            return self._inside(self._by_spark(spark, files), start, end)
         times = Times(self.time, *self._bounds(), start, end)
         return scan(spark, files, Format(self.format, parse_fields(self.fields), self._options(), times))
-
-    def _by_spark(self, spark: SparkSession, files: Mapping[Path, int]) -> DataFrame:
-        schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in parse_fields(self.fields))
-        reader = spark.read.format(self.format).schema(schema).option("mode", "FAILFAST")
-        records = reader.load([escaped(file.resolve()) for file in files])
-        opened = {relative_path(uri, self._folder) for uri in records.inputFiles()}
-        names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
-        left_out = sorted(name for name, size in names.items() if size and name not in opened)
-        if left_out:
-            raise TransientError(f"{self.root}: Spark does not read {', '.join(left_out[:5])}; rename them")
-        return records
 
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
@@ -176,7 +160,10 @@ class IntervalSpout(PlainSpout):
         if self.format not in formats.FORMATS:
             known = ", ".join(formats.FORMATS)
             raise DefinitionError(f"IntervalSpout: format {self.format!r} is not one of {known}")
-        self._options()
+        names = {field.name for field in parse_fields(self.fields)}
+        unknown = [name for name in self._options().get("optional", ()) if name not in names]
+        if unknown:
+            raise DefinitionError(f"IntervalSpout: optional={unknown[0]!r} is not among the fields {self.fields}")
         try:
             first, last = self._bounds()
             right = first < last

@@ -125,7 +125,9 @@ TIMES: dict[str, Option] = {
 
 JSON: dict[str, Option] = {
     "optional": Option((), texts, "fields that a record may lack, one or several: they are null then"),
-    "quoted_numbers": Option(False, yes_or_no, "numbers may also stand in quotes, written as in CSV"),
+    "quoted_numbers": Option(
+        False, yes_or_no, "numbers may also stand in quotes, as producers of exact decimals write them"
+    ),
 } | TIMES
 
 CSV: dict[str, Option] = {

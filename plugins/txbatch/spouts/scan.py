@@ -17,7 +17,7 @@ from txbatch.arrow import arrow_type
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
-from txbatch.spouts import contents, csv_lines
+from txbatch.spouts import contents, csv_lines, json_lines
 from txbatch.spouts.contents import Block
 from txbatch.spouts.misfit import BadValue, Misfit
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TASK_BYTES_MAX = 128_000_000
 TASK_BYTES_MIN = 4_000_000
-DECODERS = {"csv": csv_lines.decode}
+DECODERS = {"csv": csv_lines.decode, "json": json_lines.decode}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,53 @@
+"""The golden files, read without Spark: each becomes its rows, or is refused for its reason."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from file_cases import DOCUMENT, FILES, FORMATS, Case, cases, told, with_tables
+
+from txbatch import IntervalSpout
+from txbatch.core.errors import BadRecord
+from txbatch.core.fields import parse_fields
+from txbatch.spouts import options
+from txbatch.spouts.scan import Format, Times, read_file
+
+EPOCH, FAR = datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def read(case: Case) -> list[list[Any]]:
+    """The rows of a file, by the decoder that Spark's tasks call."""
+    fields = parse_fields(case.fields)
+    IntervalSpout(case.path, case.fields, time=fields[0].name, format=case.format, options=dict(case.options))
+    times = Times(fields[0].name, EPOCH, FAR, EPOCH, FAR)
+    found = read_file(case.path, Format(case.format, fields, options.checked(case.format, case.options), times))
+    return [[told(value) for value in row.values()] for row in found.to_pylist()]
+
+
+@pytest.mark.parametrize("case", cases("csv", "json"), ids=str)
+def test_a_file_is_read_as_it_is_written_or_refused(case: Case) -> None:
+    if case.rows is not None:
+        assert read(case) == case.rows
+    else:
+        with pytest.raises(BadRecord) as refused:
+            read(case)
+        assert re.search(str(case.error), str(refused.value)), refused.value
+        assert case.file in str(refused.value)
+
+
+def test_every_file_is_a_case_and_every_case_a_file() -> None:
+    for format_ in FORMATS:
+        there = {path.name for path in (FILES / format_).glob("*") if path.name != "cases.json"}
+        assert {case.file for case in cases(format_)} == there
+
+
+def test_no_two_cases_are_the_same() -> None:
+    assert len({str(case) for case in cases()}) == len(cases())
+
+
+def test_the_tables_in_the_document_are_as_the_code_and_the_cases_are() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+    assert document == with_tables(document), "run .venv/bin/python tests/file_cases.py"

@@ -1,0 +1,73 @@
+"""The golden files through the spout in Spark: the rows that tests/files/ finds without it, and the same reasons."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from file_cases import Case, cases, told
+from pyspark.sql import SparkSession
+
+from txbatch import IntervalSpout
+from txbatch.core.aggregator import quoted
+from txbatch.core.errors import BadRecord
+from txbatch.core.fields import parse_fields
+from txbatch.core.transaction import TransactionAttempt
+from txbatch.spark.failures import in_our_words
+
+ALL = ["1971-01-01T00:00:00+00:00", "2100-01-01T00:00:00+00:00"]
+FORMATS = ("csv", "json", "parquet")
+Group = tuple[str, str, str]
+
+
+def groups(format_: str) -> dict[Group, list[Case]]:
+    """Cases that are read, by what one spout can read together; the largest groups."""
+    found: dict[Group, list[Case]] = {}
+    for case in cases(format_):
+        if case.rows is not None:
+            key = (case.format, case.fields, json.dumps(case.options, sort_keys=True))
+            found.setdefault(key, []).append(case)
+    return dict(sorted(found.items(), key=lambda group: -len(group[1]))[:6])
+
+
+GOOD = {group: together for format_ in FORMATS for group, together in groups(format_).items()}
+BAD = [case for format_ in FORMATS for case in [case for case in cases(format_) if case.error][5::40]]
+
+
+def read(spark: SparkSession, root: Path, case: Case) -> list[list[Any]]:
+    time = parse_fields(case.fields)[0].name
+    spout = IntervalSpout(root, case.fields, time=time, format=case.format, options=dict(case.options))
+    plan = spout.initialize_transaction(1, None, {"interval": ALL})
+    assert plan is not None
+    records = spout.emit_batch(spark, TransactionAttempt(1, 1), plan)
+    names = [field.name for field in parse_fields(case.fields)]
+    try:
+        return [[told(value) for value in row] for row in records.select([quoted(name) for name in names]).collect()]
+    finally:
+        records.unpersist()
+
+
+def in_order(rows: Any) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+@pytest.mark.parametrize("group", GOOD, ids=lambda group: " ".join(group))
+def test_good_files_are_read_in_spark_as_without_it(spark: SparkSession, group: Group, tmp_path: Path) -> None:
+    together = GOOD[group]
+    for number, case in enumerate(together):
+        shutil.copy(case.path, tmp_path / f"{number}-{case.file}")
+    expected = [list(row) for case in together for row in case.rows or []]
+    assert in_order(read(spark, tmp_path, together[0])) == in_order(expected)
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_a_bad_file_is_refused_in_spark_for_the_same_reason(spark: SparkSession, case: Case) -> None:
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        read(spark, case.path, case)
+    problem = in_our_words(failed.value)
+    assert isinstance(problem, BadRecord)
+    assert re.search(str(case.error), str(problem)), problem
