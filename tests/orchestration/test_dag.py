@@ -6,14 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from txbatch import settings
+from txbatch.orchestration.result import committed, interval
 
 JOB = """
+'''What is chosen, per word.
+
+And more.'''
 from txbatch import *
 
 class Chosen(FixedBatchSpout):
@@ -49,6 +53,7 @@ PROGRAM = """
 import json, runpy, sys
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from txbatch.orchestration.airflow import run_of
@@ -78,7 +83,9 @@ def waits(deadlines, what):
 again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_minutes": "2026-01-01T00:00:00+00:00"}
 turn = waits({}, lambda waiting: waiting.for_batch(other, own))
 print(json.dumps({
-    "page": dag.doc_md, "params": params, "parameters": dict(run.parameters),
+    "page": dag.doc_md, "description": dag.description,
+    "new york": page(dag.get_task("commit").job, {}, schedule=CronDataIntervalTimetable("0 0 * * *", "America/New_York")),
+    "params": params, "parameters": dict(run.parameters),
     "turn": turn, "second": waits(dict(turn["kwargs"]["deadlines"]), lambda waiting: waiting.for_batch(other, own)),
     "own": waits({}, lambda waiting: waiting.for_batch(own, own)),
     "emission": waits({}, lambda waiting: waiting.for_emission(own)),
@@ -124,6 +131,36 @@ def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[
     for name in ("turn_timeout_minutes", "ready_timeout_minutes", "ask_again_seconds"):
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         assert "It chooses no data." in line
+
+
+def test_the_page_says_which_dates_mean_which_days_and_what_an_empty_form_does(made: dict[str, Any]) -> None:
+    page = made["page"]
+    assert "cut in the zone UTC. Runs are named after the interval's *end*" in page
+    assert "its dates choose the intervals that *begin* between them, both included" in page
+    assert "that is a run without tasks, which is green and counts nothing" in page
+    assert "its note says what came of it" in page
+    assert "cut in the zone America/New_York" in made["new york"]
+    assert made["description"] == "What is chosen, per word."
+
+
+def test_what_a_run_counted_is_told_in_a_line() -> None:
+    start, end = datetime(2013, 1, 4, 5, tzinfo=UTC), datetime(2013, 1, 5, 5, tzinfo=UTC)
+    row = {
+        "txid": 7,
+        "interval_start": start,
+        "interval_end": end,
+        "records": 1914,
+        "keys": {"flights": 12},
+        "attempts": 2,
+    }
+    told = "txid 7, 2013-01-04 (America/New_York): 1,914 records, 12 keys, 2 attempts"
+    assert committed(row, "America/New_York") == told
+    assert committed(row, "UTC").startswith("txid 7, 2013-01-04 05:00 to 2013-01-05 05:00 (UTC): ")
+    several = {"interval_start": None, "records": None, "keys": {"a": 1, "b": 2}, "attempts": 1}
+    assert committed(row | several, "UTC") == "txid 7: 0 records, 1 key of a, 2 keys of b, 1 attempt"
+    spring = datetime(2013, 3, 10, 5, tzinfo=UTC), datetime(2013, 3, 11, 4, tzinfo=UTC)
+    assert interval(*spring, "America/New_York") == "2013-03-10 (America/New_York)"
+    assert interval(start, start + timedelta(hours=1), "UTC") == "2013-01-04 05:00 to 06:00 (UTC)"
 
 
 def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) -> None:

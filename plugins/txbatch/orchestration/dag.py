@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
 from txbatch.job_file import Job, load_job
-from txbatch.orchestration.doc import page
+from txbatch.orchestration.doc import describe, page
 from txbatch.orchestration.operators import (
     CommitOperator,
     EmitBatchOperator,
@@ -61,7 +61,8 @@ def topology_dag(
         **_waits(loaded, turn_timeout, ready_timeout, ask_again),
         **dag_arguments.get("params", {}),
     }
-    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce))
+    arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
+    arguments.setdefault("description", describe(loaded))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),

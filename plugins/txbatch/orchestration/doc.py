@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
 from txbatch.core.guarantee import guarantees
 from txbatch.core.topology import Topology
 from txbatch.job_file import Job
+from txbatch.orchestration.result import zone_of
+
+_NOTE = "When a run is over, its note says what came of it: its txid, what it counted, or why there was nothing to do."
+_NO_DATES = (
+    "**To start a run**, trigger it with the form as it is: it counts what is new. Where nothing is, it is skipped, and its "
+    f"note says *nothing new*. {_NOTE}"
+)
 
 
-def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False) -> str:
-    """The doc_md of a topology's DAG, in Markdown."""
+def describe(job: Job) -> str | None:
+    """What the job file's docstring begins with: Airflow's list of DAGs has one line for each."""
+    docstring = ast.get_docstring(ast.parse(job.path.read_bytes()))
+    return docstring.partition("\n")[0] if docstring else None
+
+
+def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedule: object = None) -> str:
+    """The doc_md of a topology's DAG, in Markdown; `schedule` is the DAG's."""
     topology = job.topology
     parts = [
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction: however often it is retried, cleared or "
         "triggered again, its records count as the table says.",
         _guarantees(topology),
         _order(topology, coalesce),
+        _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
         _form(topology, params),
     ]
     return "\n\n".join(parts) + "\n"
@@ -41,6 +56,23 @@ def _order(topology: Topology, coalesce: bool) -> str:
     )
     key = "its data interval" if topology.by_interval else "the run"
     return f"{many}; they are committed in the order of their txids. A batch is found again by {key}."
+
+
+def _dates(zone: str) -> str:
+    """What a run is called after, and what the dates of Airflow's forms choose: neither is the day that is counted."""
+    return "\n".join(
+        [
+            f"**Dates.** A run counts its data interval, cut in the zone {zone}. Runs are named after the interval's *end*: of "
+            f"daily ones, the run named after the 5th counts the 4th. {_NOTE}",
+            "",
+            "- **Backfill**: its dates choose the intervals that *begin* between them, both included, in the zone that the UI "
+            f"shows, mostly UTC. Set the UI to {zone} first, or the first day or the last one may be left out.",
+            "- **Trigger**: give a logical date *within the interval after* the one you mean, as Airflow takes the newest one "
+            "that was over by then. The form's own suggestion is now: after the DAG's end date, where it has one, that is "
+            "a run without tasks, which is green and counts nothing.",
+            "- **Clear** a run: what is committed stays as it is, and the note says *already committed as txid n*.",
+        ]
+    )
 
 
 def _form(topology: Topology, params: Mapping[str, Any]) -> str:

@@ -11,10 +11,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError
+from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.job_file import check_main, emits_nothing
+from txbatch.orchestration import result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     failing_as_airflow,
@@ -69,17 +70,29 @@ class TransactionOperator(BaseOperator):
         """Skip when there is nothing new; wait for an interval whose source is not ready (R4), and for another run (R6)."""
         if isinstance(why, Wait):
             own = steps.ledger.head(self.job.topology.name, waiting.run).own
-            if own is None:
+            if own is None or own.txid == why.batch.txid:  # its own is another run's, which works on it
                 steps.ledger.note_wait(why.batch, waiting.run)
             waiting.for_batch(why.batch, own)
         if waiting.run.interval:
             waiting.for_source()
-        self.skip("nothing new")
+        self.skip("nothing new", waiting)
 
-    def skip(self, why: str) -> NoReturn:
-        """End the run here, and say why in the log."""
+    def skip(self, why: str, waiting: Waiting, note: str | None = None) -> NoReturn:
+        """End the run here, and say why in the log and in the run's note."""
         log.info("%s: %s", self.job.topology.name, why)
+        result.tell(waiting.context, note or why)
         raise AirflowSkipException(why)
+
+    def counted(self, steps: Steps, batch: Batch, context: Context) -> str:
+        """What the run's committed batch counted; no more than its txid where that cannot be asked."""
+        from txbatch.postgres.reader import Reader
+
+        try:
+            (row,) = Reader(steps.ledger.engine).batches_by_txid(batch.topology, [batch.txid])
+        except TxbatchError as error:
+            log.warning("%s", error)
+            return f"txid {batch.txid}"
+        return result.committed(row, result.zone_of(context["dag"].timetable))
 
 
 class InitializeTransactionOperator(TransactionOperator):
@@ -93,7 +106,8 @@ class InitializeTransactionOperator(TransactionOperator):
         check_main(self.job)
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
-            self.skip(f"already committed as txid {batch.txid}; nothing is changed")
+            note = f"already committed as {self.counted(steps, batch, waiting.context)}; nothing is changed"
+            self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
 
 
@@ -217,8 +231,11 @@ class SuccessOperator(TransactionOperator):
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         batch = steps.batch_of(run)
         if not steps.success(batch):
-            self.skip(f"already committed as txid {batch.txid}; nothing is changed")
+            self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
         context = waiting.context
+        line = self.counted(steps, batch, context)
+        log.info("%s: %s", batch.topology, line)
+        result.tell(context, line)
         adopted = (context["ti"].xcom_pull(task_ids="commit") or {}).get("adopted", [])
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra

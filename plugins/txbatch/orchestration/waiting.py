@@ -42,29 +42,37 @@ class Waiting:
     def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
         """Wait until another run's batch is final or abandoned; `own`, kept for this run meanwhile, for all before it."""
         whom = f"txid {batch.txid} of {batch.lease_run}"
-        log.info("%s: waits for %s", self.topology.name, whom)
         left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
+        self._say(
+            f"{whom} ({batch.status}) to end, or to be given up by a run that shows no sign of life", TURN_TIMEOUT_PARAM
+        )
         mine = own.txid if own is not None and not own.status.final and own.txid != batch.txid else None
         trigger = TurnTrigger(self.topology.name, batch.txid, self.run.name, mine, left.total_seconds())
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_emission(self, own: Batch) -> NoReturn:
         """Wait until the run's batch is emitted for it, or nobody is at it any more; it is kept for this run meanwhile."""
-        log.info("%s: txid %s waits for the application that is at work", self.topology.name, own.txid)
         left = self._left(
             TURN_TIMEOUT_PARAM, f"another run's application is at work still, txid {own.txid} not emitted"
         )
+        self._say(f"the application that is at work to emit txid {own.txid}", TURN_TIMEOUT_PARAM)
         trigger = EmissionTrigger(self.topology.name, own.txid, self.run.name, own.txid, left.total_seconds())
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_source(self) -> NoReturn:
         """Wait, and ask the source again: an interval is never skipped."""
-        log.info("%s: the source is not ready for %s", self.topology.name, self.run.interval)
         left = self._left(
             READY_TIMEOUT_PARAM, f"the source is not ready for {self.run.interval}; clear this task later"
         )
+        self._say(f"the source, which is not ready for {self.run.interval}", READY_TIMEOUT_PARAM)
         seconds = min(float(self.context["params"][ASK_AGAIN_PARAM]), left.total_seconds())
         self._defer(AskAgainTrigger(seconds), READY_TIMEOUT_PARAM, left)
+
+    def _say(self, whom: str, parameter: str) -> None:
+        latest = datetime.fromisoformat(self.deadlines[parameter]).astimezone(UTC)
+        log.info(
+            "%s: waits for %s; until %s UTC at the latest", self.topology.name, whom, f"{latest:%Y-%m-%d %H:%M:%S}"
+        )
 
     def _left(self, parameter: str, complaint: str) -> timedelta:
         """Until the deadline of this kind of wait, which begins with the first one; the task fails when it is over."""

@@ -1,0 +1,48 @@
+"""What came of a run, in one line: the plugin makes it the run's note."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+XCOM_KEY = "txbatch"
+_DAY = timedelta(days=1)
+
+
+def tell(context: Context, line: str) -> None:
+    """Leave the line where the plugin finds it once the run is over."""
+    context["ti"].xcom_push(key=XCOM_KEY, value=line)
+
+
+def committed(batch: Mapping[str, Any], zone: str) -> str:
+    """A row of `report.batches`: its txid, what it counted, its records, keys and attempts."""
+    start, end = batch["interval_start"], batch["interval_end"]
+    what = f", {interval(start, end, zone)}" if start and end else ""
+    keys = batch["keys"] or {}
+    counted = ", ".join(_number(count, "key") + f" of {state}" * (len(keys) > 1) for state, count in keys.items())
+    parts = [_number(batch["records"] or 0, "record"), counted, _number(batch["attempts"], "attempt")]
+    return f"txid {batch['txid']}{what}: {', '.join(filter(None, parts))}"
+
+
+def interval(start: datetime, end: datetime, zone: str) -> str:
+    """An interval as its schedule's zone has it: `2013-01-04 (America/New_York)` for a day there."""
+    first, last = (moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for moment in (start, end))
+    if first.time() == last.time() == datetime.min.time() and last - first == _DAY:
+        return f"{first:%Y-%m-%d} ({zone})"
+    same = first.date() == last.date()
+    return f"{first:%Y-%m-%d %H:%M} to {last:{'%H:%M' if same else '%Y-%m-%d %H:%M'}} ({zone})"
+
+
+def zone_of(schedule: object) -> str:
+    """The zone in which a schedule cuts its intervals."""
+    zone = getattr(schedule, "timezone", None) or "UTC"
+    return str(getattr(zone, "name", zone))
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
