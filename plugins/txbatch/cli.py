@@ -27,6 +27,7 @@ from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
 from txbatch.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.runner import RUN_PREFIX, Runner
+from txbatch.storage.staging import Staging
 from txbatch.submission import LOCAL_MASTER
 
 ORDER = ("run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "migrate", "drop", "demo")
@@ -248,7 +249,9 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None) -> R
     with transaction(engine) as connection:
         if not leave_apart:
             warehouses.drop(connection, topology)
-        return [{"dropped": topology, "states": state_tables.drop(connection, topology)}]
+        dropped = state_tables.drop(connection, topology)
+    Staging(where.staging).topology(topology).remove()
+    return [{"dropped": topology, "states": dropped}]
 
 
 def _confirm(yes: bool, what: str) -> None:

@@ -7,31 +7,35 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from txbatch.core.errors import DefinitionError, TxbatchError
-from txbatch.job_file import check_dag_files, check_main, load_job
+from txbatch.job_file import Job, check_dag_files, check_main, load_job
 
 _SECONDS = 120
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 
 
-def check_files(root: Path) -> str:
-    """How many DAG and job files of a project load; DefinitionError names all that do not, and why."""
+def check_files(root: Path, check_job: Callable[[Job], None] = check_main) -> str:
+    """How many DAG and job files of a project load; DefinitionError names all that do not, and why.
+
+    `check_job` raises where a job that loads is refused for another reason.
+    """
     check_dag_files(root / "dags")
     errors, dags = _import_errors(root / "dags")
     jobs = sorted((root / "jobs").glob("*.py"))
-    errors += [f"jobs/{job.name}: {why}" for job in jobs if (why := _load_error(job))]
+    errors += [f"jobs/{job.name}: {why}" for job in jobs if (why := _load_error(job, check_job))]
     if errors:
         raise DefinitionError("; ".join(errors))
     return f"{dags} DAGs in dags/ and {len(jobs)} jobs in jobs/ load"
 
 
-def _load_error(job: Path) -> str | None:
+def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:
     try:
-        check_main(load_job(str(job)))
+        check_job(load_job(str(job)))
     except TxbatchError as error:
         return str(error)
     return None

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Engine
 
 from txbatch import settings
+from txbatch.core.errors import NotMigrated, TransientError
 from txbatch.dag_files import check_files
+from txbatch.job_file import Job, check_main
 from txbatch.local.java import java_home
+from txbatch.local.postgres import EmbeddedPostgresError
+from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import check_migrated, migrations
 from txbatch.postgres.reader import Reader
@@ -25,7 +30,7 @@ def check_all() -> list[dict[str, Any]]:
         "warehouses": lambda: _apart(settings.load()),
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
-        "dags": lambda: check_files(settings.project_root()),
+        "dags": lambda: check_files(settings.project_root(), _runs),
     }
     return [_checked(what, check) for what, check in checks.items()]
 
@@ -54,6 +59,16 @@ def _apart(where: settings.Settings) -> str:
 def _writable(staging: str) -> str:
     others = Staging(staging).check()
     return "; ".join([staging, *(f"{other}, who may change what is committed from there" for other in others)])
+
+
+def _runs(job: Job) -> None:
+    """Whether a run of the job would be refused, by Spark or by what the ledger knows, where that can be asked."""
+    check_main(job)
+    with (
+        suppress(TransientError, NotMigrated, EmbeddedPostgresError),
+        transaction(_ledger(settings.load())) as connection,
+    ):
+        definitions.check(connection, job.topology, job.name)
 
 
 def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:

@@ -109,11 +109,14 @@ def test_batches_newest_first(txbatch: Txbatch, ran: str) -> None:
     assert [row["attempt"] for row in json_rows(txbatch("batches", "words", "--attempts", "--json"))] == ["2:1", "1:1"]
 
 
-def test_drop_wants_a_yes(txbatch: Txbatch, ran: str) -> None:
+def test_drop_wants_a_yes(txbatch: Txbatch, ran: str, home: Path) -> None:
+    left = home / "staging" / "words" / "7" / "1-abc"
+    left.mkdir(parents=True)
     refused = txbatch("drop", "words")
     assert refused.exit_code == 2
     assert "this drops 'words' and its states, words; say --yes if that is meant" in refused.stderr
     assert json_rows(txbatch("drop", "words", "--yes", "--json")) == [{"dropped": "words", "states": ["words"]}]
+    assert not (home / "staging" / "words").exists()
     assert json_rows(txbatch("status", "--json")) == []
     assert [row["txid"] for row in json_rows(txbatch("run", ran, "--json"))] == [1]
     assert json_rows(txbatch("query", "words", "a", "--json"))[0]["count"] == 1
