@@ -167,12 +167,14 @@ def plan(
 def status(topology: str | None) -> Rows:
     """Show each topology: what is committed, in flight, failing, waiting.
 
-    Below the table stands what failed, and who waits for whom.
+    Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
     """
-    rows = Reader(_engine()).status(topology)
+    where = settings.load()
+    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    rows = reader.status(topology)
     if topology and not rows:
         raise _unknown(topology)
-    return rows
+    return [{**row, "half_committed": reader.half_committed(row["topology"])} for row in rows]
 
 
 @main.command()

@@ -117,6 +117,8 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             click.echo(
                 f"{row['topology']}: state {each['state']} counts {counts}, and has missed txids {each['missed_txids']}"
             )
+        for each in row["half_committed"]:
+            click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for each in row["failing"]:
             click.echo(
                 f"{row['topology']}: attempt {each['attempt']} failed at {_plain(each['finished_at'])}: {each['error']}"
@@ -145,6 +147,14 @@ def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
         )
     if len(uncounted) > GAPS_SHOWN:
         click.echo(f"{topology}: {len(uncounted) - GAPS_SHOWN} more are not counted: report.gaps has them all")
+
+
+def _half(each: Mapping[str, Any]) -> str:
+    if "problem" in each:
+        return f"cannot be asked: {_plain(each['problem'])}"
+    return (
+        f"shows txid {each['txid']}, which is not committed in the ledger yet: the next run of any batch repairs that"
+    )
 
 
 def show_plan(rows: list[dict[str, Any]]) -> None:

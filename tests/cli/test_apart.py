@@ -117,6 +117,25 @@ def test_abort_takes_back_or_is_refused(
         assert found(warehouse, name)["dog"][1] == txid
 
 
+def test_status_shows_what_is_half_committed_and_the_next_run_repairs_it(
+    txbatch: Callable[..., Result], warehouse: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = write_job("words.py", TRANSACTIONAL)
+    with monkeypatch.context() as patch:
+        patch.setenv("TXBATCH_FAILPOINTS", "commit.apart_committed=raise")
+        assert txbatch("run", job).exit_code == 1
+    told = "state words in database warehouse shows txid 1, which is not committed in the ledger yet: the next run"
+    assert told in txbatch("status").stdout
+    (half,) = json.loads(txbatch("status", "words", "--json").stdout)[0]["half_committed"]
+    assert half == {"state": "words", "database": "warehouse", "txid": 1, "attempt": "1:1"}
+    assert txbatch("run", job).exit_code == 0
+    assert json.loads(txbatch("status", "--json").stdout)[0]["half_committed"] == []
+    monkeypatch.delenv("TXBATCH_DATABASE_URL_WAREHOUSE")
+    away = txbatch("status")
+    assert away.exit_code == 0
+    assert "state words in database warehouse cannot be asked: " in away.stdout
+
+
 def test_drop(txbatch: Callable[..., Result], warehouse: str, write_job: WriteJob, databases: Databases) -> None:
     job = write_job("words.py", OPAQUE)
     assert txbatch("run", job).exit_code == 0

@@ -131,8 +131,8 @@ def test_columns_named_as_the_answer_is(txbatch: Txbatch, write_job: WriteJob) -
     )
     assert txbatch("run", job).exit_code == 0
     assert ask(txbatch, "s", "x", "y") == [
-        {"k0": "x", "found": 4, "k1": 1, "txid": 1},
-        {"k0": "y", "found": None, "k1": None, "txid": None},
+        {"k0": "x", "is_found": True, "found": 4, "k1": 1, "txid": 1},
+        {"k0": "y", "is_found": False, "found": None, "k1": None, "txid": None},
     ]
 
 
@@ -172,3 +172,20 @@ stream.group_by("n").persistent_aggregate(OpaqueState("by_n"), count=Count())
     missing = txbatch("query", "by_n")
     assert missing.exit_code == 1
     assert "state 'by_n' has the key n int; name at least one" in missing.stderr
+
+
+def test_keys_and_values_named_as_the_answer_is(txbatch: Txbatch, write_job: WriteJob) -> None:
+    spout = 'FixedBatchSpout("found string, n bigint", 9, ("dog", 7))'
+    job = write_job(
+        "named.py",
+        f'topology = Topology("t")\nstream = topology.new_stream("in", {spout})\n'
+        'stream.group_by("found").persistent_aggregate(OpaqueState("s"), is_found=Sum("n"))\n'
+        'stream.persistent_aggregate(OpaqueState("all"), found=Count())\n',
+    )
+    assert txbatch("run", job).exit_code == 0
+    assert ask(txbatch, "s", "dog", "cat") == [
+        {"found": "dog", "is_is_found": True, "is_found": 7, "txid": 1},
+        {"found": "cat", "is_is_found": False, "is_found": None, "txid": None},
+    ]
+    (row,) = ask(txbatch, "all")
+    assert (row["is_found"], row["found"]) == (True, 1)

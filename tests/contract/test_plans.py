@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from support import Keyed, ListSpout, LogSpout, run, word_count
 
 from txbatch.core.coordinator import NothingNew
@@ -64,6 +65,10 @@ def test_any_json_value_is_a_plan(backing: Any, plan: Any) -> None:
     assert spout.prev == [None, plan]
     assert isinstance(backing.initialize(topology, "3"), NothingNew)
     assert backing.state("word_count") == {("dog",): (2, 2)}
+    if hasattr(backing, "engine"):
+        with backing.engine.connect() as connection:
+            assert len(connection.execute(text("SELECT * FROM report.partitions")).all()) == 2
+            assert connection.execute(text("SELECT * FROM report.completeness")).all() == []
 
 
 @pytest.mark.rule("R6")

@@ -38,9 +38,12 @@ class BatchCoordinator(ABC):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """The plan of a txid as JSON (R3): `prev_metadata` is that of the txid before, `curr_metadata` what this txid has.
+        """The plan of a txid: any JSON value (R3); None for "nothing new".
 
-        Returns None for "nothing new".
+        `prev_metadata` is this spout's plan in the txid before, None before the first. `curr_metadata` is what the run asks for:
+        `{"interval": [start, end]}` of a spout that reads by time, `{"parameters": {...}}` of one that declares some, else
+        None. A txid that has a plan keeps it and is not asked for again, whatever is retried or cleared; one whose plan was
+        not stored, as another run was faster, is.
         """
 
     def success(self, txid: int) -> None:

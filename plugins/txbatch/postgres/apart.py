@@ -91,6 +91,13 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
     return stored
 
 
+def peek(connection: Connection, state: str) -> Fence:
+    """The fence of a state, as it stands, without a lock."""
+    known = connection.execute(query("has_apart")).scalar_one()
+    stored = connection.execute(query("apart"), {"state": state}).mappings().first() if known else None
+    return fence_of(stored) if stored else Fence()
+
+
 def where(state: str, database: str | None) -> str:
     """A state apart, as errors name it."""
     return f"state {state!r} in database {database!r}"

@@ -36,6 +36,11 @@ class Reader:
                 row[name] = [each for each in found if each["topology"] == row["topology"]]
         return rows
 
+    def half_committed(self, topology: str) -> Rows:
+        """The states apart that show a batch which the ledger has not committed: the next run repairs that (R21)."""
+        with transaction(self.engine) as connection:
+            return self.warehouses.ahead(connection, topology)
+
     def batches(self, topology: str, limit: int = 20) -> Rows:
         """The newest batches of a topology; UnknownName when there is no such topology."""
         self._check_known(topology)
@@ -64,7 +69,8 @@ class Reader:
         return self._rows("server")[0]
 
     def query(self, state: str, keys: Sequence[str]) -> Rows:
-        """The report rows of many keys in one round trip, in the order asked (R20); an absent key has `found` False.
+        """The report rows of many keys in one round trip, in the order asked (R20); an absent key has `found` False;
+        of a state that has a column `found` the answer says `is_found`.
 
         A key of several columns is written as CSV: `AA,JFK`; a global value has none, and is given without. UnknownName
         for an unknown state, TerminalError for a key that is not of the column's type, too many and too few.
@@ -106,7 +112,7 @@ def _global(engine: Engine, state: str, keys: Sequence[str]) -> Rows:
         raise TerminalError(f"state {state!r} is one global value and has no key; ask without {', '.join(keys)}")
     with transaction(engine) as connection:
         row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(quoted(state))}").mappings().first()
-        return [{"found": row is not None, **(row or {})}]
+        return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
 
 
 def _listed(typed: Mapping[str, str]) -> str:
@@ -146,5 +152,13 @@ def _split(key: str, names: Collection[str]) -> list[str]:
 def _answer(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
     """The key as it was asked for, whether it was found, and the values."""
     answer: dict[str, Any] = dict(zip(names, key, strict=True))
-    answer.setdefault("found", row["txid"] is not None)
-    return answer | {name: value for name, value in row.items() if name not in answer or name == "found"}
+    answer[_flag(row)] = row["txid"] is not None
+    return answer | {name: value for name, value in row.items() if name not in answer}
+
+
+def _flag(columns: Collection[str]) -> str:
+    """`found`, or `is_found` where a column has that name, and so on."""
+    name = "found"
+    while name in columns:
+        name = f"is_{name}"
+    return name

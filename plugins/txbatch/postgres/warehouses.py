@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core.apart import check_not_set_back
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
@@ -107,6 +107,21 @@ class Warehouses:
                 for connection, stored, database in states:
                     apart.prepare_skip(connection, stored, database, turn)
                 _still_there(ledger)
+
+    def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
+        """The states apart that have rows of a txid which the ledger has not committed, or cannot be asked (`problem`)."""
+        found: list[dict[str, Any]] = []
+        for row in _states(ledger, topology):
+            told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
+            try:
+                with transaction(self.engine(row["database"])) as connection:
+                    fence = apart.peek(connection, row["state"])
+            except TxbatchError as error:
+                found.append({**told, "problem": str(error)})
+                continue
+            if fence.applied(fence.txid) and fence.txid > (row["applied_txid"] or 0):
+                found.append({**told, "txid": fence.txid, "attempt": str(fence.attempt)})
+        return found
 
     def drop(self, ledger: Connection, topology: str) -> None:
         """Drop the states apart that the ledger knows of a topology."""
