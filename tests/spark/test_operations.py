@@ -27,6 +27,7 @@ from txbatch import (
 )
 from txbatch.core.aggregator import merger
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
+from txbatch.core.fields import key_bytes_max
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed
 
@@ -324,6 +325,44 @@ def test_an_operation_that_makes_invalid_utf8(emit: Emit) -> None:
         each.group_by("k").persistent_aggregate(OpaqueState("s"), records=Count())
     with pytest.raises(BadRecord, match="key 'k' is invalid UTF-8"):
         emit(broken.topology)
+
+
+@pytest.mark.parametrize("keys", ["k", "k, n"])
+def test_a_key_that_is_too_long_for_an_index(emit: Emit, keys: str) -> None:
+    most = key_bytes_max(["string", "int"] if "n" in keys else ["string"])
+    fits, too_long = "ü" * (most // 2), "a|\n'" + "b" * (most - 3)
+    for words, message in (
+        ((fits,), None),
+        (("c", too_long), rf"in', state 's': key 'k' is .* {most:,} bytes; it begins: "),
+    ):
+        stream = stream_of("k string, n int", *((word, 1) for word in words))
+        stream.group_by(*keys.split(", ")).persistent_aggregate(OpaqueState("s"), records=Count())
+        if message is None:
+            assert [key[0] for key in emit(stream.topology).partials["s"]] == [fits]
+            continue
+        with pytest.raises(BadRecord, match=message) as refused:
+            emit(stream.topology)
+        assert repr(too_long[:40]) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "date'0001-01-01' - interval 1 day",
+        "date'+32768-01-01'",
+        "timestamp'0000-12-31 23:59:59Z'",
+        "timestamp_seconds(1200000000000)",
+    ],
+)
+def test_a_time_that_postgres_would_write_otherwise(emit: Emit, expression: str) -> None:
+    type_ = "date" if expression.startswith("date") else "timestamp"
+    for key in (True, False):
+        stream = stream_of("v int", 1).each(expression, f"t {type_}")
+        grouped = stream.group_by("t" if key else "v")
+        grouped.persistent_aggregate(OpaqueState("s"), latest=Max("v" if key else "t"))
+        what = "key 't'" if key else "value 'latest'"
+        with pytest.raises(BadRecord, match=f"{what} lies outside the years 1 to 32767: '"):
+            emit(stream.topology)
 
 
 def poison(record: Any) -> bool:

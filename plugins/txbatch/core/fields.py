@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from txbatch.core.errors import DefinitionError
@@ -14,6 +14,17 @@ SIMPLE_TYPES = frozenset(
 INTEGER_TYPES = frozenset({"bigint", "int", "smallint"})
 FLOATING_TYPES = frozenset({"double", "float"})
 NAME_BYTES_MAX = 63
+# Types whose values have any length.
+KEY_TEXTS = frozenset({"string", "binary"})
+# The years that PostgreSQL and Arrow write alike; a function of Spark that counts, the first and the last number.
+YEAR_MAX = 32767
+TIME_RANGES = {
+    "date": ("unix_date", -719162, 11248737),
+    "timestamp": ("unix_micros", -62135596800000000, 971890963199999999),
+}
+# A row of a PostgreSQL index has at most 2,704 bytes; 28 go for its header, a position, a txid and the length of a text.
+_KEY_BYTES_MAX = 2676
+_FIXED_BYTES, _DECIMAL_BYTES, _LENGTH_BYTES = 16, 32, 7
 _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+(\w+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|$)")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -87,3 +98,14 @@ def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
             f"{what} {name!r} has {size} bytes; PostgreSQL would cut the names made from it: use at most {bytes_max}"
         )
     return name
+
+
+def key_bytes_max(types: Sequence[str]) -> int:
+    """How many bytes the texts of a key with columns of these types may have together, to fit a row of an index.
+
+    PostgreSQL may squeeze a longer one in; that is not counted on, as it depends on the text.
+    """
+    texts = sum(type_ in KEY_TEXTS for type_ in types)
+    decimals = sum(decimal_scale(type_) is not None for type_ in types)
+    fixed = len(types) - texts - decimals
+    return _KEY_BYTES_MAX - _LENGTH_BYTES * max(texts - 1, 0) - _DECIMAL_BYTES * decimals - _FIXED_BYTES * fixed

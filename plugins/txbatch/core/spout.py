@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The column by which a partitioned spout's DataFrame says which partition a record came from.
 PARTITION_COLUMN = "_txbatch_partition"
+# With those of its topology and its stream it must fit a row of an index.
+PARTITION_BYTES_MAX = 2500
 
 
 class SpoutKind(StrEnum):
@@ -216,6 +218,10 @@ class PartitionedCoordinator(BatchCoordinator):
                 raise DefinitionError(f"{of} is no string; name it '{name}'")
             if not name:
                 raise DefinitionError(f"{of} has no name; give it one, even where it is the only partition")
+            if (size := len(name.encode(errors="surrogatepass"))) > PARTITION_BYTES_MAX:
+                cut = f"{type(self.spout).__name__}: partition {name[:80]!r}..."
+                most = f"the ledger's index takes at most {PARTITION_BYTES_MAX:,}"
+                raise DefinitionError(f"{cut} has a name of {size:,} bytes; {most}")
             if name in seen:
                 raise DefinitionError(f"{of} is named twice; each partition is read once, by its name")
             seen.add(name)

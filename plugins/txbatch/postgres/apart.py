@@ -130,7 +130,8 @@ def apply(
         digest = execute(connection, statements.digest()).fetchone()[0]
         if step is Step.REPLAY:
             check_same_partials(name, fence, attempt, digest)
-    commit.apply(connection, statements, loaded, attempt.txid, apart=True, replay=step is Step.REPLAY)
+    with commit.naming(connection, statements, assignment):
+        commit.apply(connection, statements, loaded, attempt.txid, apart=True, replay=step is Step.REPLAY)
     _set_fence(connection, state.name, Fence(*_ids(assignment), digest, ApartStatus.APPLIED))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import definitions, ranges, rows
+from txbatch.postgres.engine import translated
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -65,7 +67,9 @@ def commit_batch(
     }
     failpoints.hit("commit.loaded")
     keys = {name: staged.rows for name, staged in manifest.states.items()}
-    keys |= {name: apply(connection, each, loaded_rows[name], batch.txid) for name, each in states.items()}
+    for name, statements in states.items():
+        with naming(connection, statements, assignment):
+            keys[name] = apply(connection, statements, loaded_rows[name], batch.txid)
     ranges.record(connection, batch, ranges.read(manifest))
     kept = {name: staged.kept for name, staged in manifest.states.items() if staged.kept is not None}
     told = {"records": manifest.records, "keys": canonical_json(keys), "kept": canonical_json(kept) if kept else None}
@@ -85,10 +89,8 @@ def load(
     execute(connection, statements.create_staged())
     keys = [key.name for key in statements.aggregate.keys]
     columns = keys + [each.name for each in statements.partial_columns]
-    try:
+    with naming(connection, statements, assignment):
         sent = copy_in(connection, statements.copy(), batches, keys, columns)
-    except BadRecord as error:
-        raise BadRecord(f"{assignment.topology} {assignment.attempt}: {error}") from error
     found = execute(connection, statements.totals()).fetchone()
     expected = (str(staged.rows), *(staged.totals[column.name] for column in statements.partial_columns))
     if found != expected:
@@ -120,12 +122,7 @@ def apply(
         for statement in statements.take_back(txid):
             execute(connection, statement)
     execute(connection, "SAVEPOINT before_state")
-    try:
-        changed = _upsert(connection, statements, loaded, txid)
-    except (psycopg2.errors.CardinalityViolation, psycopg2.errors.UniqueViolation):
-        execute(connection, "ROLLBACK TO before_state")
-        loaded = replace(loaded, rows=_collapse(connection, statements))
-        changed = _upsert(connection, statements, loaded, txid)
+    loaded, changed = _merge(connection, statements, loaded, txid)
     if changed != loaded.rows and not unchanged:
         execute(connection, "ROLLBACK TO before_state")
         _raise_if_ahead(connection, statements, txid, apart=False)
@@ -138,6 +135,36 @@ def apply(
     if statements.aggregate.state.contributions and not apart:
         execute(connection, statements.contribute(txid, txid))
     return loaded.rows
+
+
+@contextmanager
+def naming(connection: Connection, statements: StateStatements, assignment: Assignment) -> Iterator[None]:
+    """What PostgreSQL cannot store is a BadRecord that names batch and state, and of a key that is too long the beginning."""
+    where = f"{assignment.topology} {assignment.attempt}, state {statements.aggregate.state.name!r}"
+    try:
+        yield
+    except BadRecord as error:
+        raise BadRecord(f"{where}: {error}") from error
+    except psycopg2.Error as error:
+        problem = translated(error)
+        if not isinstance(problem, BadRecord):
+            raise
+        told = ""
+        if isinstance(error, psycopg2.errors.ProgramLimitExceeded):
+            execute(connection, f"ROLLBACK TO before_state; {INDEX_PROBES}")
+            start, size = execute(connection, statements.longest_key()).fetchone()
+            told = f"; the longest key has {size:,} bytes and begins {start!r}: shorten it or filter it out in the job"
+        raise BadRecord(f"{where}: {problem}{told}") from error
+
+
+def _merge(connection: Connection, statements: StateStatements, loaded: Loaded, txid: int) -> tuple[Loaded, int]:
+    """Upsert; what was loaded, one row a key, and how many rows were written."""
+    try:
+        return loaded, _upsert(connection, statements, loaded, txid)
+    except (psycopg2.errors.CardinalityViolation, psycopg2.errors.UniqueViolation):
+        execute(connection, "ROLLBACK TO before_state")
+    loaded = replace(loaded, rows=_collapse(connection, statements))
+    return loaded, _upsert(connection, statements, loaded, txid)
 
 
 def _upsert(connection: Connection, statements: StateStatements, loaded: Loaded, txid: int) -> int:

@@ -146,5 +146,8 @@ def _printable(name: str, column: Any) -> Any:
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
     if pa.types.is_decimal(type_) or pa.types.is_temporal(type_):
-        return column.cast(pa.string())
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise BadRecord(f"column {name!r} cannot be written: {error}; filter it out in the job") from error
     return column

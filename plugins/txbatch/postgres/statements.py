@@ -88,6 +88,12 @@ class StateStatements:
         totals = ["count(*)::text", *(total_sql(column) for column in self.partial_columns)]
         return f"SELECT {listed(totals)} FROM {self.staged}"
 
+    def longest_key(self) -> str:
+        """Of the staged keys the one that takes most room: its beginning, and its bytes."""
+        text = f"concat_ws(', ', {', '.join(f'{key}::text' for key in self.keys)})"
+        size = " + ".join(f"pg_column_size({key})" for key in self.keys)
+        return f"SELECT left({text}, 40), octet_length({text}) FROM {self.staged} ORDER BY {size} DESC LIMIT 1"
+
     def collapse(self) -> Sequence[str]:
         """Combine several rows of one key into one."""
         merged = [

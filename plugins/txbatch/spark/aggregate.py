@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, TxbatchError
-from txbatch.core.fields import Field
+from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed, in_our_words
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REMOVES = "_txbatch_removes"  # whether a record removes its key
-_BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|")
+_BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
+# Of a value that is refused, so many characters are told.
+_TOLD_CHARACTERS = 40
 # A stream and one of its partitions.
 Place = tuple[str, str]
 
@@ -45,6 +47,8 @@ class BatchAggregator:
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)
         checked = [_checked(column, n, key=n < keys) for n, column in enumerate(columns)]
+        if texts := [n for n, key in enumerate(self.aggregate.keys) if key.type in KEY_TEXTS]:
+            checked[texts[0]] = _short_enough(checked[texts[0]], self.aggregate.keys, texts[0])
         return grouped.selectExpr(*checked, RECORDS_COLUMN)
 
     def explain(self, error: Exception) -> TxbatchError:
@@ -75,7 +79,8 @@ class BatchAggregator:
             *(f"key {key.name!r}" for key in self.aggregate.keys),
             *(f"value {each.name!r}" for each in self.aggregate.columns),
         ]
-        return BadRecord(f"{names[int(found[1])]} {found[2]}; filter such records out in the job")
+        value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] else ""
+        return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; filter such records out in the job")
 
     def _where(self, problem: type[TxbatchError]) -> str:
         """A partition on which the same happens alone, found by halving; reads the batch at most once more."""
@@ -112,11 +117,38 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
 
 
 def _checked(column: Field, number: int, *, key: bool) -> str:
-    """The column, or an error where PostgreSQL could not store it: a null key, U+0000 or invalid UTF-8 in a string."""
+    """The column, or an error where PostgreSQL could not store it: a null key, U+0000 or invalid UTF-8 in a string, a date
+    or time of a year that it or Arrow writes otherwise.
+    """
     name, cases = quoted(column.name), []
     if key:
-        cases.append((f"{name} is null", "is null"))
+        cases.append((f"{name} is null", _error(number, "is null")))
     if column.type == "string":
-        cases += [(f"instr({name}, char(0)) > 0", "holds U+0000"), (f"not is_valid_utf8({name})", "is invalid UTF-8")]
-    errors = " ".join(f"when {bad} then raise_error('txbatch bad value|{number}|{reason}|')" for bad, reason in cases)
-    return f"case {errors} else {name} end as {name}" if cases else name
+        cases.append((f"instr({name}, char(0)) > 0", _error(number, "holds U+0000")))
+        cases.append((f"not is_valid_utf8({name})", _error(number, "is invalid UTF-8")))
+    if column.type in TIME_RANGES:
+        unit, first, last = TIME_RANGES[column.type]
+        outside = _error(number, f"lies outside the years 1 to {YEAR_MAX}", f"cast({name} as string)")
+        cases.append((f"{unit}({name}) not between {first} and {last}", outside))
+    return f"{_refused(cases, name)} as {name}" if cases else name
+
+
+def _short_enough(checked: str, keys: Sequence[Field], number: int) -> str:
+    """A key's column, or an error where all columns together are too long for an index."""
+    name, most = quoted(keys[number].name), key_bytes_max([key.type for key in keys])
+    size = " + ".join(f"octet_length({quoted(key.name)})" for key in keys if key.type in KEY_TEXTS)
+    several = f", with the other columns of its key {most:,}" if len(keys) > 1 else f" {most:,}"
+    start = name if keys[number].type == "string" else f"hex(substring({name}, 1, {_TOLD_CHARACTERS}))"
+    told = _error(number, f"is too long for an index, which takes at most{several} bytes; it begins", start)
+    value = checked.removesuffix(f" as {name}")
+    return f"{_refused([(f'{size} > {most}', told)], value)} as {name}"
+
+
+def _refused(cases: Sequence[tuple[str, str]], value: str) -> str:
+    return f"case {' '.join(f'when {bad} then {error}' for bad, error in cases)} else {value} end"
+
+
+def _error(number: int, reason: str, value: str = "''") -> str:
+    """An expression that raises what `_BAD_VALUE` finds; `value` is that of a text whose beginning is told."""
+    start = f"hex(encode(left({value}, {_TOLD_CHARACTERS}), 'utf-8'))"
+    return f"raise_error(concat('txbatch bad value|{number}|{reason}|', {start}, '|'))"
