@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
 from txbatch.cli import main
@@ -66,3 +67,8 @@ def test_sql_of_the_documents_runs(engine: Engine) -> None:
 def test_the_readme_says_what_is_in_the_tree() -> None:
     for folder in ("dags", "jobs", "plugins", "sql", "tests", "docker-compose.yml"):
         assert (ROOT / folder).exists()
+
+
+def test_the_tables_of_options_and_cases_are_as_the_code_and_the_golden_files_are() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+    assert document == with_tables(document), "run .venv/bin/python tests/file_cases.py"

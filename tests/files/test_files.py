@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from file_cases import DOCUMENT, FILES, FORMATS, Case, cases, told, with_tables
+from file_cases import FILES, FORMATS, Case, cases, told
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
@@ -46,8 +46,3 @@ def test_every_file_is_a_case_and_every_case_a_file() -> None:
 
 def test_no_two_cases_are_the_same() -> None:
     assert len({str(case) for case in cases()}) == len(cases())
-
-
-def test_the_tables_in_the_document_are_as_the_code_and_the_cases_are() -> None:
-    document = DOCUMENT.read_text(encoding="utf-8")
-    assert document == with_tables(document), "run .venv/bin/python tests/file_cases.py"
