@@ -77,7 +77,7 @@ def main(verbose: bool) -> None:
 @prints_rows("number", "migration", nothing="up to date")
 def migrate() -> Rows:
     """Bring the database's ledger to this version."""
-    where = settings.load()
+    where = _where()
     engine = _connect(where)
     applied = migrate_database(engine)
     if where.embedded:
@@ -115,7 +115,7 @@ def run(
     error ends the call, and called again it goes on there.
     """
     arguments.check_cron(run_id, interval, cron, timezone)
-    loaded, where = load_job(job), settings.load()
+    loaded, where = load_job(job), _where()
     parameters, between = arguments.parameters(loaded, params), interval and arguments.interval(*interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
@@ -210,7 +210,7 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
     the STATE alone.
     """
-    where = settings.load()
+    where = _where()
     return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
 
 
@@ -223,7 +223,7 @@ def psql(given: tuple[str, ...]) -> None:
     report, which can read the schema report and change nothing; elsewhere the URL's.
     """
     with errors_told():
-        line, environment = _psql(settings.load(), given)
+        line, environment = _psql(_where(), given)
         os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
@@ -244,7 +244,7 @@ def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], 
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
     """Free the records of TOPOLOGY's uncommitted batch TXID."""
-    where = settings.load()
+    where = _where()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
     batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
     return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
@@ -259,7 +259,7 @@ def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
 @prints_rows("dropped", "states", nothing="")
 def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: UUID | None) -> Rows:
     """Drop TOPOLOGY with all its states, to count from the start."""
-    where = settings.load()
+    where = _where()
     warehouses = Warehouses(where.warehouse_url)
     if database is not None:
         return [_drop_in(where, database, topology, str(ledger) if ledger else None, yes)]
@@ -319,23 +319,41 @@ def _connect(where: settings.Settings) -> Engine:
 
 @main.group()
 def demo() -> None:
-    """Watch the protocol at work."""
+    """Watch the protocol at work, and look at what a demo counted.
+
+    Demos have a database of their own in the embedded PostgreSQL, whatever TXBATCH_DATABASE_URL says.
+    """
+
+
+for each in (status, batches, query, psql):
+    demo.add_command(each)
 
 
 @demo.command()
+@click.option("--yes", is_flag=True, help="In the database that is set, where a topology demo_outage is dropped first.")
 @prints_rows(nothing="")
-def outage() -> Rows:
+def outage(yes: bool) -> Rows:
     """One of sixteen partitions is away while a batch is retried, and back three batches later."""
     from txbatch.local.outage import play
 
-    for line in play(settings.load()):
+    for line in play(settings.load() if yes else _where()):
         click.echo(line, err=True)
     return []
 
 
+def _where() -> settings.Settings:
+    """The settings of a command, or the demos' own for one below `txbatch demo`."""
+    context = click.get_current_context()
+    if context.parent is not None and context.parent.command is demo:
+        from txbatch.local.databases import demo_settings
+
+        return demo_settings(settings.home())
+    return settings.load()
+
+
 def _engine(where: settings.Settings | None = None) -> Engine:
     """A migrated database; the embedded one is migrated by whoever comes first."""
-    where = where or settings.load()
+    where = where or _where()
     engine = _connect(where)
     if where.embedded:
         migrate_database(engine)
