@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -32,7 +33,7 @@ class Moment(click.ParamType[datetime]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
-            moment = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(checked(self, value, param, ctx))
         except ValueError:
             self.fail(f"{shown(value, CITED)!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
         if moment.tzinfo is None:
@@ -98,6 +99,27 @@ class Master(Text):
         return master
 
 
+class Number(click.IntRange):
+    """A whole number, in plain digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not re.fullmatch(r"-?[0-9]{1,19}", str(value)):
+            self.fail(f"{shown(value, CITED)!r} is no whole number of at most 19 digits", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Ledger(click.ParamType[str]):
+    """Which ledger, by its UUID."""
+
+    name = "uuid"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(UUID(value))
+        except ValueError:
+            self.fail(f"{shown(value, CITED)!r} is no UUID of a ledger", param, ctx)
+
+
 def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
     """A text that the database can keep; click's error when it is none."""
     if "\0" in value or not encodable(value):
@@ -105,8 +127,8 @@ def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | No
     return str(value)
 
 
-TEXT, KEY, MASTER = Text(), Key(), Master()
-TXID = click.IntRange(1, 2**63 - 1)
+TEXT, KEY, MASTER, LEDGER = Text(), Key(), Master(), Ledger()
+TXID, LIMIT = Number(1, 2**63 - 1), Number(1, 1_000_000)
 interval_option = click.option(
     "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
 )

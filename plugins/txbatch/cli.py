@@ -7,7 +7,6 @@ import os
 import sys
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import click
 from sqlalchemy import Engine
@@ -187,9 +186,7 @@ def status(topology: str | None) -> Rows:
 
 @main.command()
 @click.argument("topology", type=arguments.TEXT)
-@click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), help="How many, newest first."
-)
+@click.option("--limit", default=20, show_default=True, type=arguments.LIMIT, help="How many, newest first.")
 @click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
@@ -255,14 +252,16 @@ def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
 @click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
 @click.option("--leave-apart", is_flag=True, help="Leave alone what it has in other databases.")
 @click.option("--database", type=arguments.TEXT, help="Drop only what it left in this other database.")
-@click.option("--ledger", type=click.UUID, help="With --database: what that ledger left there, which is not this one.")
+@click.option(
+    "--ledger", type=arguments.LEDGER, help="With --database: what that ledger left there, which is not this one."
+)
 @prints_rows("dropped", "states", nothing="")
-def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: UUID | None) -> Rows:
+def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: str | None) -> Rows:
     """Drop TOPOLOGY with all its states, to count from the start."""
     where = _where()
     warehouses = Warehouses(where.warehouse_url)
     if database is not None:
-        return [_drop_in(where, database, topology, str(ledger) if ledger else None, yes)]
+        return [_drop_in(where, database, topology, ledger, yes)]
     if ledger is not None:
         raise click.UsageError("--ledger is whose states to drop in another database: give --database, too")
     engine = _engine(where)

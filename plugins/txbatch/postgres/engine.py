@@ -113,6 +113,8 @@ def _check_host(url: URL, what: str) -> None:
     named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
     if any("@" in name[1:] for each in named for name in each.split(",")):  # a socket may be called @name
         raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
+    if "\0" in "".join([*map(str, url[:6]), *map(str, url.query.values())]):
+        raise DefinitionError(f"{what} holds U+0000, which no part of it can")
     if url.port is not None and not 0 < url.port < 65536:
         raise DefinitionError(f"{what}: there is no port {url.port}")
 
