@@ -20,9 +20,10 @@ from txbatch.job_file import Job
 
 # So much of a bad argument is cited.
 CITED = 200
+_HOST = r"[^\s/:,]+(:\d{1,5})?"
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(, ?[1-9]\d*)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+"
-    r"|spark://[^\s/:,]+(:\d{1,5})?(,[^\s/:,]+(:\d{1,5})?)*"
+    rf"|spark://{_HOST}(,{_HOST})*"
 )
 
 

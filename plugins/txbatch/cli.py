@@ -176,7 +176,7 @@ def status(topology: str | None) -> Rows:
 
     Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
     """
-    where = settings.load()
+    where = _where()
     reader = Reader(_engine(where), Warehouses(where.warehouse_url))
     rows = reader.status(topology)
     if topology is not None and not rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import psycopg2
@@ -113,7 +114,7 @@ def _check_host(url: URL, what: str) -> None:
     named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
     if any("@" in name[1:] for each in named for name in each.split(",")):  # a socket may be called @name
         raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
-    if "\0" in "".join([*map(str, url[:6]), *map(str, url.query.values())]):
+    if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
         raise DefinitionError(f"{what} holds U+0000, which no part of it can")
     if url.port is not None and not 0 < url.port < 65536:
         raise DefinitionError(f"{what}: there is no port {url.port}")
