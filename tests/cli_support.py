@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from click.testing import Result
+from sqlalchemy import Engine, text
 
 COUNT = 'stream.group_by("word").persistent_aggregate(OpaqueState({state!r}), count=Count())\n'
 TOPOLOGY = (
@@ -21,3 +22,20 @@ def refused(result: Result, told: str) -> None:
     assert "Traceback" not in result.stderr
     errors = [line for line in result.stderr.splitlines() if line.startswith("txbatch: ")]
     assert len(errors) == 1
+
+
+def contents(engine: Engine) -> dict[str, tuple[int, str]]:
+    """Every table and view of the database: how many rows, and a digest of them."""
+    found = {}
+    with engine.connect() as connection:
+        names = connection.execute(
+            text(
+                "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE c.relkind IN ('r', 'p', 'v') AND n.nspname !~ '^(pg_|information_schema)' ORDER BY 1"
+            )
+        ).scalars()
+        for name in list(names):
+            digest = "md5(coalesce(string_agg(t::text, ';' ORDER BY t::text), ''))"
+            rows, told = connection.exec_driver_sql(f"SELECT count(*), {digest} FROM {name.replace('%', '%%')} t").one()
+            found[name] = rows, told
+    return found

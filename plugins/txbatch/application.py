@@ -7,6 +7,7 @@ attempts go to the driver over a socket: it runs on this machine, and ends with 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # So long Spark may take to stop once there is no more to do; then it is killed.
 _STOP_SECONDS = 60
+_SHORT_BYTES = 80
 
 
 class Launched(Protocol):
@@ -99,8 +101,9 @@ class _Running:
         self.code, self.short, self.busy = code, short, True
         self.failure: BaseException | None = None
         self._heard = False
-        self._folder = TemporaryDirectory(prefix="txbatch-")  # for this user alone; a socket's path must be short
+        self._folder, self._scratch = _folder("txbatch-"), _folder("spark-")
         self._socket = f"{self._folder.name}/socket"
+        what = replace(what, environment=_local_dirs(self._scratch.name) | dict(what.environment))
         self._listener = Listener(self._socket, "AF_UNIX")
         self._connection: Connection | None = None
         self.launched = launch(replace(what, arguments=(*what.arguments, "--socket", self._socket)))
@@ -159,6 +162,7 @@ class _Running:
         while self._thread.is_alive():
             self.launched.kill()
             self._thread.join(1)
+        self._scratch.cleanup()
 
     def _run(self) -> None:
         try:
@@ -178,3 +182,15 @@ class _Running:
     def _close_socket(self) -> None:
         self._listener.close()
         self._folder.cleanup()
+
+
+def _folder(prefix: str) -> TemporaryDirectory[str]:
+    """One for this user alone, where a socket's path is short enough (107 bytes)."""
+    usual = gettempdir()
+    short = len(os.fsencode(usual)) <= _SHORT_BYTES
+    return TemporaryDirectory(prefix=prefix, dir=usual if short else "/tmp", ignore_cleanup_errors=True)  # noqa: S108
+
+
+def _local_dirs(scratch: str) -> dict[str, str]:
+    """Where Spark keeps its blocks, which everybody could read in /tmp, unless the user says where."""
+    return {} if "SPARK_LOCAL_DIRS" in os.environ else {"SPARK_LOCAL_DIRS": scratch}

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import click
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import encodable
+from txbatch.core.text import shown
 from txbatch.core.transaction import Interval
 from txbatch.cron import cut
 from txbatch.job_file import Job
+
+# So much of a bad argument is cited.
+CITED = 200
+_HOST = r"[^\s/:,]+(:\d{1,5})?"
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, ?[1-9]\d*)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+"
+    rf"|spark://{_HOST}(,{_HOST})*"
+)
 
 
 class Moment(click.ParamType[datetime]):
@@ -22,12 +34,15 @@ class Moment(click.ParamType[datetime]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
-            moment = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(checked(self, value, param, ctx))
         except ValueError:
-            self.fail(f"{value!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
+            self.fail(f"{shown(value, CITED)!r} is no time; write 2013-01-01T05:00:00Z", param, ctx)
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no zone; write it like 2013-01-01T05:00:00Z", param, ctx)
-        return moment.astimezone(UTC)
+        try:
+            return moment.astimezone(UTC)
+        except OverflowError:
+            self.fail(f"{value!r} is in no year of 1 to 9999 in UTC", param, ctx)
 
 
 class Parameter(click.ParamType[tuple[str, Any]]):
@@ -36,15 +51,85 @@ class Parameter(click.ParamType[tuple[str, Any]]):
     name = "parameter"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        name, given, text = value.partition("=")
+        name, given, text = checked(self, value, param, ctx).partition("=")
         if not (name and given):
-            self.fail(f"{value!r} is no parameter; write NAME=VALUE", param, ctx)
+            self.fail(f"{shown(value, CITED)!r} is no parameter; write NAME=VALUE", param, ctx)
+        if not text.strip():
+            self.fail(f"{name!r} is given no value; where an empty text is meant, write {name}='\"\"'", param, ctx)
         try:
             return name, json.loads(text)
         except ValueError:
             return name, text
+        except RecursionError:
+            self.fail(f"{name!r} is nested too deeply", param, ctx)
 
 
+class Text(click.ParamType[str]):
+    """Something that says something: an empty variable of a script is no default, and no name."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not checked(self, value, param, ctx).strip():
+            self.fail("it is given empty; leave it out, or say what is meant", param, ctx)
+        return str(value)
+
+
+class Key(click.ParamType[str]):
+    """A key of a state, which may be empty."""
+
+    name = "key"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return checked(self, value, param, ctx)
+
+
+class Master(Text):
+    """A Spark master."""
+
+    name = "master"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        master = super().convert(value, param, ctx)
+        if not _MASTER.fullmatch(master):
+            self.fail(
+                f"{shown(master, CITED)!r} is no Spark master; write local[*], local[4], spark://host:7077, yarn or k8s://...",
+                param,
+                ctx,
+            )
+        return master
+
+
+class Number(click.IntRange):
+    """A whole number, in plain digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not re.fullmatch(r"-?[0-9]{1,19}", str(value)):
+            self.fail(f"{shown(value, CITED)!r} is no whole number of at most 19 digits", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Ledger(click.ParamType[str]):
+    """Which ledger, by its UUID."""
+
+    name = "uuid"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(UUID(value))
+        except ValueError:
+            self.fail(f"{shown(value, CITED)!r} is no UUID of a ledger", param, ctx)
+
+
+def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    """A text that the database can keep; click's error when it is none."""
+    if "\0" in value or not encodable(value):
+        type_.fail(f"{shown(value, CITED)!r} is not UTF-8, or holds U+0000", param, ctx)
+    return str(value)
+
+
+TEXT, KEY, MASTER, LEDGER = Text(), Key(), Master(), Ledger()
+TXID, LIMIT = Number(1, 2**63 - 1), Number(1, 1_000_000)
 interval_option = click.option(
     "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."
 )

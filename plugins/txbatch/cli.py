@@ -13,17 +13,19 @@ from sqlalchemy import Engine
 
 from txbatch import __version__, arguments, settings
 from txbatch.core.errors import DefinitionError, UnknownName
+from txbatch.core.text import shown
 from txbatch.core.transaction import Run
 from txbatch.doctor import check_all
 from txbatch.job_file import check_main, load_job
 from txbatch.postgres import state_tables
-from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.engine import check_server, connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.migrate import migrate as migrate_database
+from txbatch.postgres.psql import REPORT, make_reader
 from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.warehouses import Warehouses, identity_of
 from txbatch.preview import preview
 from txbatch.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.runner import RUN_PREFIX, Runner
@@ -75,19 +77,23 @@ def main(verbose: bool) -> None:
 @prints_rows("number", "migration", nothing="up to date")
 def migrate() -> Rows:
     """Bring the database's ledger to this version."""
-    applied = migrate_database(_connect(settings.load()))
+    where = _where()
+    engine = _connect(where)
+    applied = migrate_database(engine)
+    if where.embedded:
+        make_reader(engine)
     return [{"number": each.number, "migration": each.name} for each in applied]
 
 
 @main.command()
-@click.argument("job")
-@click.option("--run-id", help="The run's name: the same name meets the same batch again.")
+@click.argument("job", type=arguments.TEXT)
+@click.option("--run-id", type=arguments.TEXT, help="The run's name: the same name meets the same batch again.")
 @arguments.interval_option
 @arguments.param_option
-@click.option("--cron", help="Cut the interval at these times: a batch each, in order.")
-@click.option("--timezone", help="The zone of --cron.  [default: UTC]")
+@click.option("--cron", type=arguments.TEXT, help="Cut the interval at these times: a batch each, in order.")
+@click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
-@click.option("--master", default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
 def run(
     job: str,
@@ -109,9 +115,9 @@ def run(
     error ends the call, and called again it goes on there.
     """
     arguments.check_cron(run_id, interval, cron, timezone)
-    loaded, where = load_job(job), settings.load()
+    loaded, where = load_job(job), _where()
     parameters, between = arguments.parameters(loaded, params), interval and arguments.interval(*interval)
-    pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron else None
+    pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
     with Runner(loaded, where, master) as runner:
         if pieces is None:
@@ -123,8 +129,8 @@ def run(
 
 
 @main.command()
-@click.argument("job")
-@click.option("--run-id", help="As this run; else as a new one.")
+@click.argument("job", type=arguments.TEXT)
+@click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
 @arguments.interval_option
 @arguments.param_option
 @prints_rows(nothing="", show=show_plan)
@@ -137,7 +143,8 @@ def plan(
     """
     loaded = load_job(job)
     between = arguments.interval(*interval) if interval else None
-    run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
+    name = "plan" if run_id is None else run_id
+    run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
     engine = _engine()
     found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
     found["changed"] = list(changed(Reader(engine).counted(loaded.topology.name)))
@@ -149,7 +156,7 @@ def plan(
 
 
 @main.command()
-@click.argument("topology", required=False)
+@click.argument("topology", required=False, type=arguments.TEXT)
 @prints_rows(
     *(
         "topology",
@@ -172,10 +179,10 @@ def status(topology: str | None) -> Rows:
 
     Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
     """
-    where = settings.load()
+    where = _where()
     reader = Reader(_engine(where), Warehouses(where.warehouse_url))
     rows = reader.status(topology)
-    if topology and not rows:
+    if topology is not None and not rows:
         raise _unknown(topology)
     differ = list(changed(reader.counted(topology)))
     return [
@@ -189,8 +196,8 @@ def status(topology: str | None) -> Rows:
 
 
 @main.command()
-@click.argument("topology")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.argument("topology", type=arguments.TEXT)
+@click.option("--limit", default=20, show_default=True, type=arguments.LIMIT, help="How many, newest first.")
 @click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
@@ -202,8 +209,8 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
-@click.argument("state")
-@click.argument("keys", nargs=-1)
+@click.argument("state", type=arguments.TEXT)
+@click.argument("keys", nargs=-1, type=arguments.KEY)
 @prints_rows(nothing="")
 def query(state: str, keys: tuple[str, ...]) -> Rows:
     """Look up the values of KEYS in STATE, absent ones included.
@@ -211,7 +218,7 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
     the STATE alone.
     """
-    where = settings.load()
+    where = _where()
     return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
 
 
@@ -220,40 +227,54 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 def psql(given: tuple[str, ...]) -> None:
     """Open psql on the reports, read-only.
 
-    Arguments are psql's: -f sql/reports/top_keys.sql runs a file, -c a statement.
+    Arguments are psql's: -f sql/reports/top_keys.sql runs a file, -c a statement. On the embedded PostgreSQL it is the role
+    report, which can read the schema report and change nothing; elsewhere the URL's.
     """
     with errors_told():
-        line, environment = psql_command(_engine(), given)
+        line, environment = _psql(_where(), given)
         os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
+def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    if where.embedded:
+        return psql_command(_engine(where), given, role=REPORT)
+    engine = _connect(where)
+    with transaction(engine) as connection:
+        check_server(connection)
+    return psql_command(engine, given)
+
+
 @main.command()
-@click.argument("topology")
-@click.argument("txid", type=int)
-@click.option("--why", required=True, help="Kept with the batch.")
+@click.argument("topology", type=arguments.TEXT)
+@click.argument("txid", type=arguments.TXID)
+@click.option("--why", required=True, type=arguments.TEXT, help="Kept with the batch.")
 @click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
     """Free the records of TOPOLOGY's uncommitted batch TXID."""
-    where = settings.load()
+    where = _where()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
     batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
     return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
 
 
 @main.command()
-@click.argument("topology")
+@click.argument("topology", type=arguments.TEXT)
 @click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
 @click.option("--leave-apart", is_flag=True, help="Leave alone what it has in other databases.")
-@click.option("--database", help="Drop only what it left in this other database, of whatever ledger.")
+@click.option("--database", type=arguments.TEXT, help="Drop only what it left in this other database.")
+@click.option(
+    "--ledger", type=arguments.LEDGER, help="With --database: what that ledger left there, which is not this one."
+)
 @prints_rows("dropped", "states", nothing="")
-def drop(topology: str, yes: bool, leave_apart: bool, database: str | None) -> Rows:
+def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: str | None) -> Rows:
     """Drop TOPOLOGY with all its states, to count from the start."""
-    where = settings.load()
+    where = _where()
     warehouses = Warehouses(where.warehouse_url)
     if database is not None:
-        _confirm(yes, f"{topology!r} and its states in {database!r}")
-        return [{"dropped": topology, "states": warehouses.drop_in(database, topology)}]
+        return [_drop_in(where, database, topology, ledger, yes)]
+    if ledger is not None:
+        raise click.UsageError("--ledger is whose states to drop in another database: give --database, too")
     engine = _engine(where)
     known = Reader(engine).status(topology)
     if not known:
@@ -267,9 +288,29 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None) -> R
     return [{"dropped": topology, "states": dropped}]
 
 
+def _drop_in(where: settings.Settings, database: str, topology: str, ledger: str | None, yes: bool) -> dict[str, Any]:
+    """What a ledger left in another database, this one unless another is named."""
+    warehouses, owner = Warehouses(where.warehouse_url), ledger or identity_of(_engine(where))
+    left = {row["ledger"]: row for row in warehouses.owners(database, topology)}
+    if owner not in left:
+        others = "; ".join(f"--ledger {each}, its last txid is {row['txid']}" for each, row in left.items())
+        if ledger is None and others:
+            raise click.UsageError(
+                f"the states of {topology!r} in {database!r} belong to another ledger; if that is lost for good, say {others}"
+            )
+        raise UnknownName(f"of topology {topology!r} of ledger {owner} nothing is in {database!r}")
+    found = left[owner]
+    whose = "" if ledger is None else f" of ledger {owner}"
+    _confirm(
+        yes,
+        f"{topology!r} and its states in {database!r}, {', '.join(found['states'])}{whose}, at txid {found['txid']}",
+    )
+    return {"dropped": topology, "states": warehouses.drop_in(database, topology, owner)}
+
+
 def _confirm(yes: bool, what: str) -> None:
     if not yes:
-        raise click.UsageError(f"this drops {what}; say --yes if that is meant")
+        raise click.UsageError(shown(f"this drops {what}; say --yes if that is meant"))
 
 
 @main.command()
@@ -288,26 +329,45 @@ def _connect(where: settings.Settings) -> Engine:
 
 @main.group()
 def demo() -> None:
-    """Watch the protocol at work."""
+    """Watch the protocol at work, and look at what a demo counted.
+
+    Demos have a database of their own in the embedded PostgreSQL, whatever TXBATCH_DATABASE_URL says.
+    """
+
+
+for each in (status, batches, query, psql):
+    demo.add_command(each)
 
 
 @demo.command()
+@click.option("--yes", is_flag=True, help="In the database that is set, where a topology demo_outage is dropped first.")
 @prints_rows(nothing="")
-def outage() -> Rows:
+def outage(yes: bool) -> Rows:
     """One of sixteen partitions is away while a batch is retried, and back three batches later."""
     from txbatch.local.outage import play
 
-    for line in play(settings.load()):
+    for line in play(settings.load() if yes else _where()):
         click.echo(line, err=True)
     return []
 
 
+def _where() -> settings.Settings:
+    """The settings of a command, or the demos' own for one below `txbatch demo`."""
+    context = click.get_current_context()
+    if context.parent is not None and context.parent.command is demo:
+        from txbatch.local.databases import demo_settings
+
+        return demo_settings(settings.home())
+    return settings.load()
+
+
 def _engine(where: settings.Settings | None = None) -> Engine:
     """A migrated database; the embedded one is migrated by whoever comes first."""
-    where = where or settings.load()
+    where = where or _where()
     engine = _connect(where)
     if where.embedded:
         migrate_database(engine)
+        make_reader(engine)
     check_migrated(engine)
     return engine
 

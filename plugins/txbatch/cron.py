@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
-from croniter import CroniterBadCronError, CroniterBadDateError, croniter
+from croniter import croniter
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.transaction import Interval
+
+INTERVALS_MAX = 20_000
 
 
 def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
     """The intervals between the times of `cron`, in order; together they are the whole.
 
-    DefinitionError for a bad expression, an unknown zone, and for a start or end that is none of its times.
+    DefinitionError for a bad expression, an unknown zone, a start or end that is none of its times, and for more intervals
+    than INTERVALS_MAX.
     """
     try:
         within = ZoneInfo(zone)
@@ -27,9 +30,18 @@ def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
         raise DefinitionError(f"no zone {zone!r} is known; write it like America/New_York") from None
     try:
         _check(whole, cron, within)
-        return [Interval(*ends) for ends in pairwise(_times(whole, cron, within))]
-    except (CroniterBadCronError, CroniterBadDateError) as error:
+        found = list(islice(pairwise(_times(whole, cron, within)), INTERVALS_MAX + 1))
+    except ValueError as error:  # croniter's own among them
         raise DefinitionError(f"{cron!r} is no cron expression: {error}") from None
+    except OverflowError:
+        raise DefinitionError(
+            f"{cron!r} leads out of the years 1 to 9999: give an interval further from their ends"
+        ) from None
+    if len(found) > INTERVALS_MAX:
+        raise DefinitionError(
+            f"{cron!r} cuts {whole} into more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
+        )
+    return [Interval(*ends) for ends in found]
 
 
 def _check(whole: Interval, cron: str, zone: ZoneInfo) -> None:

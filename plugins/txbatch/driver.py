@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
 from txbatch.core.plan import streams_of
+from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
@@ -181,4 +182,5 @@ def _fail(folder: AttemptFolder, error: Exception) -> None:
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     complete = isinstance(problem, TerminalError)  # where no retry helps the line says all there is
     if not complete and (problem is not error or error.__cause__):
-        traceback.print_exception(error.__cause__ or error)
+        trace = traceback.format_exception(error.__cause__ or error)
+        print(shown_lines("".join(trace)), file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 
 # What spark-submit runs of a job file.
@@ -33,9 +34,7 @@ class Job:
 
 def load_job(name: str, root: Path | None = None) -> Job:
     """The job file at `name`, relative to `root`. DefinitionError when it does not define exactly one topology."""
-    path = (root / name if root else Path(name)).resolve()
-    if not path.is_file():
-        raise DefinitionError(f"job file {path} does not exist; give the path of a job, such as jobs/word_count.py")
+    path = _found(name, root)
     topologies = {id(each): each for each in vars(_load(path)).values() if isinstance(each, Topology)}
     if len(topologies) != 1:
         names = ", ".join(sorted(each.name for each in topologies.values())) or "none"
@@ -44,6 +43,16 @@ def load_job(name: str, root: Path | None = None) -> Job:
         )
     (topology,) = topologies.values()
     return Job(name, path, topology.check())
+
+
+def _found(name: str, root: Path | None) -> Path:
+    try:
+        path = (root / name if root else Path(name)).resolve()
+        if path.is_file():
+            return path
+    except (OSError, ValueError, RuntimeError) as error:  # too long, U+0000, a link to itself
+        raise DefinitionError(f"job file {name!r} cannot be found: {error}") from None
+    raise DefinitionError(f"job file {path} does not exist; give the path of a job, such as jobs/word_count.py")
 
 
 def code_digest(path: Path) -> str:
@@ -93,8 +102,10 @@ def _load(path: Path) -> ModuleType:
             f"job file {path.name} ends the program when it is loaded; call emit(topology) only below "
             '`if __name__ == "__main__":`'
         ) from error
-    except DefinitionError:
+    except (DefinitionError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise DefinitionError(f"job file {path.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise DefinitionError(
+            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}"
+        ) from error
     return module

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from txbatch.core.errors import TxbatchError
+from txbatch.core.text import LENGTH_MAX, escape_json, shown, shown_lines
 from txbatch.local.java import JavaNotFoundError
 from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.tables import Column, records, table
@@ -89,24 +90,28 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
 
 
 def _print_error(error: Exception, as_json: bool) -> None:
-    message = str(error)
+    message = shown_lines(error) if isinstance(error, EmbeddedPostgresError) else shown(error)
     if not isinstance(error, EXPECTED):
         message = f"{type(error).__name__}: {message.rstrip('.')}; `txbatch -v` shows where"
     if logging.getLogger("txbatch").isEnabledFor(logging.DEBUG):
-        traceback.print_exception(error)
+        click.echo(shown_lines("".join(traceback.format_exception(error))), err=True)
     if as_json:
-        click.echo(json.dumps({"error": type(error).__name__, "message": message}, ensure_ascii=False))
+        _echo_json({"error": type(error).__name__, "message": message})
     else:
         click.echo(f"txbatch: {message}", err=True)
 
 
 def _print(rows: list[dict[str, Any]], columns: Sequence[str], nothing: str, as_json: bool, **narrow: Any) -> None:
     if as_json:
-        click.echo(json.dumps(rows, default=_json, ensure_ascii=False, indent=1))
+        _echo_json(rows, indent=1)
     elif rows:
         print_table(rows, columns or list(rows[0]), **narrow)
     else:
         click.echo(nothing, err=True)
+
+
+def _echo_json(value: Any, indent: int | None = None) -> None:
+    click.echo(escape_json(json.dumps(value, default=_json, ensure_ascii=False, indent=indent)))
 
 
 def show_status(rows: list[dict[str, Any]]) -> None:
@@ -121,13 +126,13 @@ def show_status(rows: list[dict[str, Any]]) -> None:
         for each in row["half_committed"]:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for each in row["failing"]:
-            click.echo(
+            _say(
                 f"{row['topology']}: attempt {each['attempt']} failed at {_plain(each['finished_at'])}: {each['error']}"
             )
         for each in row["waiting"]:
             who = each["run"] if each["txid"] is None else f"txid {each['txid']} of {each['run']}"
             dead = "" if each["lease_live"] else ", which shows no sign of life"
-            click.echo(
+            _say(
                 f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
                 f"({each['waits_for_status']}){dead}, since {_plain(each['since'])} ({_plain(each['waited'])})"
             )
@@ -171,14 +176,18 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
         click.echo(f"  and {len(changed) - CHANGED_SHOWN:,} more; --json names all")
 
 
+def _say(line: str) -> None:
+    click.echo(shown(line))
+
+
 def show_plan(rows: list[dict[str, Any]]) -> None:
     """The guarantee matrix, what is in flight, and the next batch."""
     for row in rows:
         print_table(row["guarantees"], drop=("spout_kind", "database"), cut=("spout", "stream", "state"))
         for each in row["in_flight"]:
             dead = "" if each["lease_live"] else ", which shows no sign of life"
-            click.echo(f"in flight: txid {each['txid']} of {each['run']}{dead}; it is {each['status']}")
-        click.echo(f"next: {row['next']['does']}")
+            _say(f"in flight: txid {each['txid']} of {each['run']}{dead}; it is {each['status']}")
+        _say(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
         show_changed(row["topology"], row["changed"])
@@ -242,7 +251,7 @@ def show_reasons(rows: list[dict[str, Any]]) -> None:
 
 
 def _plain(value: Any) -> str:
-    """A value in one line, in which no character of a key can do anything to a terminal."""
+    """A value in one line of bounded length, in which no character of a key can do anything to a terminal."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -250,11 +259,11 @@ def _plain(value: Any) -> str:
     if isinstance(value, timedelta):
         return str(timedelta(seconds=round(value.total_seconds())))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+        return ", ".join(f"{_plain(name)} {_plain(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
     text = str(value)
-    return text if text.isprintable() else json.dumps(text)
+    return shown(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
 
 
 def _json(value: Any) -> Any:

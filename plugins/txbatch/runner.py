@@ -59,7 +59,7 @@ class Runner:
         if run_id is None:
             yield from self._unfinished()
         while True:
-            name = f"{RUN_PREFIX}{run_id or uuid4().hex[:12]}"
+            name = f"{RUN_PREFIX}{uuid4().hex[:12] if run_id is None else run_id}"
             with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
                 done = self._finish(run)
             yield from done

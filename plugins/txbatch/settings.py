@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import encodable
 from txbatch.local import postgres
 
+HOME = "TXBATCH_HOME"
 DATABASE_URL = "TXBATCH_DATABASE_URL"
+STAGING = "TXBATCH_STAGING"
 # The URL of a named database, or None: Airflow's connections.
 Urls = Callable[[str], str | None]
+# Spark-submit takes these for a pattern or the end of a file's name, PostgreSQL's pid file a line's end for that of a folder's.
+_PATTERN = ", * ? [ ] { } \\"
+_UNFIT = re.compile(rf"[\x00-\x1f\x7f{re.escape(_PATTERN.replace(' ', ''))}]")
+# What a home folder holds that has been one: an empty one, or one of these, is made private.
+_MARKS = ("postgres.lock", "staging", "airflow", "dist", "java")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class Settings:
     def warehouse_url(self, database: str) -> str:
         """The URL of another database than the ledger's (R21); DefinitionError when none is set."""
         name = f"{DATABASE_URL}_{database.upper()}"
-        url = os.environ.get(name) or self.connections(database)
+        url = given(name) or self.connections(database)
         if not url:
             raise DefinitionError(
                 f"database {database!r}, where a state is kept apart, is not known here: set {name}, or the Airflow "
@@ -40,25 +51,63 @@ class Settings:
         return url
 
 
+def given(name: str) -> str | None:
+    """An environment variable, if it is set. DefinitionError when it says nothing: a secret that is missing is no default."""
+    value = os.environ.get(name)
+    if value is None:
+        return None
+    if not value.strip():
+        raise DefinitionError(f"{name} is set and empty: give it a value, or unset it")
+    if not encodable(value):
+        raise DefinitionError(f"{name} is not UTF-8: give it another value, or unset it")
+    return value
+
+
 def project_root() -> Path:
     """The folder that holds `plugins/`."""
     return Path(__file__).resolve().parents[2]
 
 
 def home() -> Path:
-    """TXBATCH_HOME, else `.txbatch/` in the project: data of the embedded stack."""
-    return Path(os.environ.get("TXBATCH_HOME") or project_root() / ".txbatch").resolve()
+    """TXBATCH_HOME, else `.txbatch/` in the project: data of the embedded stack.
+
+    DefinitionError for a path that the programs which use it would not take for one.
+    """
+    folder = Path(given(HOME) or project_root() / ".txbatch").resolve()
+    if _UNFIT.search(str(folder)):
+        raise DefinitionError(
+            f"{str(folder)!r} cannot be the home folder: Spark cannot do with a control character or one of {_PATTERN} in its "
+            f"path; set {HOME} to another one"
+        )
+    return folder
 
 
 def load(connection_url: str | None = None, connections: Urls = lambda database: None) -> Settings:
     """TXBATCH_DATABASE_URL and TXBATCH_STAGING; else `connection_url` (Airflow's connection); else the embedded defaults.
 
     `connections` is asked for other databases, where TXBATCH_DATABASE_URL_<NAME> is not set. Starts the embedded
-    PostgreSQL when it is the one to use.
+    PostgreSQL when it is the one to use. Makes the home folder, for this user alone.
     """
-    folder = home()
-    url = os.environ.get(DATABASE_URL) or connection_url
-    staging = (
-        os.environ.get("TXBATCH_STAGING") or f"file://{folder}/staging"
-    )  # as it is: neither fsspec nor Spark decodes
-    return Settings(folder, url or postgres.start(folder), staging.rstrip("/"), not url, connections)
+    folder, url = home(), given(DATABASE_URL) or connection_url
+    staging = _staging(given(STAGING) or f"file://{folder}/staging")  # as it is: neither fsspec nor Spark decodes
+    with suppress(OSError):  # whoever needs the folder says why that cannot be
+        _make_private(folder)
+    return Settings(folder, url or postgres.start(folder), staging, not url, connections)
+
+
+def _staging(uri: str) -> str:
+    """Without a slash at its end. DefinitionError for a filesystem's root, in which topologies would be folders."""
+    staging = uri.rstrip("/")
+    if not staging or staging.endswith(":"):
+        raise DefinitionError(f"{STAGING} is {uri!r}, the root of a filesystem: name a folder in it")
+    return staging
+
+
+def _make_private(folder: Path) -> None:
+    """Only its owner may pass, as staged records, logs and tokens lie below; a folder of others, or for all, is left alone."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+    marked = any((folder / mark).exists() for mark in _MARKS) or not any(folder.iterdir())
+    if ours and found.st_mode & 0o077 and (marked or folder.name == ".txbatch"):
+        folder.chmod(0o700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -23,6 +24,24 @@ from txbatch.local import java
 
 SHORT_JOB_BYTES = 80_000_000
 LOCAL_MASTER = "local[*]"
+SPARK_ENVIRONMENT = "TXBATCH_SPARK_ENVIRONMENT"
+_NEVER = (
+    "AIRFLOW_CONN_",
+    "AIRFLOW_VAR_",
+    "AIRFLOW__",
+    "_AIRFLOW",
+    "TXBATCH_DATABASE",
+    "PGPASS",
+    "PGSERVICE",
+    "PGOPTIONS",
+)
+# Settings of Spark and of the stores that it reads itself, credentials among them.
+_SPARKS_OWN = ("SPARK_", "_SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "AZURE_", "GOOGLE_", "KRB5")
+_SECRET_NAME = re.compile(
+    r"(^|_)(PASSWORDS?|PASSWD|PASSPHRASE|SECRETS?|TOKENS?|CREDENTIALS?|DSN|DATABASE_URL)(_|$)"
+    r"|(API|ACCESS|PRIVATE|FERNET|SECRET)_?KEY(_|$)"
+)
+_URL_WITH_PASSWORD = re.compile(r"\w://[^/\s:@]*:[^/\s]+@")
 _STDERR = 2
 _SPARK = Path(__file__).parent / "spark"
 _LOG4J = _SPARK / "log4j2.properties"
@@ -146,10 +165,19 @@ def ended(code: int) -> TransientError:
 
 
 def spark_environment() -> dict[str, str]:
-    """This process's environment without anything Spark must not know."""
-    return {name: value for name, value in os.environ.items() if not secret(name)}
+    """This process's environment without what may be a secret that Spark has no use for.
+
+    TXBATCH_SPARK_ENVIRONMENT names, with commas between them, variables that a job needs all the same.
+    """
+    needed = {name.strip() for name in os.environ.get(SPARK_ENVIRONMENT, "").split(",")}
+    return {name: value for name, value in os.environ.items() if name in needed or not secret(name, value)}
 
 
-def secret(name: str) -> bool:
-    """Whether an environment variable may hold credentials of a database or of Airflow."""
-    return name.startswith(("AIRFLOW_CONN_", "AIRFLOW__", "_AIRFLOW", "TXBATCH_DATABASE", "PGPASS", "PGSERVICE"))
+def secret(name: str, value: str = "") -> bool:
+    """Whether an environment variable may hold credentials of a database, of Airflow, or of anything else but Spark's sources."""
+    upper = name.upper()
+    if upper.startswith(_NEVER):
+        return True
+    if upper.startswith(_SPARKS_OWN) or upper.endswith("_PROXY"):
+        return False
+    return bool(_SECRET_NAME.search(upper) or _URL_WITH_PASSWORD.search(value))

@@ -21,8 +21,13 @@ SELECT state, topology, ledger::text AS ledger, kind, columns, txid, attempt_id,
   FROM txbatch.apart WHERE state = :state FOR UPDATE;
 
 -- apart_of --
--- The states apart of a topology that are here, whichever ledger they belong to.
-SELECT state FROM txbatch.apart WHERE topology = :topology ORDER BY state;
+-- The states apart of a topology that are here and belong to a ledger.
+SELECT state FROM txbatch.apart WHERE topology = :topology AND ledger = CAST(:ledger AS uuid) ORDER BY state;
+
+-- apart_owners --
+-- Whose states apart of a topology are here, and at which txid.
+SELECT ledger::text AS ledger, array_agg(state ORDER BY state) AS states, max(txid) AS txid
+  FROM txbatch.apart WHERE topology = :topology GROUP BY ledger ORDER BY ledger;
 
 -- set_fence --
 -- Who wrote here last.

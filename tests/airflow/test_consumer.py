@@ -35,3 +35,9 @@ def test_the_consumer_works_once_per_txid(stack: Stack, corpus: Path) -> None:
     stack.api.create_asset_event("word_count", {"topology": "word_count", "txid": 1, "txids": [1]})
     assert "txid 1 was summarized before" in consumed(stack, runs=2)
     assert summary.stat().st_mtime_ns == written
+
+    for forged in ({}, {"txids": 7}, {"txids": ["../x", None, True, 10**30, -1, 99, 1]}):
+        stack.api.create_asset_event("word_count", {"topology": "word_count", **forged})
+    told = consumed(stack, runs=3)
+    assert "Traceback" not in told
+    assert sorted(file.name for file in summary.parent.iterdir()) == ["1.json"]

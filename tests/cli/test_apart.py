@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from cli_support import refused
@@ -143,13 +145,43 @@ def test_drop(txbatch: Callable[..., Result], warehouse: str, write_job: WriteJo
     refused(txbatch("run", job), "`txbatch drop words --database warehouse` removes it there")
     unsure = txbatch("drop", "words", "--database", "warehouse")
     assert unsure.exit_code == 2
-    assert "this drops 'words' and its states in 'warehouse'; say --yes" in unsure.stderr
+    assert "this drops 'words' and its states in 'warehouse', words, at txid 1; say --yes" in told(unsure)
     assert txbatch("drop", "words", "--database", "warehouse", "--yes").exit_code == 0
     assert txbatch("run", job, "--until-idle").exit_code == 0
     assert found(warehouse) == ALL
     assert txbatch("drop", "words", "--yes").exit_code == 0
     with pytest.raises(Exception, match="does not exist"):
         found(warehouse)
+
+
+def test_drop_spares_the_states_of_another_ledger(
+    txbatch: Callable[..., Result],
+    warehouse: str,
+    write_job: WriteJob,
+    databases: Databases,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = write_job("words.py", OPAQUE)
+    assert txbatch("run", job, "--until-idle").exit_code == 0
+    with monkeypatch.context() as other:
+        other.setenv("TXBATCH_DATABASE_URL", databases("other"))
+        assert txbatch("migrate").exit_code == 0
+        refused_ = txbatch("drop", "words", "--database", "warehouse", "--yes")
+        assert refused_.exit_code == 2
+        ledger = re.search(r"say --ledger (\S+), its last txid is 2", told(refused_))
+        assert ledger
+        named = ("drop", "words", "--database", "warehouse", "--ledger", ledger[1])
+        assert f"words of ledger {ledger[1]}, at txid 2; say --yes" in told(txbatch(*named))
+        refused(txbatch(*named[:-1], str(uuid4()), "--yes"), "nothing is in 'warehouse'")
+        refused(txbatch("run", job), f"`txbatch drop words --database warehouse --ledger {ledger[1]}`")
+        refused(txbatch("drop", "words", "--yes"), "no topology 'words' is known")
+        assert found(warehouse) == ALL
+        assert txbatch(*named, "--yes").exit_code == 0
+    refused(txbatch("query", "words", "a"), "a table or view of a state is gone")
+
+
+def told(result: Result) -> str:
+    return " ".join(result.stderr.replace("│", " ").split())
 
 
 def test_urls_of_other_databases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from sqlalchemy import Engine, text
+from cli_support import refused
+from click.testing import CliRunner, Result
+from sqlalchemy import Engine, make_url, text
 
 from txbatch import settings
+from txbatch.cli import main
+from txbatch.core.errors import DefinitionError
 from txbatch.postgres.engine import connect
-from txbatch.postgres.psql import command
+from txbatch.postgres.psql import command, make_reader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -149,6 +152,47 @@ def test_psql_gets_a_password_by_its_environment_alone(monkeypatch: pytest.Monke
     assert rest == ["-f", "a b.sql"]
     assert environment["PGPASSWORD"] == "se@cret"
     assert environment["PGOPTIONS"] == "-c work_mem=1MB -c default_transaction_read_only=on"
+
+
+@pytest.mark.parametrize("options", ["-csearch_path%3Dreport", "-c%20default_transaction_read_only%3Doff"])
+def test_options_of_a_url_do_not_make_psql_write(postgres_url: str, options: str) -> None:
+    done = psql("-c", "CREATE TABLE public.mine ()", url=f"{postgres_url}&options={options}")
+    assert (done.returncode, done.stderr) == (1, "ERROR:  cannot execute CREATE TABLE in a read-only transaction\n")
+
+
+def test_a_service_file_does_not_make_psql_write(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, dsn), _ = command(connect(f"{postgres_url}&service=mine"), [])
+    assert "options='-c default_transaction_read_only=on'" in dsn
+
+
+def test_a_password_of_a_key_is_not_put_on_a_command_line() -> None:
+    with pytest.raises(DefinitionError, match="sslpassword would stand on psql's command line"):
+        command(connect("postgresql://reader@db.example/sales?sslpassword=geheim"), [])
+
+
+@pytest.mark.usefixtures("batches")
+def test_a_reader_alone_may_use_psql(postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the role of docs/database.md, made as on the embedded server; what else it may do: nothing."""
+    make_reader(engine)
+    make_reader(engine)
+    as_reader = make_url(postgres_url).set(username="report").render_as_string(hide_password=False)
+    assert psql("-At", "-c", "SELECT count(*) > 0 FROM report.batches", url=as_reader).stdout == "t\n"
+    for statement, told in {
+        "SELECT * FROM txbatch.batch": "permission denied for schema txbatch",
+        "COPY (SELECT 1) TO PROGRAM 'id'": "permission denied to COPY to or from an external program",
+        "SELECT pg_read_file('PG_VERSION')": "permission denied for function pg_read_file",
+        "BEGIN READ WRITE; CREATE TABLE public.mine (); COMMIT": "permission denied for schema public",
+        "BEGIN READ WRITE; CREATE TEMP TABLE mine (); COMMIT": "permission denied to create temporary tables",
+        "BEGIN READ WRITE; SELECT lo_create(7); COMMIT": "permission denied for function lo_create",
+        "BEGIN READ WRITE; DELETE FROM report.word_count; COMMIT": "permission denied for view word_count",
+        "SET ROLE txbatch": 'permission denied to set role "txbatch"',
+    }.items():
+        assert told in psql("-c", statement, url=as_reader).stderr
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", as_reader)
+    refused(
+        CliRunner().invoke(main, ["status"]),
+        "the database does not let this role (permission denied for schema txbatch)",
+    )
 
 
 def test_psql_of_nobody() -> None:

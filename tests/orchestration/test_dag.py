@@ -56,7 +56,9 @@ from types import SimpleNamespace
 from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
-from txbatch.orchestration.airflow import run_of
+from airflow.sdk import Connection
+from txbatch.core.errors import DefinitionError
+from txbatch.orchestration.airflow import _url_of, run_of
 from txbatch.orchestration.doc import page
 from txbatch.orchestration.waiting import Waiting
 
@@ -80,6 +82,21 @@ def waits(deadlines, what):
     except AirflowFailException as error:
         return str(error)
 
+def long(minutes):
+    waiting = Waiting(topology, run, context | {"params": params | {"turn_timeout_minutes": minutes}}, {})
+    try:
+        waiting.for_batch(other, own)
+    except TaskDeferred as deferred:
+        return deferred.timeout.total_seconds() / 86400
+    except AirflowFailException as error:
+        return str(error)
+
+def url_of(**fields):
+    try:
+        return _url_of(Connection(conn_id="txbatch", conn_type="postgres", **fields))
+    except DefinitionError as error:
+        return str(error)
+
 again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_minutes": "2026-01-01T00:00:00+00:00"}
 turn = waits({}, lambda waiting: waiting.for_batch(other, own))
 print(json.dumps({
@@ -96,6 +113,9 @@ print(json.dumps({
     "source": waits({}, lambda waiting: waiting.for_source()),
     "turn over": waits(dict(again), lambda waiting: waiting.for_batch(other, own)),
     "source over": waits(dict(again), lambda waiting: waiting.for_source()),
+    "most": {name: param.schema.get("maximum") for name, param in dag.params.items()},
+    "long": [long(minutes) for minutes in (1e10, 1e300, float("inf"), 1e7, "x", None)],
+    "urls": [url_of(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
     "spark": [[dag.get_task(task)._conn_id, dag.get_task(task).pool] for task in ("emit_batch", "commit")],
 }))
 """
@@ -214,3 +234,23 @@ def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any])
 
 def test_commit_submits_as_emit_batch_does(made: dict[str, Any]) -> None:
     assert made["spark"] == [["cluster", "spark"]] * 2
+
+
+def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
+    ten_years = 3650 * 24 * 60
+    assert made["most"] == {
+        "country": None,
+        "level": None,
+        "turn_timeout_minutes": ten_years,
+        "ready_timeout_minutes": ten_years,
+        "ask_again_seconds": ten_years * 60,
+    }
+    *limited, text, nothing = made["long"]
+    assert [round(days) for days in limited] == [3650] * 4
+    assert (text, nothing) == ("'x' is no number of minutes to wait", "None is no number of minutes to wait")
+
+
+def test_a_connection_that_names_no_host_is_no_default(made: dict[str, Any]) -> None:
+    *without, host, service = made["urls"]
+    assert without == ["the Airflow connection 'txbatch' names no host: give it one"] * 2
+    assert (host, service) == ("postgresql+psycopg2://h", "postgresql+psycopg2://?service=s")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import psycopg2
 import pytest
@@ -43,7 +44,7 @@ from txbatch.local import postgres
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.reader import Reader
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.warehouses import Warehouses, identity_of
 
 pytestmark = pytest.mark.rule("R21")
 Databases = Callable[[str], str]
@@ -390,7 +391,12 @@ def test_what_was_left_in_the_warehouse_is_not_taken_for_new(bench: Apart) -> No
         state_tables.drop(connection, "word_count")
     with pytest.raises(SchemaMismatch, match=r"is at txid 1, though it is new to the ledger.*--database warehouse"):
         bench.ledger.register(bench.topology, "jobs/job.py")
-    assert bench.ledger.warehouses.drop_in("warehouse", "word_count") == ["word_count"]
+    warehouses, own = bench.ledger.warehouses, identity_of(bench.engine)
+    assert [dict(row) for row in warehouses.owners("warehouse", "word_count")] == [
+        {"ledger": own, "states": ["word_count"], "txid": 1}
+    ]
+    assert warehouses.drop_in("warehouse", "word_count", str(uuid4())) == []
+    assert warehouses.drop_in("warehouse", "word_count", own) == ["word_count"]
     bench.ledger.register(bench.topology, "jobs/job.py")
     assert bench.whole(words(dog=1)).txid == 1
 

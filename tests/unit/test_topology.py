@@ -53,11 +53,43 @@ def test_a_guarantee_of_ones_own() -> None:
         stream().group_by("word").persistent_aggregate(OpaqueState("s"), guarantee="maybe", count=Count())
 
 
-@pytest.mark.parametrize("name", ["a b", "ü", "a/b", "a%b", "", "x" * 64])
-def test_topology_names(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b",
+        "ü",
+        "a/b",
+        "a%b",
+        "",
+        "x" * 64,
+        ".",
+        "..",
+        "....",
+        "-",
+        "--conf",
+        "a\n",
+        "a\0",
+        "\ud800",
+        None,
+        7,
+        b"a",
+        ["a"],
+    ],
+)
+def test_names_that_are_no_topologys(name: Any) -> None:
     with pytest.raises(DefinitionError, match="topology"):
         Topology(name)
-    assert Topology("A-z_0.9").name == "A-z_0.9"
+
+
+@pytest.mark.parametrize("name", ["A-z_0.9", ".hidden", "_x", "a..b", "1"])
+def test_names_of_topologies(name: str) -> None:
+    assert Topology(name).name == name
+
+
+@pytest.mark.parametrize("fields", [None, 7, b"a int", ""])
+def test_fields_that_are_none(fields: Any) -> None:
+    with pytest.raises(DefinitionError, match="fields"):
+        stream(fields)
 
 
 def aggregate(*keys: str, state: Any = None, fields: str = "word string, n bigint", **values: Any) -> Any:

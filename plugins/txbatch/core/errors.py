@@ -1,8 +1,17 @@
 """Errors, by what to do next: nothing helps, try again, or ask the ledger."""
 
+from txbatch.core.text import shown
+
 
 class TxbatchError(Exception):
-    """Root of every error that txbatch raises on purpose. Its text names the thing, the reason and the next step."""
+    """Root of every error that txbatch raises on purpose. Its text names the thing, the reason and the next step.
+
+    It is one printable line of bounded length, whatever names and records are in it: it goes to terminals, logs, the ledger
+    and the UI.
+    """
+
+    def __init__(self, text: object = "") -> None:
+        super().__init__(shown(text))
 
 
 class TerminalError(TxbatchError):

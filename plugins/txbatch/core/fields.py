@@ -45,6 +45,8 @@ def parse_fields(ddl: str) -> tuple[Field, ...]:
     >>> parse_fields("word string, `unit price` decimal(10, 2)")
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
     """
+    if not isinstance(ddl, str):
+        raise DefinitionError(f"fields {ddl!r} are no text; write 'name type, name type'")
     found, at = [], 0
     while at < len(ddl):
         match = _FIELD.match(ddl, at)
@@ -89,10 +91,14 @@ def unique(names: Iterable[str], what: str) -> None:
 
 
 def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """A name PostgreSQL can keep whole; DefinitionError when it is empty, too long or holds U+0000."""
-    size = len(name.encode())
+    """A name PostgreSQL can keep whole; DefinitionError when it is no text, empty, too long or holds U+0000."""
+    if not isinstance(name, str):
+        raise DefinitionError(f"{what} {name!r} is not a name: it is no text")
     if not name or "\0" in name:
         raise DefinitionError(f"{what} {name!r} is not a name: it must not be empty or hold U+0000")
+    if not encodable(name):
+        raise DefinitionError(f"{what} {name!r} is not a name: it cannot be written as UTF-8")
+    size = len(name.encode())
     if size > bytes_max:
         raise DefinitionError(
             f"{what} {name!r} has {size} bytes; PostgreSQL would cut the names made from it: use at most {bytes_max}"
@@ -109,3 +115,8 @@ def key_bytes_max(types: Sequence[str]) -> int:
     decimals = sum(decimal_scale(type_) is not None for type_ in types)
     fixed = len(types) - texts - decimals
     return _KEY_BYTES_MAX - _LENGTH_BYTES * max(texts - 1, 0) - _DECIMAL_BYTES * decimals - _FIXED_BYTES * fixed
+
+
+def encodable(text: str) -> bool:
+    """Whether it can be written as UTF-8: what came as other bytes has lone surrogates in their place."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -17,6 +17,16 @@ from txbatch.core.stream import Stream, merged
 _TOPOLOGY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
+def checked_topology_name(name: str) -> str:
+    """A name that is a dag_id, a folder of its own and no option of a command; DefinitionError when it is none."""
+    checked_name(name, "topology")
+    if not _TOPOLOGY_NAME.fullmatch(name):
+        raise DefinitionError(f"topology {name!r}: a name has letters, digits, '_', '-' and '.' only, as a dag_id has")
+    if name.startswith("-") or not name.strip("."):
+        raise DefinitionError(f"topology {name!r}: a name does not begin with '-' and is not made of dots alone")
+    return name
+
+
 @dataclass
 class Topology:
     """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6)."""
@@ -28,13 +38,9 @@ class Topology:
     static_states: dict[str, StaticState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked_name(self.name, "topology")
-        if not _TOPOLOGY_NAME.fullmatch(self.name):
-            raise DefinitionError(
-                f"topology {self.name!r}: a name has letters, digits, '_', '-' and '.' only, as a dag_id has"
-            )
-        if self.max_pending < 1:
-            raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1")
+        checked_topology_name(self.name)
+        if type(self.max_pending) is not int or self.max_pending < 1:
+            raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
 
     def new_stream(self, name: str, spout: Spout) -> Stream:
         """A stream of the spout's batches. The name is part of the ledger: renaming it is a migration."""

@@ -1,4 +1,7 @@
-"""`make demo`: a real Airflow counts real text through two kills, and every count is compared with an independent one."""
+"""`make demo`: a real Airflow counts real text through two kills, and every count is compared with an independent one.
+
+It counts into a database of its own, `demo` of the embedded PostgreSQL: what is yours is not touched.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from txbatch.local import count_words
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError, refuse_second
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.corpus import ensure_corpus
+from txbatch.local.databases import demo_settings
 from txbatch.local.down import only_up
 from txbatch.local.metadata import metadata_database
 from txbatch.local.postgres import EmbeddedPostgresError
@@ -34,6 +38,7 @@ from txbatch.local.signals import unwinding
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.psql import make_reader
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader
 from txbatch.storage.staging import Staging
@@ -60,7 +65,7 @@ def main() -> int:
         home = settings.home()
         with unwinding(), only_up(home, "an Airflow runs already in {home}: look at it there"):
             refuse_second(home)
-            _demo(settings.load())
+            _demo(demo_settings(home))
     except DemoFailed as failure:
         console.print(f"[bold red]The demo failed:[/] {escape(str(failure))}")
         return 1
@@ -71,7 +76,8 @@ def main() -> int:
         print("stopped; `make demo` begins anew")
         return 130
     console.print(
-        f"\nDone in {time.monotonic() - began:.0f} s. Look further: `bin/txbatch query word_count the`, `make up`, `make down`."
+        f"\nDone in {time.monotonic() - began:.0f} s. Look further: `bin/txbatch demo query word_count the`, "
+        "`bin/txbatch demo psql`, `make up`, `make down`."
     )
     return 0
 
@@ -82,6 +88,7 @@ def _demo(config: settings.Settings) -> None:
     _say(f"corpus: {sum(1 for _ in corpus.iterdir())} files in {_relative(corpus)}")
     engine = connect(config.database_url)
     migrate(engine)
+    make_reader(engine)
     _start_afresh(engine, Staging(config.staging))
     with tempfile.TemporaryDirectory(prefix="kills.", dir=folder) as markers:
         _say("starting Airflow: API server, scheduler, DAG processor, triggerer (half a minute)")
@@ -107,6 +114,7 @@ def _environment(config: settings.Settings, corpus: Path, markers: Path) -> dict
     return {
         "TXBATCH_HOME": str(config.home),
         "TXBATCH_DATABASE_URL": config.database_url,
+        "TXBATCH_STAGING": config.staging,
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS),
         "WORD_COUNT_FOLDER": str(corpus),
     }

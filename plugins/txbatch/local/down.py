@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from txbatch import settings
+from txbatch.core.errors import TxbatchError
 from txbatch.local import airflow, postgres
 from txbatch.local.airflow import LocalAirflowError
 from txbatch.local.postgres import EmbeddedPostgresError
@@ -21,13 +22,13 @@ _POLL_SECONDS = 0.05
 
 def main() -> int:
     """Exit code 0 when nothing is left, 1 when something does not end."""
-    home = settings.home()
     try:
+        home = settings.home()
         ended = airflow.stop(home)
         _wait_for_up(home)
         ran = postgres.is_running(home)
         postgres.stop(home)
-    except (EmbeddedPostgresError, LocalAirflowError, TimeoutError, OSError) as error:
+    except (EmbeddedPostgresError, LocalAirflowError, TxbatchError, TimeoutError, OSError) as error:
         print(f"make down: {error}", file=sys.stderr)
         return 1
     print(f"stopped {ended} processes of Airflow{' and PostgreSQL' if ran else ''}")

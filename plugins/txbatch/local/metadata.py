@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, text
 
-from txbatch.local import postgres
+from txbatch.local.databases import embedded_database
 from txbatch.postgres.engine import connect, transaction
 
 METADATA = "airflow"
@@ -22,13 +22,7 @@ _INSTALLED = {"version": AIRFLOW_VERSION}
 
 def metadata_database(home: Path) -> str:
     """The URL of Airflow's own database in the embedded PostgreSQL, made if need be."""
-    url = postgres.start(home)
-    engine = connect(url)
-    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        if not connection.scalar(text("SELECT count(*) FROM pg_database WHERE datname = :name"), {"name": METADATA}):
-            connection.execute(text(f"CREATE DATABASE {METADATA}"))
-    engine.dispose()
-    return make_url(url).set(database=METADATA).render_as_string(hide_password=False)
+    return embedded_database(home, METADATA)
 
 
 def migrate(database_url: str, environment: Mapping[str, str], log: Path, *, timeout: float) -> None:

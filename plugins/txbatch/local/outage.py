@@ -20,11 +20,13 @@ from txbatch.job_file import load_job
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.psql import make_reader
 from txbatch.postgres.reader import Reader
 from txbatch.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
-from txbatch.storage.staging import AttemptFolder
+from txbatch.storage.staging import AttemptFolder, Staging
 
+TOPOLOGY = "demo_outage"
 PARTITIONS = [f"{number:02}" for number in range(16)]
 AWAY, LOST_TXID, BACK_TXID = "03", 2, 5
 
@@ -86,20 +88,27 @@ def _run(txid: int) -> Run:
 
 
 def play(config: settings.Settings) -> Iterator[str]:
-    """Play the outage on a fresh topology; yields what happens. TxbatchError when the numbers are wrong."""
+    """Play the outage, in a database that is the demos' own or which the user has named for it; yields what happens.
+
+    An earlier demo's topology is dropped first. TxbatchError when the numbers are wrong.
+    """
     root = config.home / "demo" / "outage"
     shutil.rmtree(root, ignore_errors=True)
     engine = connect(config.database_url)
     migrate(engine)
-    if Reader(engine).status("outage"):
+    if config.embedded:
+        make_reader(engine)
+    if Reader(engine).status(TOPOLOGY):
         with transaction(engine) as connection:
-            state_tables.drop(connection, "outage")
+            state_tables.drop(connection, TOPOLOGY)
+        Staging(config.staging).topology(TOPOLOGY).remove()
+        yield f"dropped {TOPOLOGY} of an earlier demo"
     job = load_job("jobs/outage.py", settings.project_root())
     with Runner(job, config) as runner:
         outage = Outage(runner, PartitionedLog(root), {})
         yield from outage.play()
-    yield from _table(Reader(engine).partitions("outage"))
-    found = {row["partition"]: row["amount"] for row in Reader(engine).query("outage", PARTITIONS)}
+    yield from _table(Reader(engine).partitions(TOPOLOGY))
+    found = {row["partition"]: row["amount"] for row in Reader(engine).query(TOPOLOGY, PARTITIONS)}
     if found != outage.appended:
         raise TxbatchError(f"counted {found}, appended {outage.appended}")
     yield "equal: every record of every partition is counted once (a record of txid n weighs 10^(n-1))"

@@ -56,8 +56,8 @@ _SESSIONS_SECONDS = 5
 
 def main() -> int:
     """Exit code 0 when it was stopped on purpose, 1 when something failed."""
-    home = settings.home()
     try:
+        home = settings.home()
         with unwinding(), only_up(home), _postgres_stopped_after(home):
             _up()
     except (LocalAirflowError, AirflowApiError, EmbeddedPostgresError, TxbatchError, TimeoutError, OSError) as error:

@@ -31,6 +31,7 @@ from txbatch.core.definition import state_definition, stream_fields
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
@@ -161,7 +162,7 @@ class MemoryLedger:
         with self._transaction() as tables:
             at = assignment.topology, assignment.attempt
             if tables.attempts[at].status == "emitting":
-                tables.attempts[at] = replace(tables.attempts[at], status="failed", error=error)
+                tables.attempts[at] = replace(tables.attempts[at], status="failed", error=shown(error))
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""

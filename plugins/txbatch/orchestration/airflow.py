@@ -88,8 +88,11 @@ async def open_ledger() -> PostgresLedger:
 
 
 def _url_of(connection: Connection) -> str:
+    """Its URL; DefinitionError where it names no server, for which PostgreSQL's library would take the one it finds."""
     from sqlalchemy import URL
 
+    if not (connection.host or {"host", "hostaddr", "service"} & connection.extra_dejson.keys()):
+        raise DefinitionError(f"the Airflow connection {connection.conn_id!r} names no host: give it one")
     return URL.create(
         "postgresql+psycopg2",
         username=connection.login,

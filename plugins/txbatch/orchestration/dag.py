@@ -18,7 +18,7 @@ from txbatch.orchestration.operators import (
     InitializeTransactionOperator,
     SuccessOperator,
 )
-from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
+from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
 
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
@@ -93,14 +93,20 @@ def topology_asset(topology: str) -> Asset:
 def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_again: timedelta) -> dict[str, Param]:
     """The parameters of every run that say how long it waits. They choose no data."""
     turn = "How long this run may wait for the batches before its own, before it fails. It chooses no data."
-    params = {TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, "Minutes to wait for its turn", turn)}
+    params = {
+        TURN_TIMEOUT_PARAM: _positive(turn_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for its turn", turn)
+    }
     if not job.topology.by_interval:
         return params
     ready = "How long this run may wait for a source that is not ready for its interval, before it fails. It chooses no data."
     again = "How often such a source is asked. It chooses no data."
     return params | {
-        READY_TIMEOUT_PARAM: _positive(ready_timeout / _MINUTE, "Minutes to wait for the source", ready),
-        ASK_AGAIN_PARAM: _positive(ask_again.total_seconds(), "Seconds until the source is asked again", again),
+        READY_TIMEOUT_PARAM: _positive(
+            ready_timeout / _MINUTE, LIMIT / _MINUTE, "Minutes to wait for the source", ready
+        ),
+        ASK_AGAIN_PARAM: _positive(
+            ask_again.total_seconds(), LIMIT.total_seconds(), "Seconds until the source is asked again", again
+        ),
     }
 
 
@@ -113,8 +119,10 @@ def _choosing(name: str) -> Param:
     return Param(None, type=["null", "string"], title=name, description=description)
 
 
-def _positive(default: float, title: str, description: str) -> Param:
-    return Param(default, type="number", exclusiveMinimum=0, title=title, description=description)
+def _positive(default: float, maximum: float, title: str, description: str) -> Param:
+    if not 0 < default <= maximum:
+        raise DefinitionError(f"{title}: {default:g} is not more than 0 and at most {maximum:g}; mend the DAG file")
+    return Param(default, type="number", exclusiveMinimum=0, maximum=maximum, title=title, description=description)
 
 
 def _root_of(job: str, dag_file: Path) -> Path:

@@ -23,6 +23,8 @@ READY_TIMEOUT_PARAM = "ready_timeout_minutes"
 ASK_AGAIN_PARAM = "ask_again_seconds"
 # Should the triggerer not come back at all, Airflow itself ends the wait.
 GRACE = timedelta(minutes=10)
+# No wait is longer, whatever a form says.
+LIMIT = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Waiting:
 
     def _left(self, parameter: str, complaint: str) -> timedelta:
         """Until the deadline of this kind of wait, which begins with the first one; the task fails when it is over."""
-        minutes = timedelta(minutes=self.context["params"][parameter])
+        minutes = _limit(self.context["params"][parameter])
         now = datetime.now(UTC)
         deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
         left = datetime.fromisoformat(deadline) - now
@@ -87,3 +89,13 @@ class Waiting:
     def _defer(self, trigger: BaseTrigger, parameter: str, left: timedelta) -> NoReturn:
         kwargs: dict[str, Any] = {"deadlines": self.deadlines}
         raise TaskDeferred(trigger=trigger, method_name="execute", kwargs=kwargs, timeout=left + GRACE)
+
+
+def _limit(minutes: Any) -> timedelta:
+    """How long a run may wait, as its form says; what is more than LIMIT is LIMIT."""
+    try:
+        return min(timedelta(minutes=minutes), LIMIT)
+    except OverflowError:
+        return LIMIT
+    except (TypeError, ValueError) as error:
+        raise AirflowFailException(f"{minutes!r} is no number of minutes to wait") from error

@@ -86,7 +86,7 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
     if stored["ledger"] != ledger:
         raise SchemaMismatch(
             f"{where(state, database)} belongs to another ledger, {stored['ledger']}: use that one or name another state; if "
-            f"it is lost for good, `txbatch drop {topology} --database {database}` removes what it left there"
+            f"it is lost for good, `txbatch drop {topology} --database {database} --ledger {stored['ledger']}` drops that"
         )
     return stored
 
@@ -165,11 +165,18 @@ def _set_fence(connection: Connection, state: str, fence: Fence) -> None:
     connection.execute(query("set_fence"), {"state": state, **values, "status": str(fence.status)})
 
 
-def drop(connection: Connection, topology: str) -> list[str]:
-    """Drop the states apart that a topology has here, whichever ledger they belong to; returns their names."""
+def owners(connection: Connection, topology: str) -> list[RowMapping]:
+    """Whose states a topology has here: `ledger`, `states`, and `txid`, the newest one."""
     if not connection.execute(query("has_apart")).scalar_one():
         return []
-    names = list(connection.execute(query("apart_of"), {"topology": topology}).scalars())
+    return list(connection.execute(query("apart_owners"), {"topology": topology}).mappings())
+
+
+def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
+    """Drop the states apart that a topology of this ledger has here; returns their names."""
+    if not connection.execute(query("has_apart")).scalar_one():
+        return []
+    names = list(connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars())
     for name in names:
         execute(connection, f"DROP VIEW IF EXISTS report.{quoted(name)}")
         execute(connection, f"DROP TABLE IF EXISTS state.{quoted(name)}")

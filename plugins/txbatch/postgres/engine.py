@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import psycopg2
 from psycopg2 import errors
-from sqlalchemy import Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
@@ -17,6 +19,8 @@ from txbatch.core.errors import (
     DefinitionError,
     NotMigrated,
     OutcomeUnknown,
+    SchemaMismatch,
+    TerminalError,
     TransientError,
     TxbatchError,
     Unavailable,
@@ -47,6 +51,8 @@ _SESSION = {
 _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
 # Of PostgreSQL 17 and newer: an older one refuses a connection that names it.
 _SESSION_NEW = {"transaction_timeout": "0"}
+_NOT_THERE = ("3F000", "42P01")
+_NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 _BAD_RECORD = {
     "22003": "a value is out of range",
     "22007": "a date or time that PostgreSQL cannot store",
@@ -65,9 +71,10 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
     Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
     """
     try:
-        parsed = make_url(url)
+        parsed = make_url(url if "\0" not in url else "")
         if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
             raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
+        _check_host(parsed, what)
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg2"),
             pool_size=2,
@@ -102,6 +109,17 @@ def _connect_old(dialect: Dialect, _: object, args: Sequence[Any], options: dict
     return dialect.connect(*args, **options)
 
 
+def _check_host(url: URL, what: str) -> None:
+    """Refuse a host that is the rest of a password: it would be shown, and asked for in the DNS."""
+    named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
+    if any("@" in name[1:] for each in named for name in each.split(",")):  # a socket may be called @name
+        raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
+    if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
+        raise DefinitionError(f"{what} holds U+0000, which no part of it can")
+    if url.port is not None and not 0 < url.port < 65536:
+        raise DefinitionError(f"{what}: there is no port {url.port}")
+
+
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """One transaction. Driver errors come out as txbatch errors; a COMMIT without an answer as OutcomeUnknown (R10)."""
@@ -127,8 +145,14 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     """The driver's error in our words."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]
-    if code in ("3F000", "42P01"):
-        return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
+    if code in _NOT_THERE:
+        return _not_there(message)
+    if code == "42501":
+        return TerminalError(
+            f"the database does not let this role ({message}): readers have `txbatch psql` and the schema report"
+        )
+    if code is None and _NO_SETTING.match(message):
+        return DefinitionError(f"the database's URL is wrong: {message}; mend it")
     if code in _BAD_RECORD:
         return BadRecord(f"{_BAD_RECORD[code]}: {message}")
     if committing and (code is None or code.startswith(("08", "57"))):
@@ -147,6 +171,16 @@ def unless_made(connection: Connection) -> Iterator[None]:
         yield
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable):
         cursor.execute("ROLLBACK TO unmade")
+
+
+def _not_there(message: str) -> TxbatchError:
+    """For a table or a schema that is missing: the ledger's are made by a migration, a state's by its topology."""
+    if re.search(r'"(state|contribution|contribution_partition|report)\.', message):
+        return SchemaMismatch(
+            f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
+            "`txbatch drop` the topology and run it again from the start"
+        )
+    return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
 
 
 def check_server(connection: Connection) -> None:

@@ -17,6 +17,7 @@ from txbatch.core.definition import stream_fields
 from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
     STORED_BYTES_MAX,
@@ -158,7 +159,7 @@ class PostgresLedger:
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
         with transaction(self.engine) as connection:
-            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": error.replace("\0", "\\0")})
+            connection.execute(query("fail_attempt"), {**_ids(assignment), "error": shown(error)})
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
@@ -247,11 +248,11 @@ class PostgresLedger:
                 self.warehouses.prepare_skip(connection, pending)
             else:
                 self._abort(connection, batch, why)
-            skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": why}
+            skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": shown(why)}
             connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
             connection.execute(query("repoint_keys"), skipped)
             given_up = rows.batch(connection, topology, skipped["skip_txid"])
-            ranges.record(connection, given_up, ranges.skipped(given_up, why))
+            ranges.record(connection, given_up, ranges.skipped(given_up, skipped["reason"]))
             return given_up
 
     def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
@@ -267,7 +268,7 @@ class PostgresLedger:
         self.warehouses.take_back(connection, batch)
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         connection.execute(query("supersede_attempts"), ids)
-        connection.execute(query("abort"), {**ids, "reason": reason})
+        connection.execute(query("abort"), {**ids, "reason": shown(reason)})
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}

@@ -9,20 +9,42 @@ from collections.abc import Sequence
 from psycopg2.extensions import make_dsn
 from sqlalchemy import Engine
 
+from txbatch.core.errors import DefinitionError
 from txbatch.local import postgres
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.queries import sql_root
 
+REPORT = "report"
 READ_ONLY = "-c default_transaction_read_only=on"
 
 
-def command(engine: Engine, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def make_reader(engine: Engine) -> None:
+    """The role `report` of the embedded server, which reads the reports and nothing else. Nothing happens where it is."""
+    with transaction(engine) as connection:
+        connection.connection.cursor().execute((sql_root() / "reader.sql").read_text(encoding="utf-8"))
+
+
+def command(engine: Engine, arguments: Sequence[str], *, role: str | None = None) -> tuple[list[str], dict[str, str]]:
     """psql's command line with these arguments, and its environment, which alone holds a password.
 
-    The psql on the PATH, else that of the embedded PostgreSQL; EmbeddedPostgresError when there is neither.
+    As `role`, else as the URL's, and read-only unless told otherwise, whatever options the URL has. The psql on the PATH, else
+    that of the embedded PostgreSQL; EmbeddedPostgresError when there is neither.
     """
     parameters = engine.dialect.create_connect_args(engine.url)[1]
     password = parameters.pop("password", None)
-    environment = {**os.environ, "PGOPTIONS": f"{os.environ.get('PGOPTIONS', '')} {READ_ONLY}".strip()}
+    if "sslpassword" in parameters:
+        raise DefinitionError(
+            "the URL's sslpassword would stand on psql's command line, where others can read it: name an sslkey without one"
+        )
+    options = f"{os.environ.get('PGOPTIONS', '')} {parameters.pop('options', '')}".split()
+    environment = {**os.environ, "PGOPTIONS": " ".join([*options, READ_ONLY])}
+    if (
+        "service" in parameters or "PGSERVICE" in environment
+    ):  # whose file may have options, before those of the environment
+        parameters["options"] = environment["PGOPTIONS"]
     if password is not None:
         environment["PGPASSWORD"] = password
+    if role is not None:
+        parameters["user"] = role
     program = shutil.which("psql") or str(postgres.bin_dir() / "psql")
     return [program, f"--dbname={make_dsn(**parameters)}", *arguments], environment

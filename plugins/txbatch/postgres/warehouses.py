@@ -126,12 +126,17 @@ class Warehouses:
     def drop(self, ledger: Connection, topology: str) -> None:
         """Drop the states apart that the ledger knows of a topology."""
         for database in sorted({row["database"] for row in _states(ledger, topology)}):
-            self.drop_in(database, topology)
+            self.drop_in(database, topology, _identity(ledger))
 
-    def drop_in(self, database: str, topology: str) -> list[str]:
-        """Drop the states that a topology has in one database, whichever ledger they belong to; returns their names."""
+    def owners(self, database: str, topology: str) -> list[RowMapping]:
+        """Whose states a topology has in one database: `ledger`, `states`, and `txid`, the newest one."""
         with transaction(self.engine(database)) as connection:
-            return apart.drop(connection, topology)
+            return apart.owners(connection, topology)
+
+    def drop_in(self, database: str, topology: str, ledger: str) -> list[str]:
+        """Drop the states that a topology of this ledger has in one database; returns their names."""
+        with transaction(self.engine(database)) as connection:
+            return apart.drop(connection, topology, ledger)
 
     def check(self, ledger: Connection) -> str:
         """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not."""
@@ -183,6 +188,12 @@ def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
     name = topology if isinstance(topology, str) else topology.name
     rows = ledger.execute(query("states_of"), {"topology": name}).mappings()
     return [row for row in rows if row["database"] is not None]
+
+
+def identity_of(engine: Engine) -> str:
+    """Which ledger a database holds."""
+    with transaction(engine) as ledger:
+        return _identity(ledger)
 
 
 def _identity(ledger: Connection) -> str:

@@ -27,6 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.manifest import Manifest
+from txbatch.core.topology import checked_topology_name
 from txbatch.core.transaction import Assignment
 
 TOKEN_CHARACTERS = 8
@@ -223,9 +224,10 @@ class Staging:
         """The folder of all attempts of a txid."""
         return self._folder(topology, str(txid))
 
-    def _folder(self, *names: str) -> AttemptFolder:
+    def _folder(self, topology: str, *names: str) -> AttemptFolder:
+        """DefinitionError for a name, TerminalError for a link, that would lead out of the staging area."""
         folder = AttemptFolder(self.root)
-        for name in names:
+        for name in (checked_topology_name(topology), *names):
             folder = AttemptFolder(f"{folder.uri}/{name}")
             path = folder.path("").rstrip("/")
             if links_on(folder.filesystem, path):

@@ -1,0 +1,65 @@
+"""Text from outside, for a terminal, a log, the ledger and the UI: one printable line of bounded length."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
+LENGTH_MAX = 4_000
+
+
+def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
+    r"""The text in one line: what is not printable is escaped (control and format characters, line ends, lone
+    surrogates), what is too long is cut and says how long it was. What was shown once stays as it is.
+
+    >>> shown("a\x1b[2J\u202eb\nc")
+    'a\\x1b[2J\\u202eb\\nc'
+    >>> shown("x" * 20_000_000, 50)
+    'xxxxxxxxxxxxxxxxxxxxxxx... (20,000,000 characters)'
+    """
+    text = _text(value)
+    escaped = escape(text[: at_most + 1])
+    if len(text) <= at_most and len(escaped) <= at_most:
+        return escaped
+    told = f"... ({len(text):,} characters)"
+    return escaped[: max(at_most - len(told), 0)] + told
+
+
+def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
+    """The same for a text of several lines: each is shown, and of too many the last ones."""
+    lines = _text(value).splitlines()
+    return "\n".join(shown(line, at_most) for line in lines[-lines_max:])
+
+
+def escape(text: str) -> str:
+    """What is not printable, as a Python literal has it."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def escape_json(text: str) -> str:
+    r"""JSON, in which nothing but its own line ends can do anything to a terminal; it means the same.
+
+    >>> escape_json('"\x9b\u202e"')
+    '"\\u009b\\u202e"'
+    """
+    return re.sub(r"[^\x20-\x7e\n]", lambda match: _json_escaped(match[0]), text)
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def _json_escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _text(value: Any) -> str:
+    """Its text, also of an object whose own says nothing because it raises."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"{type(value).__name__} (its text raises {type(error).__name__})"

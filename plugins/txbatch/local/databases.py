@@ -1,0 +1,32 @@
+"""Databases of the embedded PostgreSQL beside the ledger's own: Airflow's metadata, and what the demos count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import make_url, text
+
+from txbatch.local import postgres
+from txbatch.postgres.engine import connect
+from txbatch.settings import Settings
+
+DEMO = "demo"
+
+
+def embedded_database(home: Path, name: str) -> str:
+    """The URL of a database of the embedded PostgreSQL, made if need be."""
+    url = postgres.start(home)
+    engine = connect(url)
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        if not connection.scalar(text("SELECT count(*) FROM pg_database WHERE datname = :name"), {"name": name}):
+            connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def demo_settings(home: Path) -> Settings:
+    """Where demos play: a database and a staging area of their own, which they clear, and in which nobody else has anything.
+
+    Whatever TXBATCH_DATABASE_URL and TXBATCH_STAGING say.
+    """
+    return Settings(home, embedded_database(home, DEMO), f"file://{home}/demo/staging", embedded=True)

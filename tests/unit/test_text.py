@@ -1,0 +1,55 @@
+"""What comes from outside is one printable line of bounded length wherever it is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.text import LENGTH_MAX, escape_json, shown, shown_lines
+
+ODD = [
+    *("\x1b]0;pwned\x07", "\x1b[2J", "a\rtxbatch: all is well", "a\nb", "\x9b31m", "\x7f", "\0", "\u202egnp.exe"),
+    *("\u2066x\u2069", "\u200b", "\u2028", "\ud800", "\udcff", "\U000e0041", "\ufeff", "tab\t"),
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=ascii)
+def test_what_is_shown_does_nothing_to_a_terminal(text: str) -> None:
+    told = shown(text)
+    assert told.isprintable()
+    assert told.encode()
+    assert shown(told) == told
+    assert str(BadRecord(f"record {text}")).isprintable()
+    as_json = escape_json(json.dumps([text, {text: text}], ensure_ascii=False, indent=1))
+    assert json.loads(as_json) == [text, {text: text}]
+    assert as_json.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("text", ["", "how are you", "Grüße, 世界, 🎉", "back\\slash", "x" * LENGTH_MAX])
+def test_what_is_printable_and_short_stays_as_it_is(text: str) -> None:
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000_000, "\x1b" * 5_000, "ü" * (LENGTH_MAX + 1)], ids=len)
+def test_what_is_long_is_cut_and_says_how_long_it_was(text: str) -> None:
+    told = shown(text)
+    assert len(told) == LENGTH_MAX
+    assert told.endswith(f"... ({len(text):,} characters)")
+    assert shown(told) == told
+    assert str(TransientError(text)) == told
+
+
+def test_several_lines_are_cut_each_and_in_all() -> None:
+    told = shown_lines("\n".join(["first", "\x1b[2J", *["x" * 9_000] * 200, "last"])).split("\n")
+    assert (len(told), told[-1]) == (200, "last")
+    assert max(map(len, told)) == LENGTH_MAX
+
+
+def test_an_object_whose_text_raises() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert shown(Odd()) == "Odd (its text raises ValueError)"
