@@ -68,7 +68,7 @@ def _runs(job: Job) -> None:
         suppress(TransientError, NotMigrated, EmbeddedPostgresError),
         transaction(_ledger(settings.load())) as connection,
     ):
-        definitions.check(connection, job.topology, job.name)
+        definitions.check(connection, job.topology)
 
 
 def _checked(what: str, check: Callable[[], str]) -> dict[str, Any]:

@@ -122,6 +122,16 @@ def test_drop_wants_a_yes(txbatch: Txbatch, ran: str, home: Path) -> None:
     assert json_rows(txbatch("query", "words", "a", "--json"))[0]["count"] == 1
 
 
+def test_plan_says_what_a_run_would_be_refused_for(txbatch: Txbatch, ran: str) -> None:
+    job = Path(ran)
+    job.write_text(job.read_text().replace("total=Sum", "sum=Sum"))
+    told = "value 'total' of state 'words' is gone; value 'sum' of state 'words' is new (bigint, summed)"
+    plan, run = (txbatch(command, ran).stderr.partition("txbatch: ")[2] for command in ("plan", "run"))
+    assert plan == run
+    assert told in plan
+    assert [each["txid"] for each in json_rows(txbatch("batches", "words", "--json"))] == [2, 1]
+
+
 def test_doctor_is_content(txbatch: Txbatch) -> None:
     assert [row["check"] for row in json_rows(txbatch("doctor", "--json"))] == CHECKS
 

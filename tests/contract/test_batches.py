@@ -542,7 +542,7 @@ def test_success_is_noted_once_and_only_after_the_commit(backing: Any) -> None:
 def test_a_committed_batch_is_not_aborted(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 10}))
     backing.whole(topology, words(dog=1), "run")
-    with pytest.raises(TerminalError, match="txid 1 is committed; a committed batch is restated, not aborted"):
+    with pytest.raises(TerminalError, match="txid 1 is committed, and what is committed stays"):
         backing.ledger.abort("word_count", 1, "wrong")
 
 

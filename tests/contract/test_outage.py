@@ -121,7 +121,7 @@ def test_skipped_records_are_given_up_by_a_txid_of_their_own(backing: Any, spout
 def test_neither_committed_nor_waiting_batches_are_skipped(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 40}), max_pending=2)
     backing.whole(topology, {"word_count": []}, "1")
-    with pytest.raises(TerminalError, match="restated"):
+    with pytest.raises(TerminalError, match="what is committed stays"):
         skip(backing, 1)
     backing.initialize(topology, "2")
     backing.initialize(topology, "3")

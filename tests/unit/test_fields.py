@@ -38,7 +38,12 @@ def test_fields_are_read(ddl: str, fields: list[tuple[str, str]]) -> None:
         ("a decimal(5,6)", "is not one of"),
         ("a decimal(0,0)", "is not one of"),
         ("a decimal", "type 'decimal' is not one of"),
-        ("a array<string>", "cannot read"),
+        ("a array<string>", "array<string> is a nested type, which no field can have"),
+        (
+            "a string, `o o` struct<x: int, y: map<int,int>>, b int",
+            "struct<x: int, y: map<int,int>>, b int is a nested type",
+        ),
+        ("m MAP <string, int>", "MAP <string, int> is a nested type"),
     ],
 )
 def test_fields_that_cannot_be_read(ddl: str, says: str) -> None:

@@ -186,7 +186,7 @@ def test_success_and_abort() -> None:
         check_abort(batch)
         with pytest.raises(TerminalError, match=f"t: txid 3 is {batch.status}, not committed; clear the task commit"):
             check_success(batch)
-    with pytest.raises(TerminalError, match="txid 3 is committed; a committed batch is restated, not aborted"):
+    with pytest.raises(TerminalError, match="txid 3 is committed, and what is committed stays"):
         check_abort(COMMITTED)
 
 

@@ -79,7 +79,7 @@ def test_the_weakest_kind_counts(kind: SpoutKind) -> None:
     assert kinds(kind, SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE).kind is SpoutKind.NON_TRANSACTIONAL
     grouped = kinds(SpoutKind.TRANSACTIONAL, SpoutKind.OPAQUE).group_by("word")
     assert grouped.persistent_aggregate(OpaqueState("s"), n=Count()).guarantee == "exactly_once"
-    with pytest.raises(NotExactlyOnce, match="a opaque spout with transactional state is not exactly-once"):
+    with pytest.raises(NotExactlyOnce, match="an opaque spout with transactional state is not exactly-once"):
         grouped.persistent_aggregate(TransactionalState("other"), n=Count())
 
 

@@ -39,7 +39,7 @@ def test_the_guarantee_matrix(spout: SpoutKind, state: str) -> None:
         assert grouped.persistent_aggregate(STATES[state]("s"), count=Count()).guarantee == "exactly_once"
         return
     says = (
-        f"^state 's': a {spout} spout with {state} state is not exactly-once; "
+        f"^state 's': an? {spout} spout with {state} state is not exactly-once; "
         'choose another state, or say guarantee="at_least_once"$'
     )
     with pytest.raises(NotExactlyOnce, match=says):
@@ -148,6 +148,7 @@ REFUSED: list[tuple[str, Any, str]] = [
         "column 'txid' of state 's' is reserved; rename it",
     ),
     ("value called position", lambda: aggregate(position=Count()), "column 'position' of state 's' is reserved"),
+    ("value called txid", lambda: aggregate(txid=Count()), "column 'txid' of state 's' is reserved"),
     ("value called prev_txid", lambda: aggregate(prev_txid=Count()), "column 'prev_txid' of state 's' is reserved"),
     (
         "key called xmin",

@@ -26,6 +26,7 @@ TIME_RANGES = {
 _KEY_BYTES_MAX = 2676
 _FIXED_BYTES, _DECIMAL_BYTES, _LENGTH_BYTES = 16, 32, 7
 _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+(\w+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|$)")
+_NESTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^\s`,]+)\s+((?:array|map|struct)\s*<.*)", re.IGNORECASE | re.DOTALL)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -51,6 +52,11 @@ def parse_fields(ddl: str) -> tuple[Field, ...]:
     while at < len(ddl):
         match = _FIELD.match(ddl, at)
         if not match:
+            if nested := _NESTED.match(ddl, at):
+                raise DefinitionError(
+                    f"fields {ddl!r}: {nested[1]} is a nested type, which no field can have: name the parts that "
+                    "count as fields, or keep all of it as a string, by to_json"
+                )
             raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; write 'name type, name type'")
         quoted, plain, type_ = match.groups()
         found.append(Field((quoted or plain).replace("``", "`"), checked_type(type_)))

@@ -120,9 +120,13 @@ def check_guarantee(stream: Stream, state: State, guarantee: str) -> None:
         raise DefinitionError(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")
     if guarantee == "exactly_once" and (stream.kind, state.kind) not in EXACTLY_ONCE:
         raise NotExactlyOnce(
-            f"state {state.name!r}: a {stream.kind} spout with {state.kind} state is not exactly-once; "
+            f"state {state.name!r}: {_article(stream.kind)} {stream.kind} spout with {state.kind} state is not exactly-once; "
             f'choose another state, or say guarantee="at_least_once"'
         )
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 def _check_aggregators(aggregate: PersistentAggregate) -> None:
@@ -147,6 +151,6 @@ def _check_columns(aggregate: PersistentAggregate) -> None:
     marks = [mark.name for mark in aggregate.partial_columns[len(values) :]]
     reported = [name for name in aggregate.aggregates if name not in values]  # such as an average
     names = [*keys, *values, *previous, *marks, *reported]
-    for name in RESERVED_COLUMNS.intersection(names):
+    for name in filter(RESERVED_COLUMNS.__contains__, names):
         raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")
     unique(names, "column")

@@ -232,7 +232,9 @@ def check_abort(batch: Batch) -> None:
     """Refuse to abort what is committed (R16)."""
     if batch.status is BatchStatus.COMMITTED:
         raise TerminalError(
-            f"{batch.topology}: txid {batch.txid} is committed; a committed batch is restated, not aborted"
+            f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
+            f"the source or the job and count all of it again: `txbatch drop {batch.topology}`, or another topology with states "
+            "of other names"
         )
 
 

@@ -164,7 +164,8 @@ def _split(key: str, names: Collection[str]) -> list[str]:
     parts = [key] if len(names) == 1 else next(csv.reader([key]), [])
     if len(parts) != len(names):
         raise TerminalError(
-            f"key {key!r} has {len(parts)} parts; the state's keys are {', '.join(names)}: write them as CSV"
+            f"key {key!r} has {len(parts)} part{'s'[: len(parts) != 1]}; the state's keys are {', '.join(names)}: write them as "
+            "CSV"
         )
     return parts
 
