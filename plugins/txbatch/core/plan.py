@@ -31,7 +31,7 @@ class StreamPlan:
     partitions: Mapping[str, Metadata] | None = None
     continues: Collection[str] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    interval: tuple[str, str] | None = None
+    interval: Any = None
 
     @property
     def ranges(self) -> Mapping[str, Any]:
@@ -47,7 +47,7 @@ class StreamPlan:
         """The entry."""
         if self.partitions is not None:
             return dict(self.plan)
-        return {"plan": self.plan, **({"interval": list(self.interval)} if self.interval else {})}
+        return {"plan": self.plan, **({} if self.interval is None else {"interval": self.interval})}
 
 
 def partitioned(plan: Metadata) -> StreamPlan:
@@ -73,15 +73,16 @@ def _read(metadata: Metadata, name: str) -> dict[str, StreamPlan]:
 def _of_format_2(entry: Metadata) -> StreamPlan:
     if "partitions" in entry:
         return partitioned(entry)
-    return StreamPlan(entry["plan"], interval=_interval(entry))
+    return StreamPlan(entry["plan"], interval=entry.get("interval"))
 
 
 def _of_format_1(plan: Any) -> StreamPlan:
-    """By the keys of the plan, as that format was read: a partitioned one, one by time, or any other."""
+    """By the keys of the plan, where they hold what the framework put there: a partitioned one, one by time, or any other."""
     if not isinstance(plan, Mapping):
         return StreamPlan(plan)
-    return partitioned(plan) if "partitions" in plan else StreamPlan(plan, interval=_interval(plan))
-
-
-def _interval(entry: Metadata) -> tuple[str, str] | None:
-    return tuple(entry["interval"]) if "interval" in entry else None
+    ranges = plan.get("partitions")
+    if isinstance(ranges, Mapping) and all(
+        isinstance(each, Mapping) and {"start", "end"} <= set(each) for each in ranges.values()
+    ):
+        return partitioned(plan)
+    return StreamPlan(plan, interval=plan.get("interval"))
