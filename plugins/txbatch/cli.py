@@ -27,6 +27,7 @@ from txbatch.postgres.warehouses import Warehouses
 from txbatch.preview import preview
 from txbatch.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.runner import RUN_PREFIX, Runner
+from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
 from txbatch.submission import LOCAL_MASTER
 
@@ -137,7 +138,9 @@ def plan(
     loaded = load_job(job)
     between = arguments.interval(*interval) if interval else None
     run = Run(f"{RUN_PREFIX}{run_id or 'plan'}", interval=between, parameters=arguments.parameters(loaded, params))
-    found = preview(PostgresLedger(_engine()), loaded.topology, run, loaded.name)
+    engine = _engine()
+    found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
+    found["changed"] = list(changed(Reader(engine).counted(loaded.topology.name)))
     try:
         check_main(loaded)
     except DefinitionError as error:
@@ -174,7 +177,15 @@ def status(topology: str | None) -> Rows:
     rows = reader.status(topology)
     if topology and not rows:
         raise _unknown(topology)
-    return [{**row, "half_committed": reader.half_committed(row["topology"])} for row in rows]
+    differ = list(changed(reader.counted(topology)))
+    return [
+        {
+            **row,
+            "half_committed": reader.half_committed(row["topology"]),
+            "changed": [each for each in differ if each["topology"] == row["topology"]],
+        }
+        for row in rows
+    ]
 
 
 @main.command()

@@ -28,6 +28,7 @@ Rows = Iterable[Mapping[str, Any]]
 EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 
 
+CHANGED_SHOWN = 5
 # What stands above a column where a terminal is narrow.
 SHORT_TITLES = {
     "committed_txid": "txid",
@@ -131,6 +132,7 @@ def show_status(rows: list[dict[str, Any]]) -> None:
                 f"({each['waits_for_status']}){dead}, since {_plain(each['since'])} ({_plain(each['waited'])})"
             )
         _show_gaps(row["topology"], row["uncounted"])
+        show_changed(row["topology"], row["changed"])
 
 
 def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
@@ -157,6 +159,18 @@ def _half(each: Mapping[str, Any]) -> str:
     )
 
 
+def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
+    """Which files differ from what was counted, a few by name: nobody counts that by itself."""
+    if changed:
+        files = "1 file differs" if len(changed) == 1 else f"{len(changed):,} files differ"
+        click.echo(_plain(f"{topology}: {files} from what was counted; the difference is not counted"))
+    for each in changed[:CHANGED_SHOWN]:
+        txid = "" if each["txid"] is None else f" since txid {each['txid']} was planned"
+        click.echo(f"  {_plain(each['file'])}{txid}: {each['change']}")
+    if len(changed) > CHANGED_SHOWN:
+        click.echo(f"  and {len(changed) - CHANGED_SHOWN:,} more; --json names all")
+
+
 def show_plan(rows: list[dict[str, Any]]) -> None:
     """The guarantee matrix, what is in flight, and the next batch."""
     for row in rows:
@@ -167,6 +181,7 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         click.echo(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
+        show_changed(row["topology"], row["changed"])
 
 
 def show_checks(rows: list[dict[str, Any]]) -> None:

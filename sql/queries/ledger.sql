@@ -452,3 +452,21 @@ SELECT * FROM report.partitions WHERE topology = :topology ORDER BY stream, part
 SELECT a.topology, a.attempt, a.status, a.started_at, a.duration, b.records, b.run_id
   FROM report.attempts a JOIN report.batches b USING (topology, txid)
  WHERE topology = ANY (:topologies) ORDER BY a.started_at, a.attempt_id;
+
+-- counted_ranges --
+-- The last committed range of each file that was read once; of all topologies for null.
+SELECT topology, stream, t.source -> stream AS source, partition, c.metadata
+  FROM txbatch.consumed c JOIN txbatch.topology t USING (topology)
+ WHERE (CAST(:topology AS text) IS NULL OR topology = :topology) AND t.source -> stream ->> 'spout' = 'FileSpout'
+ ORDER BY topology, stream, partition LIMIT :limit;
+
+-- counted_intervals --
+-- The plans of committed batches that were read by time, newest first, no more than some bytes of a topology.
+SELECT topology, txid, source, metadata, created_at, lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
+  FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes
+          FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
+         WHERE b.status = 'committed' AND b.data_interval IS NOT NULL
+           AND (CAST(:topology AS text) IS NULL OR topology = :topology)
+        WINDOW newest AS (PARTITION BY topology ORDER BY txid DESC)) batches
+ WHERE rank = 1 OR bytes <= :bytes
+ ORDER BY topology, txid DESC;

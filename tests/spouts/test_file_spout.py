@@ -46,6 +46,32 @@ def test_only_files_count_also_through_links(tmp_path: Path) -> None:
     assert FileSpout(tmp_path).partitions() == ["link", "target"]
 
 
+def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
+    touch(tmp_path, "out/1/x", "out/2/y", "out/_hidden/z", "root/day/a", "root/b")
+    root = tmp_path / "root"
+    (root / "latest").symlink_to("day")
+    (root / "linked").symlink_to(tmp_path / "out")
+    (tmp_path / "out" / "1" / "back").symlink_to(tmp_path / "out")
+    (tmp_path / "out" / "2" / "home").symlink_to(root)
+    (root / "_hidden").symlink_to(tmp_path)
+    assert FileSpout(root).partitions() == ["b", "day/a", "linked/1/x", "linked/2/y"]
+
+
+@pytest.mark.parametrize("target", ["out", "out/1", ".", "root"])
+def test_links_that_lead_to_files_twice_are_named(tmp_path: Path, target: str) -> None:
+    touch(tmp_path, "out/1/x", "root/b")
+    root = tmp_path / "root"
+    (root / "linked").symlink_to(tmp_path / "out")
+    (root / "other").symlink_to(tmp_path / target)
+    if target == "root":
+        assert FileSpout(root).partitions() == ["b", "linked/1/x"]
+        return
+    with pytest.raises(
+        TransientError, match=r"the link .* leads to files that .* leads to as well; remove one of them"
+    ):
+        FileSpout(root).partitions()
+
+
 def test_a_late_file_that_sorts_first_is_read_once(tmp_path: Path) -> None:
     touch(tmp_path, "m", "n")
     spout = FileSpout(tmp_path)

@@ -23,7 +23,7 @@ def plan(root: Path, interval: Interval | None = DAY) -> Metadata | None:
     stream = topology.new_stream("in", IntervalSpout(root, FIELDS, time="sale", pattern="*.csv"))
     stream.group_by("shop").persistent_aggregate(TransactionalState("sales"), sales=Count())
     metadata = plan_batch(topology, Head("sales", 1, None, (), None, {}), Run("run", interval=interval))
-    return metadata and metadata["streams"]["in"]
+    return metadata and metadata["streams"]["in"]["plan"]
 
 
 def test_the_plan_is_the_interval_and_the_files_with_their_sizes(tmp_path: Path) -> None:
@@ -31,8 +31,9 @@ def test_the_plan_is_the_interval_and_the_files_with_their_sizes(tmp_path: Path)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     interval = ["2026-01-01T05:00:00+00:00", "2026-01-02T05:00:00+00:00"]
-    assert plan(tmp_path) == {"interval": interval, "files": {"b.csv": 5, "deep/a.csv": 10}}
-    assert plan(tmp_path / "b.csv") == {"interval": interval, "files": {"b.csv": 5}}
+    files = {name: [len(name), (tmp_path / name).stat().st_mtime_ns] for name in ("b.csv", "deep/a.csv")}
+    assert plan(tmp_path) == {"interval": interval, "files": files}
+    assert plan(tmp_path / "b.csv") == {"interval": interval, "files": {"b.csv": files["b.csv"]}}
 
 
 def test_a_folder_of_three_years_of_hours_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +65,8 @@ def test_a_run_without_an_interval_is_refused(tmp_path: Path) -> None:
         ({"time": "shop"}, "time='shop' is no timestamp among the fields"),
         ({"time": "missing"}, "time='missing' is no timestamp among the fields"),
         ({"format": "xml"}, "format 'xml' is not one of csv, json, parquet"),
-        ({"options": {"Mode": "PERMISSIVE"}}, "option 'Mode' would leave records out, silently; remove it"),
-        ({"options": {"modifiedAfter": "2026-01-01"}}, "option 'modifiedAfter' would leave records out"),
+        ({"options": {"Mode": "PERMISSIVE"}}, "option 'Mode' is not taken: the first record that does not fit always fails the attempt"),
+        ({"options": {"modifiedAfter": "2026-01-01"}}, "option 'modifiedAfter' is not taken: it would leave records out; remove it"),
     ],
 )
 def test_what_is_refused_when_it_is_defined(arguments: dict[str, Any], complaint: str) -> None:

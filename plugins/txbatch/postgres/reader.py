@@ -9,13 +9,17 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError
 
+from txbatch.core.changes import Counted
 from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.plan import streams_of
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import quoted, sql_type
 from txbatch.postgres.queries import query
 from txbatch.postgres.warehouses import Warehouses
 
 Rows = list[dict[str, Any]]
+COUNTED_FILES_MAX = 100_000
+COUNTED_BYTES_MAX = 4_000_000  # of the stored plans of a topology that are looked at
 
 
 class Reader:
@@ -63,6 +67,22 @@ class Reader:
         """What each batch read of each partition, and the holes."""
         self._check_known(topology)
         return self._rows("partitions", topology=topology)
+
+    def counted(self, topology: str | None = None) -> list[Counted]:
+        """What was counted of each file, as the plans of committed batches say, newest first; of all topologies for None."""
+        files: dict[tuple[str, str], Counted] = {}
+        for row in self._rows("counted_ranges", topology=topology, limit=COUNTED_FILES_MAX):
+            of = row["topology"], row["stream"]
+            counted = files.setdefault(of, Counted(*of, row["source"], {}))
+            counted.files[row["partition"]] = [row["metadata"]["end"], row["metadata"].get("mtime_ns")]
+        found = list(files.values())
+        for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
+            interval = row["interval_start"], row["interval_end"]
+            for stream, planned in streams_of(row["metadata"]).items():
+                if row["source"][stream]["spout"] == "IntervalSpout":
+                    of, source = (row["topology"], stream), row["source"][stream]
+                    found.append(Counted(*of, source, planned.plan["files"], row["txid"], interval, row["created_at"]))
+        return found
 
     def server(self) -> dict[str, Any]:
         """The server and what we may do there."""

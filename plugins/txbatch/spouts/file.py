@@ -55,8 +55,8 @@ class FileSpout(PartitionedSpout):
         """The whole file, if it has not been read and is not empty."""
         if last_metadata is not None:
             return None
-        size = (self.root / partition).stat().st_size
-        return {"start": 0, "end": size} if size else None
+        stat = (self.root / partition).stat()
+        return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns} if stat.st_size else None
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import quoted
 from txbatch.core.batch_spout import PlainSpout
+from txbatch.core.changes import planned_size
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
 from txbatch.spouts import parquet_files
+from txbatch.spouts.changes import look
 from txbatch.spouts.listing import files_below, hidden
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class IntervalSpout(PlainSpout):
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """The sizes of the files."""
-        return sum(metadata["files"].values())
+        return sum(map(planned_size, metadata["files"].values()))
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -84,7 +86,7 @@ class IntervalSpout(PlainSpout):
         files = self._files()
         if not files:
             raise TransientError(f"{self.root} has no file to read; a name that begins with '_' or '.' is hidden")
-        return {**curr_metadata, "files": {name: (self._folder / name).stat().st_size for name in files}}
+        return {**curr_metadata, "files": {name: found for name in files if (found := look(self._folder / name))}}
 
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
@@ -97,7 +99,7 @@ class IntervalSpout(PlainSpout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
-        files = {self._folder.absolute() / name: size for name, size in metadata["files"].items()}
+        files = {self._folder.absolute() / name: planned_size(entry) for name, entry in metadata["files"].items()}
         if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
             if self._kept is not None:
                 self._kept[1].unpersist()  # Spark would take the same scan for this one's

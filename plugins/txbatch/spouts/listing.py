@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,19 +16,47 @@ GLOB_CHARACTERS = "\\*?[]{},"
 def files_below(root: Path, pattern: str = "*") -> list[str]:
     """Relative paths of the regular files at any depth, in the order of their bytes, hidden files and folders left out.
 
-    Raises TransientError when `root` is no folder or Spark could not read a name, PartitionUnreadable when a folder
-    cannot be listed.
+    A link to a folder is entered; not when that lies below `root`: its files are listed where they are. Raises
+    TransientError when `root` is no folder, Spark could not read a name, or links lead to files twice; PartitionUnreadable
+    when a folder cannot be listed.
     """
     if not root.is_dir():
         raise TransientError(f"{root} is not a folder that can be read; create it or mend the path")
     found = []
-    for folder, folders, files in os.walk(root, onerror=_refuse):
-        folders[:] = [name for name in folders if not hidden(name)]
+    for folder, files in _walk(root):
         found += [Path(folder, name) for name in files if not hidden(name) and fnmatchcase(name, pattern)]
     names = sorted((str(path.relative_to(root)) for path in found if path.is_file()), key=os.fsencode)
     for name in names:
         _check_name(name)
     return names
+
+
+def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each folder with the names in it, those behind links too, once."""
+    left, entered = [str(root)], {os.path.realpath(root): str(root)}
+    while left:
+        for folder, folders, files in os.walk(left.pop(), onerror=_refuse):
+            folders[:] = sorted(name for name in folders if not hidden(name))
+            for link in (os.path.join(folder, name) for name in folders):
+                if os.path.islink(link) and _is_new(link, str(root), entered):
+                    left.append(link)
+            yield folder, files
+
+
+def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
+    """Whether a link leads out of what is listed anyway; TransientError when its files would be listed twice."""
+    target, where = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
+    for known, name in entered.items():
+        if _within(target, known) and (name == root or _within(where, known)):
+            return False
+        if _within(target, known) or _within(known, target):
+            raise TransientError(f"the link {link} leads to files that {name} leads to as well; remove one of them")
+    entered[target] = link
+    return True
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def check_size(file: Path, planned: int) -> None:
