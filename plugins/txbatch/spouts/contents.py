@@ -142,7 +142,8 @@ def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | 
     if codec is None and size > planned:
         return True
     raise TransientError(
-        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch. "
+        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch "
+        "(`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is. "
         "Write files under a name that begins with '_' and rename them when whole"
     )
 

@@ -67,7 +67,8 @@ def check_size(file: Path, planned: int) -> None:
         raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
     if size != planned:
         raise TransientError(
-            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch. "
+            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch "
+            "(`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is. "
             "Write files under a name that begins with '_' and rename them when whole"
         )
 

@@ -30,9 +30,10 @@ def read(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     return _plain(spark, plain).union(_packed(spark, packed)) if plain else _packed(spark, packed)
 
 
-def count(file: Path) -> int:
-    """How many lines a file has, read without Spark; BadRecord names the first that is not UTF-8."""
-    return sum(len(_lines(block)) for block in contents.blocks(file, carriage_returns=True))
+def lines(file: Path) -> Iterator[str]:
+    """The lines of a file, read without Spark; BadRecord names the first that is not UTF-8."""
+    for block in contents.blocks(file, carriage_returns=True):
+        yield from _lines(block)
 
 
 def _plain(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
