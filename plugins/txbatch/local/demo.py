@@ -257,7 +257,9 @@ def _told(row: Mapping[str, Any], killed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _print_table(title: str, rows: Any) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, collapse_padding=True
+    )
     for name in rows[0]:
         numbers = all(row[name] is None or type(row[name]) is int for row in rows)
         table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
