@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test lint test-compose bench bench-quick bench-compare setup lock clean
+.PHONY: help demo up down test soak lint test-compose bench bench-quick bench-compare setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -21,6 +21,9 @@ down: ## stop what `up` and `demo` started, PostgreSQL too
 ##@ Work on it
 test: setup ## run every test; PYTEST_ARGS="tests/unit -x" for some
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+soak: setup ## random histories on a real PostgreSQL, SEEDS=n of them; and every statement of a batch's life cut
+	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak --timeout 3600 -rP $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy, import-linter: what CI asks for
 	.venv/bin/ruff check .

@@ -15,6 +15,7 @@ from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import StreamPlan, streams_of
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
@@ -49,7 +50,11 @@ class WithoutSpark:
 
 def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) -> None:
     """Reads, aggregates and writes the manifest."""
-    topology = load_job(str(job.path)).topology
+    stage(load_job(str(job.path)).topology, folder, assignment)
+
+
+def stage(topology: Topology, folder: AttemptFolder, assignment: Assignment) -> None:
+    """The same for a topology that is loaded."""
     states = {}
     for number, aggregate in enumerate(topology.aggregates):
         table = partials(aggregate, assignment)

@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 RULES = [f"R{number}" for number in (*range(1, 15), 16, 19, 20, 21)]
 KNOWN = {f"R{number}" for number in range(1, 25)}
 # Tests of these tiers run on PostgreSQL, Airflow or Spark: real servers, real processes.
-REAL = {"contract", "golden", "postgres", "spark", "cli", "model", "airflow", "flights", "demo"}
+REAL = {"contract", "golden", "postgres", "soak", "spark", "cli", "model", "airflow", "flights", "demo"}
 
 
 def golden() -> dict[str, list[str]]:
