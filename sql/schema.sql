@@ -183,7 +183,7 @@ SELECT b.topology, b.txid, b.kind, b.status,
   LEFT JOIN LATERAL (
        SELECT dag_id, run_id FROM txbatch.batch_key k
         WHERE k.topology = b.topology AND k.txid = b.txid
-        ORDER BY 'airflow:' || k.dag_id || ':' || k.run_id = b.lease_run DESC NULLS LAST, ordinal, key LIMIT 1) k ON true;
+        ORDER BY key, ordinal LIMIT 1) k ON true;
 
 CREATE VIEW report.attempts AS
 SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run, a.error,
@@ -221,7 +221,7 @@ SELECT topology, lower(data_interval), upper(data_interval), txid, status, attem
 CREATE VIEW report.waiting AS
 SELECT w.topology, w.txid, w.run, w.status, h.txid AS waits_for_txid, h.lease_run AS waits_for_run,
        h.status AS waits_for_status, h.lease_until > clock_timestamp() AS lease_live,
-       w.since, clock_timestamp() - w.since AS waited
+       w.since, clock_timestamp() - w.since AS waited, h.lease_until
   FROM (SELECT b.topology, b.txid, b.lease_run AS run, b.status, a.finished_at AS since,
                (SELECT min(o.txid) FROM txbatch.batch o
                  WHERE o.topology = b.topology AND o.txid < b.txid AND o.status IN ('planned', 'emitted')) AS waits_for
@@ -265,8 +265,8 @@ COMMENT ON COLUMN report.batches.interval_end IS 'End of that time, which is not
 COMMENT ON COLUMN report.batches.attempts IS 'How often Spark was started for it';
 COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them';
 COMMENT ON COLUMN report.batches.keys IS 'Keys changed, by state';
-COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that committed it; null outside Airflow';
-COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG';
+COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that planned it; null outside Airflow';
+COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another one may have finished it, see run';
 COMMENT ON COLUMN report.batches.created_at IS 'When it was planned';
 COMMENT ON COLUMN report.batches.committed_at IS 'When its numbers could be seen first';
 COMMENT ON COLUMN report.batches.duration IS 'From planning to commit, with all waits and retries';
@@ -326,6 +326,7 @@ COMMENT ON COLUMN report.waiting.waits_for_status IS 'planned or emitted';
 COMMENT ON COLUMN report.waiting.lease_live IS 'Whether that run has shown a sign of life lately; else whoever waits takes over';
 COMMENT ON COLUMN report.waiting.since IS 'Since when';
 COMMENT ON COLUMN report.waiting.waited IS 'How long';
+COMMENT ON COLUMN report.waiting.lease_until IS 'How long that run is left alone without another sign of life; it gives one every few minutes at least';
 
 
 -- Which of its topology's committed txids each state has counted. Those it missed were committed while it was left out of the

@@ -143,10 +143,12 @@ param_option = click.option(
 )
 
 
-def interval(start: datetime, end: datetime) -> Interval:
-    """What --interval names."""
+def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:
+    """What --interval names, for a job that reads by time."""
+    if given and not job.topology.by_interval:
+        raise click.BadParameter(f"{job.name} does not read by time; leave it out", param_hint="--interval")
     try:
-        return Interval(start, end)
+        return Interval(*given) if given else None
     except DefinitionError as error:
         raise click.BadParameter(str(error), param_hint="--interval") from error
 

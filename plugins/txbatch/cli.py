@@ -116,7 +116,7 @@ def run(
     """
     arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), _where()
-    parameters, between = arguments.parameters(loaded, params), interval and arguments.interval(*interval)
+    parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
     with Runner(loaded, where, master) as runner:
@@ -142,7 +142,7 @@ def plan(
     Starts no Spark, and uses no txid.
     """
     loaded = load_job(job)
-    between = arguments.interval(*interval) if interval else None
+    between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
     engine = _engine()

@@ -131,10 +131,11 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             )
         for each in row["waiting"]:
             who = each["run"] if each["txid"] is None else f"txid {each['txid']} of {each['run']}"
-            dead = "" if each["lease_live"] else ", which shows no sign of life"
+            until = f"left alone until {_plain(each['lease_until'])}, or longer while it works"
+            alive = until if each["lease_live"] else "which shows no sign of life"
             _say(
                 f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
-                f"({each['waits_for_status']}){dead}, since {_plain(each['since'])} ({_plain(each['waited'])})"
+                f"({each['waits_for_status']}), {alive}, since {_plain(each['since'])} ({_plain(each['waited'])})"
             )
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])

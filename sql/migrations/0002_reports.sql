@@ -21,7 +21,7 @@ SELECT b.topology, b.txid, b.kind, b.status,
   LEFT JOIN LATERAL (
        SELECT dag_id, run_id FROM txbatch.batch_key k
         WHERE k.topology = b.topology AND k.txid = b.txid
-        ORDER BY 'airflow:' || k.dag_id || ':' || k.run_id = b.lease_run DESC NULLS LAST, ordinal, key LIMIT 1) k ON true;
+        ORDER BY key, ordinal LIMIT 1) k ON true;
 
 -- Intervals between committed ones that are not counted: no batch has them, or one that is not committed (R2).
 CREATE OR REPLACE VIEW report.gaps AS
@@ -78,8 +78,8 @@ COMMENT ON COLUMN report.batches.interval_end IS 'End of that time, which is not
 COMMENT ON COLUMN report.batches.attempts IS 'How often Spark was started for it';
 COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them';
 COMMENT ON COLUMN report.batches.keys IS 'Keys changed, by state';
-COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that committed it; null outside Airflow';
-COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG';
+COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that planned it; null outside Airflow';
+COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another one may have finished it, see run';
 COMMENT ON COLUMN report.batches.created_at IS 'When it was planned';
 COMMENT ON COLUMN report.batches.committed_at IS 'When its numbers could be seen first';
 COMMENT ON COLUMN report.batches.duration IS 'From planning to commit, with all waits and retries';

@@ -123,8 +123,9 @@ def test_every_statement_can_be_planned(engine: Engine) -> None:
             prepared = statement
             for position, parameter in enumerate(sorted(set(text(statement).compile().params)), start=1):
                 prepared = re.sub(rf"(?<!:):{parameter}\b", f"${position}", prepared)
+            lock = "\nLOCK TABLE" in prepared  # which nothing prepares
             try:
-                connection.connection.cursor().execute(f"PREPARE s{number} AS {prepared}")
+                connection.connection.cursor().execute(prepared if lock else f"PREPARE s{number} AS {prepared}")
             except Exception as error:
                 raise AssertionError(f"{name}: {error}") from error
 

@@ -155,13 +155,13 @@ def test_the_records_that_filters_kept(engine: Engine) -> None:
 
 
 @pytest.mark.rule("R6")
-def test_the_run_of_an_adopted_batch_is_the_one_that_committed_it(bench: Bench) -> None:
+def test_an_adopted_batch_names_who_planned_it_and_who_looks_after_it(bench: Bench) -> None:
     first, heir = (Run(f"airflow:word_count:{run_id}", "word_count", run_id) for run_id in ("a", "b"))
     batch = coordinator.initialize_transaction(bench.ledger, bench.topology, first)
     assert isinstance(batch, Batch)
     bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 s'")
     assert bench.ledger.adopt(batch, heir) is not None
-    assert bench.rows("SELECT run_id, run FROM report.batches") == [("b", "airflow:word_count:b")]
+    assert bench.rows("SELECT run_id, run FROM report.batches") == [("a", "airflow:word_count:b")]
 
 
 def test_what_is_current_is_found_by_an_index(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import re
 import tracemalloc
 import zlib
@@ -188,6 +189,17 @@ def test_the_lines_are_numbered_where_reading_began_with_the_first(
     *_, last = blocks(path, 500)
     with pytest.raises(BadRecord, match=r"a.txt at byte 1,003: the byte 0xe9"):
         last.check_utf8()
+
+
+def test_a_file_that_is_cut_off_while_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(LINES * 40)  # more than a block
+    size = file.stat().st_size
+    reading = blocks(file, planned=size)
+    read = len(next(reading).data)
+    os.truncate(file, read + 100)
+    with pytest.raises(TransientError, match=r"was cut off at byte .* while it was read"):
+        list(reading)
 
 
 def test_a_file_that_grew_is_read_to_its_planned_end(tmp_path: Path) -> None:

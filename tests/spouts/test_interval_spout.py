@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from zlib import crc32
 
 import pytest
 
@@ -12,7 +13,8 @@ from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.coordinator import plan_batch
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.ledger import Head
-from txbatch.core.transaction import Metadata, Run
+from txbatch.core.transaction import Metadata, Run, TransactionAttempt
+from txbatch.spouts.changes import check_not_replaced
 
 FIELDS = "sale timestamp, shop string"
 DAY = Interval(datetime(2026, 1, 1, 5, tzinfo=UTC), datetime(2026, 1, 2, 5, tzinfo=UTC))
@@ -31,7 +33,10 @@ def test_the_plan_is_the_interval_and_the_files_with_their_sizes(tmp_path: Path)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     interval = ["2026-01-01T05:00:00+00:00", "2026-01-02T05:00:00+00:00"]
-    files = {name: [len(name), (tmp_path / name).stat().st_mtime_ns] for name in ("b.csv", "deep/a.csv")}
+    files = {
+        name: [len(name), (tmp_path / name).stat().st_mtime_ns, crc32(name.encode())]
+        for name in ("b.csv", "deep/a.csv")
+    }
     assert plan(tmp_path) == {"interval": interval, "files": files}
     assert plan(tmp_path / "b.csv") == {"interval": interval, "files": {"b.csv": files["b.csv"]}}
 
@@ -84,3 +89,31 @@ def test_its_identity_is_its_root_and_time() -> None:
     spout = IntervalSpout("/sales", FIELDS, time="sale")
     assert spout.identity == {"spout": "IntervalSpout", "root": "/sales", "time": "sale"}
     assert spout.by_interval
+
+
+def test_a_longer_file_in_the_place_of_the_planned_one_is_refused(tmp_path: Path) -> None:
+    """Read up to the planned size it would be neither the old one nor the new one."""
+    file = tmp_path / "latest.csv"
+    file.write_text("2026-01-01T06:00:00Z,Berlin\n")
+    metadata = plan(tmp_path)
+    assert metadata is not None
+    file.write_text("2026-01-01T06:00:00Z,Hamburg\n2026-01-01T07:00:00Z,Berlin\n")
+    spout, spark = IntervalSpout(tmp_path, FIELDS, time="sale"), cast(Any, None)
+    with pytest.raises(TransientError, match=r"latest\.csv is another file than when it was planned: .*txbatch abort"):
+        spout.emit_batch(spark, TransactionAttempt(1, 1), metadata)
+
+
+def test_a_file_that_grew_is_still_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "live.csv"
+    file.write_bytes(b"x" * 10_000)
+    size = file.stat().st_size
+    metadata = plan(tmp_path)
+    assert metadata is not None
+    entry = metadata["files"]["live.csv"]
+    file.write_bytes(b"x" * 10_000 + b"more")
+    check_not_replaced(file, entry)
+    check_not_replaced(file, [size, entry[1]])  # of a plan that knew no ending
+    check_not_replaced(file, size)
+    file.write_bytes(b"x" * 9_999 + b"yy")
+    with pytest.raises(TransientError, match="is another file"):
+        check_not_replaced(file, entry)

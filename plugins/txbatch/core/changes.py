@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-# What a plan says of a file: its size, and when it was last changed, in nanoseconds; stored plans of 0.1 the size alone.
+# What a plan says of a file: its size, when it was last changed, in nanoseconds, and a checksum of its ending where it may
+# grow; stored plans of 0.1 the size alone.
 Entry = int | Sequence[int | None]
 
 

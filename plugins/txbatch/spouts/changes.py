@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from txbatch.core.changes import Counted, Entry, difference, planned_size
-from txbatch.core.errors import TxbatchError
+from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.spouts.listing import files_below
 
 LOOKS_MAX = 100_000
+# By so many of its last bytes a file that grew is told from another one that took its place.
+ENDING_BYTES = 4096
 
 
 @dataclass
@@ -36,6 +39,38 @@ def look(file: Path) -> list[int] | None:
     except OSError:
         return None
     return [found.st_size, found.st_mtime_ns]
+
+
+def planned(file: Path) -> list[int] | None:
+    """What a plan says of a file that may grow: the same, and a checksum of its ending; None when it is not there."""
+    entry = look(file)
+    ending = _ending(file, entry[0]) if entry else None
+    return [*entry, ending] if entry and ending is not None else entry
+
+
+def check_not_replaced(file: Path, entry: Entry) -> None:
+    """Refuse a file that is longer than it was planned and held something else then: TransientError.
+
+    One that is shorter or gone is refused by who reads it; of the same length it is read as it is now.
+    """
+    now = look(file)
+    if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
+        return
+    if _ending(file, planned_size(entry)) != entry[2]:
+        raise TransientError(
+            f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; restore "
+            "it, or abort the batch (`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is"
+        )
+
+
+def _ending(file: Path, size: int) -> int | None:
+    """The checksum of the last of so many bytes; None when they cannot be read."""
+    try:
+        with file.open("rb") as content:
+            content.seek(max(size - ENDING_BYTES, 0))
+            return zlib.crc32(content.read(min(size, ENDING_BYTES)))
+    except OSError:
+        return None
 
 
 def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,8 @@ def blocks(
                 end = planned if end is None else end
             else:
                 start, end, stream = 0, None, _Unpacked(path, file, codec)
-            yield from _Cutter(path, stream, start, end, record_bytes_max, carriage_returns).blocks(grown=grown)
+            least = end if codec is None and planned is not None and end is not None else 0
+            yield from _Cutter(path, stream, start, end, record_bytes_max, carriage_returns).blocks(least, grown=grown)
     except OSError as error:
         raise PartitionUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -186,8 +187,8 @@ class _Cutter:
     ) -> None:
         self.path, self.stream, self.start, self.end, self.most, self.returns = path, stream, start, end, most, returns
 
-    def blocks(self, *, grown: bool = False) -> Iterator[Block]:
-        """All of them. In a file that has grown, a line without its end is still being written."""
+    def blocks(self, least: int = 0, *, grown: bool = False) -> Iterator[Block]:
+        """All of them, of so many bytes at least. In a file that has grown, a line without its end is still being written."""
         data, offset = self._beginning()
         line = None if self.start else 1
         while self.end is None or offset < self.end:
@@ -196,6 +197,10 @@ class _Cutter:
             cut = self._cut(data, offset, whole=not more)
             if (self._line_end(data, 0) if cut else len(data)) > self.most:
                 raise _too_long(self.path, offset, self.most)
+            if not more and offset + len(data) < least:
+                raise TransientError(
+                    f"{self.path} was cut off at byte {offset + len(data):,} while it was read; restore it"
+                )
             if grown and not more and not data.endswith((NEWLINE, b"\r")):
                 raise TransientError(f"{self.path}: its last line is still being written; try again")
             if cut:

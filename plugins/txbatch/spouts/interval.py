@@ -16,7 +16,7 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
 from txbatch.spouts import parquet_files
-from txbatch.spouts.changes import look
+from txbatch.spouts.changes import check_not_replaced, look, planned
 from txbatch.spouts.listing import files_below, hidden
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class IntervalSpout(PlainSpout):
         files = self._files()
         if not files:
             raise TransientError(f"{self.root} has no file to read; a name that begins with '_' or '.' is hidden")
-        return {**curr_metadata, "files": {name: found for name in files if (found := look(self._folder / name))}}
+        entry = look if self.format == "parquet" else planned
+        return {**curr_metadata, "files": {name: found for name in files if (found := entry(self._folder / name))}}
 
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
@@ -99,7 +100,10 @@ class IntervalSpout(PlainSpout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
-        files = {self._folder.absolute() / name: planned_size(entry) for name, entry in metadata["files"].items()}
+        folder = self._folder.absolute()
+        for name, entry in metadata["files"].items():
+            check_not_replaced(folder / name, entry)
+        files = {folder / name: planned_size(entry) for name, entry in metadata["files"].items()}
         if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
             if self._kept is not None:
                 self._kept[1].unpersist()  # Spark would take the same scan for this one's
