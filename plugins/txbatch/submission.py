@@ -38,10 +38,10 @@ _NEVER = (
 # Settings of Spark and of the stores that it reads itself, credentials among them.
 _SPARKS_OWN = ("SPARK_", "_SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "AZURE_", "GOOGLE_", "KRB5")
 _SECRET_NAME = re.compile(
-    r"(^|_)(PASSWORDS?|PASSWD|PASSPHRASE|SECRETS?|TOKENS?|CREDENTIALS?|DSN|DATABASE_URL)(_|$)"
-    r"|(API|ACCESS|PRIVATE|FERNET|SECRET)_?KEY(_|$)"
+    r"PASS(WORD|WD|PHRASE)?S?(_|$)|PWD(_|$)|SECRETS?(_|$)|(^|_)(TOKENS?|CREDENTIALS?|DSN|DATABASE_URL|PAT|AUTH|BEARER|JWT)(_|$)"
+    r"|(API|ACCESS|PRIVATE|FERNET|SECRET|ENCRYPTION|SIGNING|MASTER)_?KEYS?(_|$)"
 )
-_URL_WITH_PASSWORD = re.compile(r"\w://[^/\s:@]*:[^/\s]+@")
+_URL_WITH_PASSWORD = re.compile(r"\w://[^/\s:@]*:[^\s@]+@|[?&;](password|passwd|pwd)=", re.IGNORECASE)
 _STDERR = 2
 _SPARK = Path(__file__).parent / "spark"
 _LOG4J = _SPARK / "log4j2.properties"
@@ -178,6 +178,6 @@ def secret(name: str, value: str = "") -> bool:
     upper = name.upper()
     if upper.startswith(_NEVER):
         return True
-    if upper.startswith(_SPARKS_OWN) or upper.endswith("_PROXY"):
+    if upper in ("PWD", "OLDPWD") or upper.startswith(_SPARKS_OWN) or upper.endswith("_PROXY"):
         return False
     return bool(_SECRET_NAME.search(upper) or _URL_WITH_PASSWORD.search(value))

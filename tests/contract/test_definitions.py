@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import ListSpout, LogSpout
+from support import ListSpout, LogSpout, run
 
 from txbatch import Count, Max, OpaqueState, SpoutKind, Sum, Topology, TransactionalState
+from txbatch.core import coordinator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.spout import Spout
-from txbatch.core.transaction import BatchStatus
+from txbatch.core.transaction import Batch, BatchStatus
 
 FIELDS = "word string, n bigint"
 
@@ -130,6 +131,18 @@ def test_before_the_first_txid_streams_and_new_states_are_free(backing: Any) -> 
     backing.ledger.register(defined("s", "more", streams=("other",), spout=ListSpout(1)), "jobs/job.py")
     with pytest.raises(SchemaMismatch, match=r"state 'more' is gone. Nothing is counted yet: `txbatch drop t`"):
         backing.ledger.register(defined("s"), "jobs/job.py")
+
+
+def test_the_first_plan_is_that_of_the_definition_it_was_made_by(backing: Any) -> None:
+    """Two job files of one name at their very first start: whoever plans first is what the topology is from then on."""
+    here, there = defined(spout=LogSpout({"a": 100})), defined(spout=LogSpout({"b": 100}), fields="word string")
+    for topology in (here, there):
+        backing.ledger.register(topology, f"jobs/{topology.streams['in'].fields}.py")
+    batch = coordinator.initialize_transaction(backing.ledger, here, run("1"))
+    assert isinstance(batch, Batch)
+    with pytest.raises(SchemaMismatch, match="field 'n' of stream 'in' is gone"):
+        backing.ledger.register(there, "jobs/there.py")
+    backing.ledger.register(here, "jobs/here.py")
 
 
 def test_what_was_aborted_is_no_history(backing: Any) -> None:

@@ -37,7 +37,7 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             metadata = plan_batch(topology, head, run)
             if metadata is None:
                 return NothingNew()
-            batch = ledger.plan(head, run, metadata)
+            batch = ledger.plan(head, run, metadata, topology)
         if batch is not None:
             return batch
 

@@ -51,8 +51,11 @@ class Ledger(Protocol):
     def head(self, topology: str, run: Run) -> Head:
         """How things stand, for planning."""
 
-    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
-        """Store the next txid with its metadata (R1); None when the head moved meanwhile."""
+    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
+        """Store the next txid with its metadata (R1); None when the head moved meanwhile.
+
+        SchemaMismatch when the topology that made the plan is not what is stored by now (R23).
+        """
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Let this run look after an abandoned batch, to finish it first, or abort it when it has an interval (R6).

@@ -27,7 +27,7 @@ from uuid import uuid4
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial
-from txbatch.core.definition import state_definition, stream_fields
+from txbatch.core.definition import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
@@ -35,7 +35,7 @@ from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
 from txbatch.memory.apart import MemoryWarehouses
-from txbatch.memory.tables import Attempt, Rows, StoredTopology, Tables
+from txbatch.memory.tables import Attempt, Rows, Tables
 
 # Per state: keys (tuples) with what the batch contributes to each.
 Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
@@ -74,11 +74,7 @@ class MemoryLedger:
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
         with self._transaction() as tables:
-            tables.check_definition(topology, job)
-            source = json.loads(canonical_json(topology.source))
-            tables.topologies[topology.name] = StoredTopology(
-                job, topology.by_interval, source, stream_fields(topology)
-            )
+            tables.define(topology, job)
             for aggregate in topology.aggregates:
                 new = tables.ensure_state(topology.name, aggregate)
                 if aggregate.state.database is not None:
@@ -94,12 +90,14 @@ class MemoryLedger:
         with self._transaction() as tables:
             return tables.head(topology, run)
 
-    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         with self._transaction() as tables:
             tables.check_known(head.topology)
             if protocol.moved(head, tables.head(head.topology, run)):
                 return None
+            if topology is not None:
+                tables.define(topology, tables.topologies[topology.name].job)
             if run.interval:
                 taken = list(tables.overlapping(head.topology, run.interval).values())
                 protocol.check_interval(head.topology, run.interval, self.clock(), taken)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from txbatch.core import protocol
 from txbatch.core.aggregator import Partial, merger
-from txbatch.core.definition import Known, StateDefinition, check_definition, state_definition, stream_definitions
+from txbatch.core.definition import (
+    Known,
+    StateDefinition,
+    check_definition,
+    state_definition,
+    stream_definitions,
+    stream_fields,
+)
 from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
@@ -16,7 +24,16 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import streams_of
 from txbatch.core.state import Value, update_state
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run, TransactionAttempt
+from txbatch.core.transaction import (
+    Assignment,
+    Batch,
+    BatchStatus,
+    Interval,
+    Metadata,
+    Run,
+    TransactionAttempt,
+    canonical_json,
+)
 
 Rows = Mapping[Any, Value]
 
@@ -80,6 +97,12 @@ class Tables:
         return Tables(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
 
     # ---- reading
+
+    def define(self, topology: Topology, job: str) -> None:
+        """Keep the definition; SchemaMismatch when its history is another's."""
+        self.check_definition(topology, job)
+        source = json.loads(canonical_json(topology.source))
+        self.topologies[topology.name] = StoredTopology(job, topology.by_interval, source, stream_fields(topology))
 
     def check_known(self, topology: str) -> None:
         """UnknownName when there is no such topology."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, RowMapping
 
-from txbatch.core.definition import Known, StateDefinition, check_definition, stream_definitions
+from txbatch.core.definition import Known, StateDefinition, check_definition, stream_definitions, stream_fields
 from txbatch.core.topology import Topology
+from txbatch.core.transaction import canonical_json
 from txbatch.postgres.queries import query
 
 
@@ -15,6 +18,23 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
     states = list(connection.execute(query("definition_of_states"), names).mappings())
     row = connection.execute(query("definition"), names).mappings().first()
     check_definition(topology, job or (row["job"] if row else ""), _known(topology.name, row, states))
+
+
+def store(connection: Connection, topology: Topology, job: str) -> None:
+    """Keep the definition of a topology whose row is locked; SchemaMismatch when its history is another's."""
+    check(connection, topology, job)
+    connection.execute(query("update_topology"), row(topology, job))
+
+
+def row(topology: Topology, job: str) -> dict[str, Any]:
+    """What the ledger keeps of it."""
+    return {
+        "topology": topology.name,
+        "job": job,
+        "by_interval": topology.by_interval,
+        "source": canonical_json(topology.source),
+        "streams": canonical_json(stream_fields(topology)),
+    }
 
 
 def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> Known:

@@ -74,6 +74,8 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
         parsed = make_url(url if "\0" not in url else "")
         if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
             raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
+        if url.count("@") > 1:
+            raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
         _check_host(parsed, what)
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg2"),

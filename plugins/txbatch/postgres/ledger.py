@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.definition import stream_fields
 from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
@@ -54,15 +53,11 @@ class PostgresLedger:
         Raises SchemaMismatch when it has history and is defined otherwise than that, or a state is another topology's
         (R2, R23).
         """
-        ids = {"topology": topology.name}
-        known = {"job": job, "by_interval": topology.by_interval, "source": canonical_json(topology.source)}
         with transaction(self.engine) as connection:
             check_server(connection)
-            connection.execute(query("insert_topology"), {**ids, **known})
+            connection.execute(query("insert_topology"), definitions.row(topology, job))
             rows.lock_topology(connection, topology.name)
-            definitions.check(connection, topology, job)
-            fields = canonical_json(stream_fields(topology))
-            connection.execute(query("update_topology"), {**ids, **known, "streams": fields})
+            definitions.store(connection, topology, job)
             txids = _next_txids(connection, topology.name)
             for aggregate in topology.aggregates:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)
@@ -79,15 +74,17 @@ class PostgresLedger:
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             return rows.head(connection, topology, run)
 
-    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         ids: dict[str, Any] = {"topology": head.topology, "txid": head.next_txid}
         failpoints.hit("initialize.before_lock")
         with transaction(self.engine) as connection:
-            rows.lock_topology(connection, head.topology)
+            stored = rows.lock_topology(connection, head.topology)
             now = rows.head(connection, head.topology, run)
             if protocol.moved(head, now):
                 return None
+            if topology is not None:
+                definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if run.interval:
                 _check_interval(connection, head.topology, run.interval)
             state_tables.ensure_partitions(connection, head.topology, head.next_txid)
