@@ -199,7 +199,7 @@ WRITES_CODE = (
 )
 REACHES = "python3 -c 'import socket; socket.create_connection((\"{}\", {}), 5)'"
 SUBMITS = """printf '%s' 'from pyspark.sql import SparkSession as s; s.builder.getOrCreate().range(3).count()' >/tmp/count.py
-env {} timeout 120 spark-submit --master spark://spark-master:7077 --conf spark.cores.max=1 /tmp/count.py"""
+{} timeout 120 spark-submit --master spark://spark-master:7077 --conf spark.cores.max=1 /tmp/count.py"""
 
 
 def check_confinement() -> None:
@@ -210,9 +210,12 @@ def check_confinement() -> None:
     )
     expect(succeeds("scheduler", REACHES.format("postgres", 5432)), "the scheduler does not reach the database")
     expect(not succeeds("spark-worker", REACHES.format("postgres", 5432)), "the worker reaches the database")
-    expect(succeeds("scheduler", SUBMITS.format("")), "a program with the cluster's secret does not run")
     expect(
-        not succeeds("scheduler", SUBMITS.format("-u _SPARK_AUTH_SECRET")),
+        succeeds("scheduler", SUBMITS.format("SPARK_CONF_DIR=/tmp/spark-conf")),
+        "a program with the cluster's secret does not run",
+    )
+    expect(
+        not succeeds("scheduler", SUBMITS.format("SPARK_CONF_DIR=/tmp")),
         "a program without the cluster's secret runs",
     )
     for service in ("scheduler", "api-server", "dag-processor", "triggerer", "spark-master", "spark-worker"):

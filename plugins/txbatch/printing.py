@@ -23,6 +23,8 @@ from txbatch.local.java import JavaNotFoundError
 from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.tables import Column, records, table
 
+# How wide lines of text are where nobody looks at a terminal.
+PIPED_COLUMNS = 100
 # As many intervals that are not counted are named by `status`, of each topology.
 GAPS_SHOWN = 5
 Rows = Iterable[Mapping[str, Any]]
@@ -196,7 +198,7 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
 
 def show_checks(rows: list[dict[str, Any]]) -> None:
     """A line per check, or several where the terminal is narrow."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100_000
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_COLUMNS
     for row in rows:
         head = f"{'ok' if row['ok'] else 'WRONG':<5}  {row['check']:<10}  "
         told = textwrap.wrap(_plain(row["detail"]), width - len(head), break_long_words=False, break_on_hyphens=False)

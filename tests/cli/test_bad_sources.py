@@ -213,7 +213,7 @@ def test_another_source_for_the_same_topology(
     log.append("a", ["a0"])
     assert txbatch("run", log_job).exit_code == 0
     moved = write_job("log.py", LOG.format(kind="PartitionedLogSpout", root=f"{log.root}-moved"))
-    refused(txbatch("run", moved), "topology 'log' reads {")
+    refused(txbatch("run", moved), "stream 'in' reads {")
     opaque = write_job("log.py", LOG.format(kind="OpaquePartitionedLogSpout", root=str(log.root)))
     refused(txbatch("run", opaque), "but its batches were read from {")
     assert (

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from txbatch import settings
 from txbatch.cli import main
 from txbatch.local import postgres
 
@@ -60,7 +61,9 @@ def test_every_command_has_json(txbatch: Txbatch, ran: str, command: tuple[str, 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_tables_fit_a_terminal(txbatch: Txbatch, ran: str, command: tuple[str, ...]) -> None:
-    assert max(len(line.rstrip()) for line in ["", *txbatch(*command).stdout.splitlines()]) <= 100
+    lines = txbatch(*command).stdout.splitlines()
+    # the folder of this test may have a long name, and a path is not cut
+    assert [line for line in lines if len(line.replace(str(settings.home()), "").rstrip()) > 100] == []
 
 
 def test_run_prints_what_it_committed(txbatch: Txbatch, write_job: WriteJob) -> None:

@@ -139,7 +139,7 @@ def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine
         assert killed.returncode == KILLED, err
         assert (tmp_path / point).exists()
         (planned,) = metadata(engine)
-        assert json.loads(planned) == {"format": 1, "streams": {"in": {"start": 0, "end": 2}}}
+        assert json.loads(planned) == {"format": 2, "streams": {"in": {"plan": {"start": 0, "end": 2}}}}
         committed = POINTS.index(point) >= POINTS.index("commit.committed")
         assert counts(engine) == (FIRST_BATCH if committed else {})
     first, second = finish(start("run", job, "--json", TXBATCH_FAILPOINTS=armed))
@@ -175,7 +175,7 @@ def test_spark_ends_with_whom_it_works_for(start: Start, write_job: WriteJob, en
     wait_for(lambda: gone(spark), 10)
     _, err = begun.communicate()
     assert begun.returncode == 1
-    assert "txbatch: txbatch sentences 1:1: spark-submit ended with -9" in err
+    assert "txbatch: txbatch sentences 1:1: Spark was killed (SIGKILL; out of memory?)" in err
     for file in (held, Path(f"{held}.before")):
         file.unlink()
     again = start("run", job, HELD=str(held))

@@ -80,7 +80,7 @@ def test_keys_of_several_columns_are_csv(typed: Txbatch) -> None:
         ("by_moment", "noon", "key moment timestamp; invalid input syntax"),
         ("by_price", "cheap", "key price decimal(10,2); invalid input syntax for type numeric"),
         ("by_flag", "maybe", "key flag boolean; invalid input syntax for type boolean"),
-        ("pairs", "a", "key 'a' has 1 parts; the state's keys are text, day: write them as CSV"),
+        ("pairs", "a", "key 'a' has 1 part; the state's keys are text, day: write them as CSV"),
         ("pairs", "", "key '' has 0 parts; the state's keys are text, day: write them as CSV"),
         ("pairs", "a,b,c", "key 'a,b,c' has 3 parts"),
         ("nosuch", "a", "no state 'nosuch' is known; `txbatch status` lists the topologies with their states"),
