@@ -131,6 +131,11 @@ def test_what_is_not_right_is_named(tmp_path: Path, content: str | bytes, given:
     assert refusal(tmp_path, content, **given).startswith(says)
 
 
+@pytest.mark.parametrize("header", ["," * 400_000, ",".join(map(str, range(400_000)))])
+def test_a_header_of_very_many_columns_is_refused_at_once(tmp_path: Path, header: str) -> None:
+    assert refusal(tmp_path, f"at,name,price,{header}\n", **HEADER).startswith("line 1: the header ")
+
+
 def test_a_file_of_one_field_may_have_an_empty_cell_but_no_blank_line_is_passed_over(tmp_path: Path) -> None:
     fields = parse_fields("at timestamp")
     assert rows(tmp_path, f"{AT}\n{AT}\n", fields) == [(), ()]
