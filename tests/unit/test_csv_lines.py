@@ -120,7 +120,11 @@ def test_it_is_read_as_it_is_written(tmp_path: Path, content: str | bytes, given
         (f"{AT},a,1\n".encode("utf-16"), {}, r"line 1: cell 1: b'\xff\xfe2"),
         ("at,name\n", HEADER, "line 1: the header lacks 'price'; `fields` names every column"),
         ("at,Name,price,x\n", HEADER, "line 1: the header lacks 'name' and has 'Name', 'x', which is no field"),
-        ("at,name,name,price\n", HEADER, "line 1: the header names 'name' twice"),
+        (
+            "at,name,name,price\n",
+            HEADER,
+            "line 1: the header names 'name' twice; mend the file, then abort the batch (`txbatch abort TOPOLOGY ",
+        ),
         (" at,name,price\n", HEADER, "line 1: the header lacks 'at' and has ' at'"),
         ("sep=;\nat;name;price\n", HEADER, "line 1: the header lacks 'at', 'name', 'price' and has 'sep=;'"),
         ("\nat,name,price\n", HEADER, "line 1: it is blank where the header should be"),
@@ -260,3 +264,8 @@ def test_options_have_our_defaults_and_take_sparks_spelling() -> None:
         "\t",
     )
     assert options.checked("csv", {})["header"] is False
+    assert [options.checked("csv", {"header": text})["header"] for text in ("false", "True", True)] == [
+        False,
+        True,
+        True,
+    ]

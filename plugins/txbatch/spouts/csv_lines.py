@@ -15,6 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from txbatch.core.fields import Field
 from txbatch.spouts import cells
+from txbatch.spouts.listing import ABORT
 from txbatch.spouts.misfit import BadValue, Misfit, shown
 
 # The field of times, and which of a block's times are wanted.
@@ -67,7 +68,7 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
     expected = [field.name for field in fields]
     twice = sorted(name for name, count in Counter(found).items() if count > 1)
     if twice:
-        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file")
+        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}")
     known, there = set(expected), set(found)
     lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
     if lacks or extra:

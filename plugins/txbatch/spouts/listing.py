@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from txbatch.core.errors import PartitionUnreadable, TransientError
 
+# The way on where the plan of a batch names a file that is another by now.
+ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
 GLOB_CHARACTERS = "\\*?[]{},"
 
 
@@ -95,8 +97,7 @@ def check_size(file: Path, planned: int) -> None:
         raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
     if size != planned:
         raise TransientError(
-            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch "
-            "(`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is. "
+            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
             "Write files under a name that begins with '_' and rename them when whole"
         )
 
