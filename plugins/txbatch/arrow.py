@@ -52,27 +52,29 @@ def arrow_type(type_: str) -> pa.DataType:
     return pa.type_for_alias(_ALIASES[type_])
 
 
-def arrow_array(values: Sequence[Any], field: Field) -> pa.Array:
-    """What a Python function returned for a field; BadRecord for a value that is not of its type, or would be rounded or cut."""
+def arrow_array(values: Sequence[Any], field: Field, who: str = "a function returned") -> pa.Array:
+    """Values from Python for a field; BadRecord for one that is not of its type, or would be rounded or cut."""
     import pyarrow as pa
 
     taken, not_taken = _TAKES.get(field.type, _DECIMAL)
     for found in set(map(type, values)) - {type(None)}:
         if not issubclass(found, taken) or issubclass(found, not_taken):
             value = next(value for value in values if type(value) is found)
-            raise _misfit(value, field, f"it is of the type {found.__name__}")
+            raise _misfit(value, field, f"it is of the type {found.__name__}", who)
+        if hasattr(found, "nanosecond") and any(getattr(value, "nanosecond", 0) for value in values):
+            value = next(value for value in values if getattr(value, "nanosecond", 0))
+            raise _misfit(value, field, "it has nanoseconds", who)
     try:
         return pa.array(values, arrow_type(field.type))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if len(values) == 1:
-            raise _misfit(values[0], field, str(error)) from error
+            raise _misfit(values[0], field, str(error), who) from error
         raise
 
 
-def _misfit(value: Any, field: Field, why: str) -> BadRecord:
+def _misfit(value: Any, field: Field, why: str, who: str) -> BadRecord:
     shown = repr(value)
     cut = shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
     return BadRecord(
-        f"a function returned {cut} for {field.name!r}, declared {field.type}: {why}; convert it in the function, or declare "
-        "another type"
+        f"{who} {cut} for {field.name!r}, declared {field.type}: {why}; convert it there, or declare another type"
     )

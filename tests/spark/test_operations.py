@@ -351,6 +351,14 @@ def test_a_static_state_with_a_key_twice_is_refused(emit: Emit) -> None:
         emit(stream.topology)
 
 
+def test_a_static_state_with_a_value_of_another_type_is_refused(emit: Emit) -> None:
+    stream = stream_of("word string", "a")
+    rates = stream.topology.new_static_state(StaticState("rates", [("a", 2.7)], "word string, n int"))
+    stream.state_query(rates, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
+    with pytest.raises(BadRecord, match=r"a row has 2\.7 for 'n', declared int: it is of the type float"):
+        emit(stream.topology)
+
+
 class Ticks(BatchSpout):
     """As many records as it is told."""
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from txbatch.arrow import arrow_array
@@ -24,6 +25,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         *[("decimal(4,1)", value) for value in (1.5, Decimal("1.55"), Decimal("1000"), True, "1", Decimal("NaN"))],
         *[("double", value) for value in (True, Decimal("1.5"), "1", 2**53 + 1)],
         *[("timestamp", value) for value in (1767225600, 1.5, date(2026, 1, 1), "2026-01-01")],
+        ("timestamp", pd.Timestamp(1, unit="ns")),
         *[("date", value) for value in (NOON, 20454, "2026-01-01")],
         *[("string", value) for value in (7, b"x", NOON, "\ud800")],
         *[("boolean", value) for value in (1, 0.0, "true")],
