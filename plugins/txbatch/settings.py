@@ -25,6 +25,9 @@ _UNFIT = re.compile(rf"[\x00-\x1f\x7f{re.escape(_PATTERN.replace(' ', ''))}]")
 # What a home folder holds that has been one: an empty one, or one of these, is made private.
 _MARKS = ("postgres.lock", "staging", "airflow", "dist", "java")
 
+# What stands between the user's name and the last @ of a host, which is no port.
+_WITH_PASSWORD = re.compile(r"(?<!\bfile)://[^@:/]*:(?!\d+/)[^@]*@")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -96,7 +99,15 @@ def load(connection_url: str | None = None, connections: Urls = lambda database:
 
 
 def _staging(uri: str) -> str:
-    """Without a slash at its end. DefinitionError for a filesystem's root, in which topologies would be folders."""
+    """Without a slash at its end.
+
+    DefinitionError for a filesystem's root, in which topologies would be folders, and for a password: Spark is told the URI
+    on its command line, logs and errors show it.
+    """
+    if _WITH_PASSWORD.search(uri):
+        raise DefinitionError(
+            f"{STAGING} has a password in it: write it without one, and give it by the store's own settings (AWS_..., HADOOP_...)"
+        )
     staging = uri.rstrip("/")
     if not staging or staging.endswith(":"):
         raise DefinitionError(f"{STAGING} is {uri!r}, the root of a filesystem: name a folder in it")

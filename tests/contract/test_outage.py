@@ -136,7 +136,9 @@ def test_an_aborted_batch_can_be_skipped_afterwards_unless_its_records_are_taken
     backing.ledger.abort("word_count", first.txid, "wrong")
     assert skip(backing, 1).txid == 2
     assert isinstance(backing.initialize(topology, "2"), NothingNew)
-    with pytest.raises(TerminalError, match="starts a at 0, committed is 10"):
+    with pytest.raises(
+        TerminalError, match="starts a at 0, committed is 10: its records are those of a later txid by now; nothing"
+    ):
         skip(backing, 1)
 
 

@@ -121,6 +121,82 @@ def test_python_functions_meet_every_type_and_make_it_again(emit: Emit) -> None:
     assert counted(emit, same) == counted(emit, stream_of(fields, record, nothing))
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (
+            lambda s: s.each(lambda r: r["n"] * 1.35, "x int"),
+            r"returned 2\.7 for 'x', declared int: it is of the type float",
+        ),
+        (
+            lambda s: s.map(lambda r: 1767225600 + r["n"], "x timestamp"),
+            "returned 1767225602 for 'x', declared timestamp",
+        ),
+        (
+            lambda s: s.flat_map(lambda r: [Decimal(1), Decimal(r["n"]) / 8], "x decimal(3,1)"),
+            r"returned Decimal\('0.25'\) for 'x', declared decimal\(3,1\): Rescaling",
+        ),
+    ],
+    ids=["each", "map", "flat_map"],
+)
+def test_a_value_of_another_type_than_declared_names_the_record(emit: Emit, step: Step, told: str) -> None:
+    stream = step(stream_of("k string, n int", ("a", 2)))
+    stream.persistent_aggregate(OpaqueState("s"), records=Count())
+    with pytest.raises(BadRecord, match=rf"{told}.*; the record is \{{'k': 'a', 'n': 2\}}"):
+        emit(stream.topology)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (
+            lambda s: s.each("p", "x decimal(10,2)"),
+            r"each 'p' is decimal\(10,3\), 'x' is declared decimal\(10,2\), which would",
+        ),
+        (
+            lambda s: s.each(["d", "p / 2"], "y double, x decimal(10,3)"),
+            r"each 'p / 2' is decimal\(\d+,\d+\), 'x' is declared",
+        ),
+        (lambda s: s.map("d", "x int"), "map 'd' is double, 'x' is declared int"),
+        (lambda s: s.map("n / 7", "x bigint"), "map 'n / 7' is double, 'x' is declared bigint"),
+        (lambda s: s.map("timestamp_seconds(n)", "x date"), "is timestamp, 'x' is declared date"),
+        (
+            lambda s: s.map("cast(p as string)", "x decimal(10,2)"),
+            r"is string, .*or say cast\(... as decimal\(10,2\)\) in the",
+        ),
+        (lambda s: s.flat_map("array(d)", "x int"), "'x' is double, 'x' is declared int"),
+        (
+            lambda s: s.transform(lambda frame: frame.select("d"), "d decimal(10,1)"),
+            "'d' is double, 'd' is declared decimal",
+        ),
+    ],
+)
+def test_a_declared_type_that_would_round_is_refused(emit: Emit, step: Step, told: str) -> None:
+    stream = step(stream_of("n int, p decimal(10,3), d double", (20, Decimal("1.567"), 2.75)))
+    stream.persistent_aggregate(OpaqueState("s"), records=Count())
+    with pytest.raises(DefinitionError, match=told):
+        emit(stream.topology)
+
+
+def test_a_declared_type_that_keeps_the_value_is_taken(emit: Emit) -> None:
+    stream = stream_of("n int, p decimal(10,3), d double", (20, Decimal("1.567"), 2.75)).map(
+        [
+            "n",
+            "n + 0L",
+            "p",
+            "p",
+            "cast(p as decimal(10,2))",
+            "round(p, 1)",
+            "null",
+            "cast(n as string)",
+            "cast(d as int)",
+            "p",
+        ],
+        "a bigint, b smallint, c decimal(12,4), d decimal(4,3), e decimal(10,2), f decimal(10,1), g date, h int, i int, j double",
+    )
+    assert list(counted(emit, stream)) == [("20", "20", "1.5670", "1.567", "1.57", "1.6", "NULL", "20", "2", "1.567")]
+
+
 KEYED = [("a", 3), ("a", None), ("a", -5), ("b", None), ("c", 2**62), ("c", 2**62 - 1)]
 DECIMALS = [("a", Decimal("99999999.99")), ("a", Decimal("0.01")), ("b", None), ("c", Decimal("-0.10"))]
 DOUBLES = [("a", 0.1), ("a", 0.2), ("b", None), ("c", -1e300)]
@@ -272,6 +348,14 @@ def test_a_static_state_with_a_key_twice_is_refused(emit: Emit) -> None:
     twice = stream.topology.new_static_state(StaticState("twice", [("a", 1), ("a", 2)], "word string, n int"))
     stream.state_query(twice, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
     with pytest.raises(BadRecord, match="static state 'twice' has two rows with one word; a key has one"):
+        emit(stream.topology)
+
+
+def test_a_static_state_with_a_value_of_another_type_is_refused(emit: Emit) -> None:
+    stream = stream_of("word string", "a")
+    rates = stream.topology.new_static_state(StaticState("rates", [("a", 2.7)], "word string, n int"))
+    stream.state_query(rates, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
+    with pytest.raises(BadRecord, match=r"a row has 2\.7 for 'n', declared int: it is of the type float"):
         emit(stream.topology)
 
 

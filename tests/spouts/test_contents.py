@@ -78,7 +78,10 @@ def test_a_compressed_file_is_unpacked_all_members_of_it(tmp_path: Path, suffix:
 )
 def test_a_damaged_archive_is_refused_by_name(tmp_path: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
     path = write(tmp_path, "a" + suffix, damage(PACK[suffix](LINES)))
-    with pytest.raises(BadRecord, match=rf"a{re.escape(suffix)} cannot be unpacked .*; write it again, whole"):
+    with pytest.raises(
+        BadRecord,
+        match=rf"a{re.escape(suffix)} cannot be unpacked .*; write it again, whole, then abort the batch .* and run again",
+    ):
         whole(path)
 
 
@@ -213,7 +216,10 @@ def test_a_file_that_grew_is_read_to_its_planned_end(tmp_path: Path) -> None:
 
 def test_a_file_that_shrank_or_is_gone(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"one\n")
-    with pytest.raises(TransientError, match=r"a.txt had 5 bytes when it was planned, now 4; restore it"):
+    with pytest.raises(
+        TransientError,
+        match=r"a.txt had 5 bytes when it was planned, now 4; restore it, or abort the batch \(`txbatch abort .* and run again",
+    ):
         whole(path, planned=5)
     packed = write(tmp_path, "a.gz", gzip.compress(LINES))
     with pytest.raises(TransientError, match=r"a.gz had 5 bytes when it was planned, now"):

@@ -38,12 +38,55 @@ def test_pattern_is_of_the_name_and_minds_case(tmp_path: Path) -> None:
     assert FileSpout(tmp_path, "*.py").partitions() == ["a.py", "sub/b.py"]
 
 
-def test_only_files_count_also_through_links(tmp_path: Path) -> None:
-    touch(tmp_path, "target")
-    (tmp_path / "link").symlink_to("target")
-    (tmp_path / "broken").symlink_to("nowhere")
+def test_only_files_count(tmp_path: Path) -> None:
+    touch(tmp_path, "file")
     os.mkfifo(tmp_path / "pipe")
-    assert FileSpout(tmp_path).partitions() == ["link", "target"]
+    (tmp_path / "linked pipe").symlink_to("pipe")
+    assert FileSpout(tmp_path).partitions() == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("target", "pattern", "expected"),
+    [
+        ("b.csv", "*.csv", ["b.csv", "deep/c.csv"]),  # listed where it is, wherever the link stands
+        ("deep/c.csv", "*.csv", ["b.csv", "deep/c.csv"]),
+        ("../out/d.csv", "*.csv", ["b.csv", "deep/c.csv", "latest.csv"]),
+        ("_store/e.csv", "*.csv", ["b.csv", "deep/c.csv", "latest.csv"]),  # which is not listed where it is
+        ("b.csv", "latest*", ["latest.csv"]),
+        ("deep", "*.csv", ["b.csv", "deep/c.csv"]),
+        ("_store", "*.csv", ["b.csv", "deep/c.csv", "latest.csv/e.csv", "latest.csv/more/f.csv"]),
+        ("_store/more", "*.csv", ["b.csv", "deep/c.csv", "latest.csv/f.csv"]),
+    ],
+)
+def test_a_file_is_listed_once_through_links(tmp_path: Path, target: str, pattern: str, expected: list[str]) -> None:
+    touch(tmp_path, "out/d.csv", *(f"in/{n}" for n in ("b.csv", "deep/c.csv", "_store/e.csv", "_store/more/f.csv")))
+    root = tmp_path / "in"
+    (root / "latest.csv").symlink_to(target)
+    assert FileSpout(root, pattern).partitions() == expected
+    root.rename(tmp_path / "moved")
+    root.symlink_to("moved")
+    assert FileSpout(root, pattern).partitions() == expected
+
+
+@pytest.mark.parametrize("target", ["../out/d.csv", "_store/e.csv"])
+def test_two_links_to_one_file_are_named(tmp_path: Path, target: str) -> None:
+    touch(tmp_path, "out/d.csv", "in/_store/e.csv", "in/b.csv")
+    for name in ("x.csv", "y.csv"):
+        (tmp_path / "in" / name).symlink_to(target)
+    says = r"the link .*/in/y\.csv leads to the file that .*/in/x\.csv leads to as well; remove one of them"
+    with pytest.raises(TransientError, match=says):
+        FileSpout(tmp_path / "in").partitions()
+
+
+@pytest.mark.parametrize(("link", "target"), [("x.csv", "/mnt/away/x.csv"), ("away", "nowhere"), ("x.csv", "x.csv")])
+def test_a_link_that_leads_nowhere_is_no_file_less(tmp_path: Path, link: str, target: str) -> None:
+    """It may be a folder that is not mounted, whatever its name."""
+    touch(tmp_path, "b.csv")
+    (tmp_path / "_hidden").symlink_to("nowhere")
+    assert FileSpout(tmp_path, "*.csv").partitions() == ["b.csv"]
+    (tmp_path / link).symlink_to(target)
+    with pytest.raises(PartitionUnreadable, match=f"the link .*/{link} leads to nothing that can be read .*; restore"):
+        FileSpout(tmp_path, "*.csv").partitions()
 
 
 def test_linked_folders_are_entered_once(tmp_path: Path) -> None:

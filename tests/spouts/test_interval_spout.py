@@ -115,5 +115,5 @@ def test_a_file_that_grew_is_still_the_same(tmp_path: Path) -> None:
     check_not_replaced(file, [size, entry[1]])  # of a plan that knew no ending
     check_not_replaced(file, size)
     file.write_bytes(b"x" * 9_999 + b"yy")
-    with pytest.raises(TransientError, match="is another file"):
+    with pytest.raises(TransientError, match=r"is another file .*; restore it, or abort the batch \(.* and run again"):
         check_not_replaced(file, entry)

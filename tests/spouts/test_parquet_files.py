@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -192,3 +195,46 @@ def test_damaged_pages_and_odd_codecs(tmp_path: Path) -> None:
         path = write(tmp_path / f"{codec}.parquet", column, compression=codec)
         assert values(path, "x bigint") == column.to_pylist()
         assert not check(tmp_path, path.name, parse_fields("x bigint"))
+
+
+CHECK_ALL = """
+import sys
+from pathlib import Path
+from txbatch.core.fields import parse_fields
+from txbatch.spouts.parquet_schema import check
+
+for path in map(Path, sys.argv[1:]):
+    try:
+        print(check(path.parent, path.name, parse_fields("x bigint")))
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_damaged_codec_is_named_and_ends_no_process(tmp_path: Path) -> None:
+    """In a process of its own, which Arrow would end."""
+    at, codecs = (
+        b"\x18\x01x\x15",
+        {0x56: "Unsupported compression codec", 0x01: "Unsupported", 0x06: "LZO", 0x0C: "ZSTD"},
+    )
+    files = [
+        write(tmp_path / f"{n}.parquet", pa.array([1, 2], pa.int64()), compression="snappy", store_schema=False)
+        for n in range(len(codecs))
+    ]
+    files.append(write(tmp_path / "none.parquet", pa.array([], pa.int64()), compression="snappy", store_schema=False))
+    for file, codec in zip(files, [*codecs, 0x56], strict=True):
+        content = file.read_bytes()
+        assert content.count(at + b"\x02") == 1  # the end of the column's path, and its codec
+        file.write_bytes(content.replace(at + b"\x02", at + bytes([codec])))
+    told = subprocess.run([sys.executable, "-c", CHECK_ALL, *files], capture_output=True, text=True, check=True).stdout
+    for line, file, says in zip(told.splitlines(), files, [*codecs.values(), "Unsupported"], strict=True):
+        assert re.fullmatch(rf"BadRecord {file} cannot be read \(.*{says}.*\); write it again", line)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_a_name_of_a_column_that_is_not_utf8_is_a_damaged_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x1": [1], "y1": [1]}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(f"{name}1".encode(), f"{name}\xff".encode("latin-1")))
+    with pytest.raises(BadRecord, match=r"a\.parquet is no Parquet file, or is cut off \('utf-8' codec"):
+        values(file, "x1 bigint")

@@ -120,7 +120,11 @@ def test_it_is_read_as_it_is_written(tmp_path: Path, content: str | bytes, given
         (f"{AT},a,1\n".encode("utf-16"), {}, r"line 1: cell 1: b'\xff\xfe2"),
         ("at,name\n", HEADER, "line 1: the header lacks 'price'; `fields` names every column"),
         ("at,Name,price,x\n", HEADER, "line 1: the header lacks 'name' and has 'Name', 'x', which is no field"),
-        ("at,name,name,price\n", HEADER, "line 1: the header names 'name' twice"),
+        (
+            "at,name,name,price\n",
+            HEADER,
+            "line 1: the header names 'name' twice; mend the file, then abort the batch (`txbatch abort TOPOLOGY ",
+        ),
         (" at,name,price\n", HEADER, "line 1: the header lacks 'at' and has ' at'"),
         ("sep=;\nat;name;price\n", HEADER, "line 1: the header lacks 'at', 'name', 'price' and has 'sep=;'"),
         ("\nat,name,price\n", HEADER, "line 1: it is blank where the header should be"),
@@ -129,6 +133,11 @@ def test_it_is_read_as_it_is_written(tmp_path: Path, content: str | bytes, given
 )
 def test_what_is_not_right_is_named(tmp_path: Path, content: str | bytes, given: Any, says: str) -> None:
     assert refusal(tmp_path, content, **given).startswith(says)
+
+
+@pytest.mark.parametrize("header", ["," * 400_000, ",".join(map(str, range(400_000)))])
+def test_a_header_of_very_many_columns_is_refused_at_once(tmp_path: Path, header: str) -> None:
+    assert refusal(tmp_path, f"at,name,price,{header}\n", **HEADER).startswith("line 1: the header ")
 
 
 def test_a_file_of_one_field_may_have_an_empty_cell_but_no_blank_line_is_passed_over(tmp_path: Path) -> None:
@@ -255,3 +264,8 @@ def test_options_have_our_defaults_and_take_sparks_spelling() -> None:
         "\t",
     )
     assert options.checked("csv", {})["header"] is False
+    assert [options.checked("csv", {"header": text})["header"] for text in ("false", "True", True)] == [
+        False,
+        True,
+        True,
+    ]

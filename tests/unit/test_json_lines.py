@@ -76,6 +76,39 @@ def test_a_field_that_is_there_twice_is_found_however_it_is_spaced_and_whatever_
             decoded(data.encode(), optional=["amount", "name"])
 
 
+@pytest.mark.parametrize("key", [r"n\u0061me", r"\u006e\u0061\u006D\u0065"])
+def test_a_field_that_is_there_twice_is_found_where_another_record_escapes_its_name(key: str) -> None:
+    """The name is found as often in the block as there are records."""
+    twice = json.dumps(sale(1)).replace('"name": "a"', '"name": "a", "name": "b"')
+    escaped = json.dumps(sale(2)).replace('"name"', f'"{key}"')
+    assert decoded(f"{escaped}\n".encode())[0][1] == "a"
+    for data, line in ((f"{twice}\n{escaped}\n", 0), (f"{escaped}\n{twice}\n", 1)):
+        with pytest.raises(Misfit, match="has 'name' twice") as refused:
+            decoded(data.encode())
+        assert refused.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("a", "A"), ("a", r"\u0041"), ("ab", r"\u0061B"), ("a/b", r"A\/b"), ("ü", "Ü"), ("ü", r"\u00dc")],
+)
+def test_an_optional_field_in_other_capitals_is_not_null_however_it_is_written(name: str, written: str) -> None:
+    fields = parse_fields(f"at timestamp, `{name}` string")
+    given = options.checked("json", {"optional": [name]})
+    right = f'{{"at": "2026-01-01", "{name}": "1"}}\n{{"at": "2026-01-01", "more": "\\u0041"}}\n'.encode()
+    assert json_lines.decode(right, fields, given)[name].to_pylist() == ["1", None]
+    other = f'{{"at": "2026-01-01", "{written}": "1"}}\n'.encode()
+    with pytest.raises(Misfit, match=r"has no .*, but .*; write both alike") as refused:
+        json_lines.decode(right + other, fields, given)
+    assert refused.value.line == 2
+
+
+@pytest.mark.parametrize("text", [r"\u4e2d" * 200_000, r"\"\/" * 200_000, r"\\u" * 200_000])
+def test_long_escaped_texts_are_looked_at_once(text: str) -> None:
+    line = json.dumps(sale(1)).replace("}", f', "more": "{text}"}}')
+    assert len(decoded(f"{line}\n".encode(), optional=["name"])) == 1
+
+
 def test_members_that_no_field_names_may_hold_anything() -> None:
     odd = {"amount": [1, {"amount": 2}], "Amount": "amount", ':"': '":", "amount": 3', "nested": {"at": None}}
     assert decoded(lines(sale(1), sale(2, more=odd))) == decoded(lines(sale(1), sale(2)))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import LogSpout, word_count
 
+from txbatch import settings
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
@@ -81,6 +82,48 @@ def test_a_file_of_another_shape_cannot_be_read(folder: AttemptFolder, content: 
     with pytest.raises(TransientError, match=r"assignment\.json cannot be read \(.{0,250}\); emit again"):
         folder.read_assignment()
     assert folder.read_error() is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "link to a folder", "link to itself"])
+def test_what_is_no_file_is_neither_read_nor_followed(folder: AttemptFolder, tmp_path: Path, kind: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("manifest.json", "error.json", "fence.json"):
+        if kind == "pipe":
+            os.mkfifo(local(folder, name))
+        elif kind == "folder":
+            local(folder, name).mkdir()
+        elif kind == "link":
+            elsewhere.write_text(json.dumps(MANIFEST.to_json()))
+            local(folder, name).symlink_to(elsewhere)
+        elif kind == "link to a folder":
+            elsewhere.mkdir(exist_ok=True)
+            local(folder, name).symlink_to(elsewhere)
+        else:
+            local(folder, name).symlink_to(local(folder, name))
+    with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(it is no regular file\); emit again"):
+        folder.read_manifest()
+    with pytest.raises(TransientError, match=r"fence\.json cannot be read \(it is no regular file\); emit again"):
+        folder.read_fence()
+    assert folder.read_error() is None
+    if kind == "folder":
+        with pytest.raises(IsADirectoryError):
+            folder.write_manifest(MANIFEST)
+    else:
+        folder.write_manifest(MANIFEST)
+        assert folder.read_manifest() == MANIFEST
+    if kind == "link to a folder":
+        assert list(elsewhere.iterdir()) == []
+
+
+def test_a_fence_that_is_a_pipe_or_leads_elsewhere_is_left_alone(staging: Staging, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    pipe, link = (staging.attempt(assignment(number)) for number in (3, 4))
+    for each in (pipe, link):
+        each.write_assignment(assignment())
+    os.mkfifo(local(pipe, "fence.json"))
+    local(link, "fence.json").symlink_to(tmp_path / "precious")
+    staging.supersede(assignment())
+    assert list((tmp_path / "precious").iterdir()) == []
 
 
 def test_a_manifest_is_what_was_written(folder: AttemptFolder) -> None:
@@ -254,3 +297,36 @@ def test_doctor_says_whose_the_place_is(tmp_path: Path) -> None:
     (tmp_path / "staging").mkdir()
     os.chown(tmp_path / "staging", 12345, -1)
     assert Staging(f"file://{tmp_path}/staging").check() == [f"{tmp_path}/staging belongs to another user (12345)"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ftp://u:SECRET@h/x",
+        "s3://key:SEC/RET@bucket/x",
+        "s3://key:@bucket",
+        "ftp://u:SECRET@h:",
+        "simplecache::s3://u:SECRET@h/x",
+    ],
+)
+def test_a_place_with_a_password_is_refused_without_showing_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXBATCH_STAGING", uri)
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql:///x")
+    with pytest.raises(DefinitionError, match="TXBATCH_STAGING has a password in it: write it without one") as refused:
+        settings.load()
+    assert "SEC" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "abfss://container@account.dfs.core.windows.net/x",
+        "hdfs://me@host:8020/a@b/x",
+        "hdfs://host:8020/a@b",
+        "file:///a:b@c",
+    ],
+)
+def test_a_place_with_a_user_has_no_password(uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {"STAGING": uri, "DATABASE_URL": "postgresql:///x", "HOME": str(tmp_path / "home")}.items():
+        monkeypatch.setenv(f"TXBATCH_{name}", value)
+    assert settings.load().staging == uri

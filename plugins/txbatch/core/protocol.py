@@ -30,6 +30,8 @@ from txbatch.core.transaction import (
     canonical_json,
 )
 
+_ANEW = "it is aborted and planned anew"
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -192,23 +194,25 @@ def check_commit(
     return True
 
 
-def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
-    """Refuse a batch that does not continue what is committed (R6)."""
+def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets, then: str = _ANEW) -> None:
+    """Refuse a batch that does not continue what is committed (R6); `then` says what comes of it."""
     plans = streams_of(batch.metadata)
     one_by_one = [each for each in (*plans.values(), *idle_of(batch.metadata).values()) if each.partitions is None]
     in_order = any(each.interval is None or not batch.by_interval for each in one_by_one)
     if in_order and batch.prev_txid != last_committed:
         raise BrokenChain(
             f"{batch.topology}: txid {batch.txid} was planned after txid {batch.prev_txid}, "
-            f"but txid {last_committed} is the last committed: it is aborted and planned anew"
+            f"but txid {last_committed} is the last committed: {then}"
         )
     for stream, planned in plans.items():
         for partition, range_ in (planned.partitions or {}).items():
             last = offsets.get(stream, {}).get(partition)
-            check_continues(batch, partition, range_, last, partition in planned.continues)
+            check_continues(batch, partition, range_, last, partition in planned.continues, then)
 
 
-def check_continues(batch: Batch, partition: str, range_: Metadata, last: Metadata | None, continues: bool) -> None:
+def check_continues(
+    batch: Batch, partition: str, range_: Metadata, last: Metadata | None, continues: bool, then: str = _ANEW
+) -> None:
     """Refuse a range that does not start where the partition's last committed one ended.
 
     With none committed it may start anywhere, unless it `continues` one that was planned before it.
@@ -216,7 +220,7 @@ def check_continues(batch: Batch, partition: str, range_: Metadata, last: Metada
     if continues if last is None else range_["start"] != last["end"]:
         raise BrokenChain(
             f"{batch.topology}: txid {batch.txid} starts {partition} at {range_['start']}, committed is "
-            f"{last['end'] if last else 'nothing'}: it is aborted and planned anew"
+            f"{last['end'] if last else 'nothing'}: {then}"
         )
 
 
@@ -253,7 +257,9 @@ def check_skip(
             f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
             "nothing of them is given up"
         )
-    check_chain(batch, last_committed, offsets)
+    check_chain(
+        batch, last_committed, offsets, "its records are those of a later txid by now; nothing of them is given up"
+    )
 
 
 def ranges(entry: Any) -> Mapping[str, Any]:

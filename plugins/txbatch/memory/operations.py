@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
+from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.fields import Field
 from txbatch.core.static import StateQuery
 from txbatch.core.stream import Operation, Stream
 
@@ -40,7 +42,16 @@ def _run(records: Iterable[Record], operation: Operation) -> Iterator[Record]:
         function = called(operation.kind, operation.function)
         for record in records:
             for value in _made(operation.kind, record, function(record)):
-                yield dict(zip(names, value if isinstance(value, tuple) else (value,), strict=True))
+                made = dict(zip(names, value if isinstance(value, tuple) else (value,), strict=True))
+                if operation.kind != "filter":
+                    _check(made, operation.fields)
+                yield made
+
+
+def _check(record: Record, fields: Iterable[Field]) -> None:
+    """BadRecord for a value that Spark would refuse, too."""
+    for field in fields:
+        arrow_array([record[field.name]], field)
 
 
 def _made(kind: str, record: Record, result: Any) -> Iterable[Any]:

@@ -91,6 +91,10 @@ def _is_own(module: str, file: str, installed: list[Path]) -> bool:
 
 def record_note(record: Mapping[str, Any]) -> str:
     """What is noted with an exception that a function raised, on the executor, for a record; one line."""
+    return f"txbatch record: {shown_record(record)}"
+
+
+def shown_record(record: Mapping[str, Any]) -> str:
+    """A record in one line, cut."""
     told = repr(record)
-    cut = told if len(told) <= _RECORD_LENGTH_MAX else told[:_RECORD_LENGTH_MAX] + "..."
-    return f"txbatch record: {cut}"
+    return told if len(told) <= _RECORD_LENGTH_MAX else told[:_RECORD_LENGTH_MAX] + "..."

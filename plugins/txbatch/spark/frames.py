@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.arrow import arrow_type
+from txbatch.arrow import arrow_array
 from txbatch.core.aggregator import quoted
 from txbatch.core.fields import Field
 
@@ -24,9 +24,9 @@ def nothing(spark: SparkSession, fields: Iterable[Field]) -> DataFrame:
 
 
 def of_rows(spark: SparkSession, fields: Sequence[Field], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """These rows, through Arrow: a list of tuples would go through Python workers."""
+    """These rows, through Arrow: a list of tuples would go through Python workers. BadRecord for a value of another type."""
     import pyarrow as pa
 
     columns = list(zip(*rows, strict=True)) or [() for _ in fields]
-    arrays = [pa.array(column, arrow_type(field.type)) for column, field in zip(columns, fields, strict=True)]
+    arrays = [arrow_array(column, field, "a row has") for column, field in zip(columns, fields, strict=True)]
     return spark.createDataFrame(pa.table(arrays, names=[field.name for field in fields]), ddl(fields))

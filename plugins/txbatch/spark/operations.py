@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from txbatch.arrow import arrow_type
+from txbatch.arrow import arrow_array
 from txbatch.core.aggregator import quoted
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.persistent_aggregate import Condition
 from txbatch.core.stream import Operation, Stream
-from txbatch.spark.failures import record_note
+from txbatch.spark.casts import check_kept
+from txbatch.spark.failures import record_note, shown_record
 from txbatch.spark.frames import ddl
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.static import state_query
@@ -31,6 +33,7 @@ def run_operations(stream: Stream, read: Callable[[Stream], DataFrame]) -> DataF
         frame = read(root)
     for operation in stream.operations:
         frame = _STEPS[operation.kind](frame, operation)
+    check_kept(stream.name, frame.dtypes, stream.fields)
     return frame.selectExpr(
         *(f"cast({quoted(field.name)} as {field.type}) as {quoted(field.name)}" for field in stream.fields)
     )
@@ -57,7 +60,9 @@ def _each(frame: DataFrame, operation: Operation) -> DataFrame:
     appended = operation.fields[len(frame.columns) :]
     if not callable(operation.function):
         columns = _expressions(operation.function, appended)
-        return checked(frame, "each", _listed(operation.function), lambda records: records.selectExpr("*", *columns))
+        after = checked(frame, "each", _listed(operation.function), lambda records: records.selectExpr("*", *columns))
+        _check_kept(frame, operation, appended)
+        return after
     function = operation.function
     return _python(
         frame, operation.fields, lambda record: [(*record.values(), *as_tuple(function(record), len(appended)))]
@@ -67,7 +72,9 @@ def _each(frame: DataFrame, operation: Operation) -> DataFrame:
 def _map(frame: DataFrame, operation: Operation) -> DataFrame:
     if not callable(operation.function):
         columns = _expressions(operation.function, operation.fields)
-        return checked(frame, "map", _listed(operation.function), lambda records: records.selectExpr(*columns))
+        after = checked(frame, "map", _listed(operation.function), lambda records: records.selectExpr(*columns))
+        _check_kept(frame, operation, operation.fields)
+        return after
     function, width = operation.function, len(operation.fields)
     return _python(frame, operation.fields, lambda record: [as_tuple(function(record), width)])
 
@@ -116,6 +123,12 @@ def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list
     ]
 
 
+def _check_kept(frame: DataFrame, operation: Operation, fields: Sequence[Field]) -> None:
+    expressions = _listed(operation.function)
+    types = [type_ for _, type_ in frame.selectExpr(*expressions).dtypes]
+    check_kept(operation.kind, list(zip(expressions, types, strict=True)), fields)
+
+
 def _listed(function: str | Sequence[str]) -> list[str]:
     return [function] if isinstance(function, str) else list(function)
 
@@ -137,15 +150,10 @@ def _python(
     numbered = [Field(f"c{number}", field.type) for number, field in enumerate(fields)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        schema = pa.schema([(field.name, arrow_type(field.type)) for field in numbered])
         for batch in batches:
-            records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            found = [row for record in records for row in _told(rows, dict(zip(before, record, strict=True)))]
-            columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in numbered]
-            arrays = [pa.array(column, type_) for column, type_ in zip(columns, schema.types, strict=True)]
-            yield pa.record_batch(arrays, schema=schema)
+            values = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            records = [dict(zip(before, record, strict=True)) for record in values]
+            yield _batch(records, [_told(rows, record) for record in records], fields)
 
     return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(numbered)).toDF(*after)
 
@@ -157,3 +165,29 @@ def _told(rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]], record: dict[
     except Exception as error:
         error.add_note(record_note(record))
         raise
+
+
+def _batch(
+    records: Sequence[dict[str, Any]], made: Sequence[list[tuple[Any, ...]]], fields: Sequence[Field]
+) -> pa.RecordBatch:
+    """What was made of the records; when a value does not fit, the records are gone through one by one to say of which."""
+    import pyarrow as pa
+
+    rows = list(chain.from_iterable(made))
+    columns = list(zip(*rows, strict=True)) or [()] * len(fields)
+    try:
+        arrays = [arrow_array(column, field) for column, field in zip(columns, fields, strict=True)]
+    except Exception:
+        for record, own in zip(records, made, strict=True):
+            _check(record, own, fields)
+        raise
+    return pa.record_batch(arrays, names=[f"c{number}" for number in range(len(fields))])
+
+
+def _check(record: dict[str, Any], rows: list[tuple[Any, ...]], fields: Sequence[Field]) -> None:
+    for row in rows:
+        for value, field in zip(row, fields, strict=True):
+            try:
+                arrow_array([value], field)
+            except BadRecord as error:
+                raise BadRecord(f"{error}; the record is {shown_record(record)}") from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from txbatch.core.changes import Counted, Entry, difference, planned_size
 from txbatch.core.errors import TransientError, TxbatchError
-from txbatch.spouts.listing import files_below
+from txbatch.spouts.listing import ABORT, files_below
 
 LOOKS_MAX = 100_000
 # By so many of its last bytes a file that grew is told from another one that took its place.
@@ -58,8 +58,8 @@ def check_not_replaced(file: Path, entry: Entry) -> None:
         return
     if _ending(file, planned_size(entry)) != entry[2]:
         raise TransientError(
-            f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; restore "
-            "it, or abort the batch (`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is"
+            f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; "
+            f"restore it, or {ABORT}"
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
+from txbatch.spouts.listing import ABORT
 
 RECORD_BYTES_MAX = 64_000_000
 CHUNK_BYTES = 4_000_000
@@ -143,8 +144,7 @@ def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | 
     if codec is None and size > planned:
         return True
     raise TransientError(
-        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch "
-        "(`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is. "
+        f"{path} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
         "Write files under a name that begins with '_' and rename them when whole"
     )
 
@@ -157,7 +157,9 @@ def _magic(beginning: bytes) -> str | None:
 
 
 def _too_long(path: Path, offset: int, most: int) -> BadRecord:
-    return BadRecord(f"{path}: the line at byte {offset:,} has more than {most:,} bytes; end lines, or mend the file")
+    return BadRecord(
+        f"{path}: the line at byte {offset:,} has more than {most:,} bytes; end lines, or mend the file, then {ABORT}"
+    )
 
 
 class _Unpacked:
@@ -176,7 +178,9 @@ class _Unpacked:
         except self.errors as error:
             if getattr(error, "errno", None):
                 raise
-            raise BadRecord(f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole") from error
+            raise BadRecord(
+                f"{self.path} cannot be unpacked ({self.codec}): {error}; write it again, whole, then {ABORT}"
+            ) from error
 
 
 class _Cutter:

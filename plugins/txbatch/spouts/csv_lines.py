@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from txbatch.core.fields import Field
 from txbatch.spouts import cells
+from txbatch.spouts.listing import ABORT
 from txbatch.spouts.misfit import BadValue, Misfit, shown
 
 # The field of times, and which of a block's times are wanted.
@@ -64,10 +66,11 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
         raise Misfit(0, "it is blank where the header should be; say header=False, or take it out of the file")
     found = next(_records(line, options))[1]
     expected = [field.name for field in fields]
-    twice = sorted({name for name in found if found.count(name) > 1})
+    twice = sorted(name for name, count in Counter(found).items() if count > 1)
     if twice:
-        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file")
-    lacks, extra = [n for n in expected if n not in found], [n for n in found if n not in expected]
+        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}")
+    known, there = set(expected), set(found)
+    lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
     if lacks or extra:
         raise Misfit(0, f"the header {' and '.join(_differences(lacks, extra))}; `fields` names every column")
     return found, end

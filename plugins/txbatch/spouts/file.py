@@ -22,7 +22,8 @@ class FileSpout(PartitionedSpout):
     The listing rule: regular files at any depth, in the order of their relative paths' bytes. Hidden files and folders
     (a name that begins with `_` or `.`, or ends in `._COPYING_`) are left out, as Spark and Hadoop do: a file being
     written belongs under such a name and is renamed when it is whole. A file is a partition: one that appears later is
-    read once, wherever it sorts; one that has been read is not read again. At most `files_per_batch` make a batch.
+    read once, wherever it sorts. Each name is read once: what replaces a file that has been read is not read, and a file
+    that is renamed is another one. At most `files_per_batch` make a batch.
 
     The text must be UTF-8; a line ends with \\n, \\r\\n or \\r, the last one also without; a byte order mark is no part
     of it. Files named `*.gz`, `*.bz2`, `*.zst` and `*.lz4` are unpacked. An empty file is read once it is filled. Raises

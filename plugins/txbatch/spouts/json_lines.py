@@ -27,7 +27,8 @@ _BLANKS = b" \t\r"
 _BITS = {"smallint": 16, "int": 32, "bigint": 64}
 _TYPES = {"string": str, "binary": bytes, "boolean": bool, "double": float, "date": str, "timestamp": str}
 _QUOTED_NUMBER = re.compile(rb'"-?\d+(\.\d+)?([eE][+-]?\d+)?"')
-_ESCAPED_KEY = re.compile(rb'\\[u/](?:[^"\\]|\\.)*"\s*:')
+# From the first such escape of a text to its end, and the colon behind a key: it never looks at a byte twice.
+_ESCAPED = re.compile(rb'\\[u/][^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?')
 
 
 def decode(
@@ -167,24 +168,36 @@ class _Lines:
 
         Only lines in which a field's name is found twice, or a key is written with escapes, are looked at.
         """
+        escaped = _has_escaped_key(self.data)
         quoted = {f'"{name}"'.encode(): member for name, member in self.members.items()}
-        doubtful = [name for name, member in quoted.items() if self.data.count(name) != member.given(records)]
-        escaped = _ESCAPED_KEY.search(self.data)
-        for number, line in enumerate(self if doubtful or escaped else ()):
-            suspect = any(line.count(name) > 1 for name in doubtful) or (escaped and _ESCAPED_KEY.search(line))
+        doubtful = [
+            name for name, member in quoted.items() if escaped or self.data.count(name) != member.given(records)
+        ]
+        for number, line in enumerate(self if doubtful else ()):
+            suspect = any(line.count(name) > 1 for name in doubtful) or (escaped and _has_escaped_key(line))
             if suspect and (twice := json_misfit.twice(line, self.fields)):
                 raise Misfit(self._found(number)[0], twice)
 
     def _check_capitals(self, records: Sequence[Any]) -> None:
         """Refuse an object that lacks an optional field, and has it in other capitals."""
-        for name, member in self.members.items():
-            quoted = f'"{name}"'.lower().encode()
-            if member.given(records) == len(records) or quoted not in self.data.lower():
+        lacking = {name: member for name, member in self.members.items() if member.given(records) < len(records)}
+        if not lacking:
+            return
+        escaped, lowered = _has_escaped_key(self.data), self.data.decode().lower()
+        for name, member in lacking.items():
+            quoted = f'"{name}"'.lower()
+            if not escaped and quoted not in lowered:
                 continue
             for number, (record, line) in enumerate(zip(records, self, strict=True)):
-                lacks = getattr(record, member.attribute) is msgspec.UNSET and quoted in line.lower()
-                if lacks and (other := json_misfit.other_capitals(line, name)):
+                lacks = getattr(record, member.attribute) is msgspec.UNSET
+                suspect = lacks and (quoted in line.decode().lower() or (escaped and _has_escaped_key(line)))
+                if suspect and (other := json_misfit.other_capitals(line, name)):
                     raise Misfit(self._found(number)[0], other)
+
+
+def _has_escaped_key(text: bytes) -> bool:
+    """Whether a key of right JSON is written with an escape that a field's name may be written with."""
+    return any(found[1] for found in _ESCAPED.finditer(text))
 
 
 @lru_cache(maxsize=16)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from txbatch.core.errors import PartitionUnreadable, TransientError
 
+# The way on where the plan of a batch names a file that is another by now.
+ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
 GLOB_CHARACTERS = "\\*?[]{},"
 
 
 def files_below(root: Path, pattern: str = "*") -> list[str]:
     """Relative paths of the regular files at any depth, in the order of their bytes, hidden files and folders left out.
 
-    A link to a folder is entered; not when that lies below `root`: its files are listed where they are. Raises
-    TransientError when `root` is no folder, Spark could not read a name, or links lead to files twice; PartitionUnreadable
-    when a folder cannot be listed.
+    A link to a folder is entered, one to a file is a file; not when what it leads to is listed where it is. Raises
+    TransientError when `root` is no folder, Spark could not read a name, or two links lead to the same; PartitionUnreadable
+    when a folder cannot be listed, or a link leads to nothing.
     """
     if not root.is_dir():
         raise TransientError(f"{root} is not a folder that can be read; create it or mend the path")
-    found = []
-    for folder, files in _walk(root):
-        found += [Path(folder, name) for name in files if not hidden(name) and fnmatchcase(name, pattern)]
-    names = sorted((str(path.relative_to(root)) for path in found if path.is_file()), key=os.fsencode)
+    found = [Path(folder, name) for folder, files in _walk(root) for name in files if not hidden(name)]
+    links = [path for path in found if path.is_symlink()]
+    _check_links(links)
+    matching = [path for path in found if fnmatchcase(path.name, pattern) and path.is_file()]
+    twice = _listed_anyway(matching, set(links))
+    names = sorted((str(path.relative_to(root)) for path in matching if path not in twice), key=os.fsencode)
     for name in names:
         _check_name(name)
     return names
@@ -47,16 +52,41 @@ def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
     """Whether a link leads out of what is listed anyway; TransientError when its files would be listed twice."""
     target, where = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     for known, name in entered.items():
-        if _within(target, known) and (name == root or _within(where, known)):
+        if _lists(known, target) and (name == root or _lists(known, where)):
             return False
-        if _within(target, known) or _within(known, target):
+        if _lists(known, target) or _lists(target, known):
             raise TransientError(f"the link {link} leads to files that {name} leads to as well; remove one of them")
     entered[target] = link
     return True
 
 
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+def _lists(folder: str, path: str) -> bool:
+    """Whether what lies in `path` is listed with what lies in the folder: it lies below it, and not in a hidden one."""
+    below = os.path.relpath(path, folder)
+    return below == os.curdir or not any(map(hidden, below.split(os.sep)))  # ".." is hidden, too
+
+
+def _check_links(links: Sequence[Path]) -> None:
+    """One that leads to nothing may be a folder that is not mounted: its files would be missing without a word."""
+    for link in links:
+        if not os.path.exists(link):
+            raise PartitionUnreadable(
+                f"the link {link} leads to nothing that can be read ({os.readlink(link)!r}); restore that, or remove the link"
+            )
+
+
+def _listed_anyway(files: Sequence[Path], links: Set[Path]) -> set[Path]:
+    """The links to files that are listed where they are; TransientError when two lead to one that is not."""
+    real = cache(os.path.realpath)
+    known = {os.path.join(real(file.parent), file.name): file for file in files if file not in links} if links else {}
+    anyway = set()
+    for link in sorted(links & set(files)):
+        other = known.setdefault(os.path.realpath(link), link)
+        if other in links and other != link:
+            raise TransientError(f"the link {link} leads to the file that {other} leads to as well; remove one of them")
+        if other != link:
+            anyway.add(link)
+    return anyway
 
 
 def check_size(file: Path, planned: int) -> None:
@@ -67,8 +97,7 @@ def check_size(file: Path, planned: int) -> None:
         raise PartitionUnreadable(f"{file} cannot be read: {error.strerror}") from error
     if size != planned:
         raise TransientError(
-            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or abort the batch "
-            "(`txbatch abort TOPOLOGY TXID --why ...`): the next plan takes it as it is. "
+            f"{file} had {planned:,} bytes when it was planned, now {size:,}; restore it, or {ABORT}. "
             "Write files under a name that begins with '_' and rename them when whole"
         )
 

@@ -17,7 +17,7 @@ from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.fields import Field
 from txbatch.spouts import parquet_schema
 from txbatch.spouts.listing import check_size, escaped, relative_path
-from txbatch.spouts.parquet_schema import WAY_OUT, check, folder_value, opened
+from txbatch.spouts.parquet_schema import WAY_OUT, check, folder_value, opened, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ def _batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.Re
     # Arrow reads INT96 as nanoseconds, from 1678 to 2262, or as microseconds, cut: refused unless both say the same.
     source = opened(path, coerce_int96_timestamp_unit="us") if int96 else file
     nanoseconds = file.iter_batches(_BATCH_ROWS, columns=int96) if int96 else repeat(None)
-    try:
+    with readable(path):
         records = source.iter_batches(_BATCH_ROWS, columns=[field.name for field in own])
         for batch, exact in zip(records, nanoseconds, strict=False):
             columns = []
@@ -98,10 +98,6 @@ def _batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.Re
                     )
                 columns.append(column)
             yield pa.record_batch(columns, names=[field.name for field in fields])
-    except (pa.ArrowException, OSError) as error:
-        if getattr(error, "errno", None):
-            raise
-        raise BadRecord(f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again") from error
 
 
 def _cast(column: pa.Array, field: Field, path: Path) -> pa.Array:

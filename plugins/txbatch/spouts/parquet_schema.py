@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
 
     try:
         return pq.ParquetFile(path, memory_map=True, **options)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
         raise BadRecord(
@@ -87,7 +88,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
     if field.type == "string":
         exactly.add(pa.binary())
     if found in exactly or (int96(file, field) and b"org.apache.spark.version" in (file.metadata.metadata or {})):
-        return _codec(file, field) in CODECS
+        return _codec(file, path, field) in CODECS
     if not _widens(found, field.type):
         raise BadRecord(
             f"{path}: the column {field.name!r} is {found} in the file, declared as {field.type}; " + WAY_OUT
@@ -134,9 +135,26 @@ def int96(file: pq.ParquetFile, field: Field) -> bool:
     )
 
 
-def _codec(file: pq.ParquetFile, field: Field) -> str:
-    groups = file.metadata.num_row_groups
-    return str(file.metadata.row_group(0).column(_leaf(file, field)).compression) if groups else "UNCOMPRESSED"
+def _codec(file: pq.ParquetFile, path: Path, field: Field) -> str:
+    """How a column is packed. One row is read first: asked for a number that is no codec's, Arrow would end the process."""
+    if not file.metadata.num_row_groups:
+        return "UNCOMPRESSED"
+    with readable(path):
+        next(file.iter_batches(1, row_groups=[0], columns=[field.name]), None)
+    return str(file.metadata.row_group(0).column(_leaf(file, field)).compression)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """BadRecord for a file that Arrow cannot read on."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise BadRecord(f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again") from error
 
 
 def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:

@@ -19,6 +19,7 @@ from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
 from txbatch.spouts import contents, csv_lines, json_lines
 from txbatch.spouts.contents import Block
+from txbatch.spouts.listing import ABORT
 from txbatch.spouts.misfit import BadValue, Misfit
 
 if TYPE_CHECKING:
@@ -200,7 +201,9 @@ def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Blo
         end = csv_lines.whole_records(joined.data, options)
         if len(joined.data) - end > contents.RECORD_BYTES_MAX:
             begun = (joined.first_line or 1) + joined.data.count(b"\n", 0, end)
-            raise BadRecord(f"{joined.path}, line {begun}: a quote is not closed within 64 MB; mend the file")
+            raise BadRecord(
+                f"{joined.path}, line {begun}: a quote is not closed within 64 MB; mend the file, then {ABORT}"
+            )
         if end:
             yield replace(joined, data=joined.data[:end])
         line = None if joined.first_line is None else joined.first_line + joined.data.count(b"\n", 0, end)

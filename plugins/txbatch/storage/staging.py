@@ -11,6 +11,7 @@ error.json                   why it failed
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -82,7 +83,7 @@ class AttemptFolder:
     def has_fence(self) -> bool:
         """Whether it is an attempt's folder, and not a link to elsewhere, that says something of its fence."""
         link = links_on(self.filesystem, self.path("").rstrip("/"))
-        return not link and bool(self.filesystem.exists(self.path("fence.json")))
+        return not link and bool(self.filesystem.isfile(self.path("fence.json")))
 
     def write_fence(self, fence: Fence) -> None:
         """Say whether the attempt may go on (R5); nothing is made of a folder that is gone."""
@@ -146,16 +147,34 @@ class AttemptFolder:
         temporary = self.path(f"_{name}.{uuid4().hex}")
         with self.filesystem.open(temporary, "w", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=1)
-        self.filesystem.mv(temporary, self.path(name))
+        if isinstance(self.filesystem, LocalFileSystem):
+            os.replace(temporary, self.path(name))  # never into a folder that a link of that name leads to
+        else:
+            self.filesystem.mv(temporary, self.path(name))
 
     def _read(self, name: str, made: Callable[[Any], Value]) -> Value:
         """What is made of a file's JSON; Unreadable for whatever else stands in it."""
-        with self.filesystem.open(self.path(name), "rb") as file:
+        with self._open(name) as file:
             content = file.read()
         try:
             return made(json.loads(content))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise Unreadable(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+    def _open(self, name: str) -> Any:
+        """A file, and nothing else by its name: who opens a pipe waits for good, a link leads elsewhere."""
+        if not isinstance(self.filesystem, LocalFileSystem):
+            return self.filesystem.open(self.path(name), "rb")
+        try:
+            opened = os.open(self.path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise Unreadable("it is no regular file") from error
+            raise
+        if stat.S_ISREG(os.fstat(opened).st_mode):
+            return open(opened, "rb")
+        os.close(opened)
+        raise Unreadable("it is no regular file")
 
 
 def check_uri(uri: str) -> None:
