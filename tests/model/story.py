@@ -103,7 +103,7 @@ class StallingLedger:
     def __init__(self, story: Story) -> None:
         self.head = story.view.ledger.head
 
-    def plan(self, head: Head, run: Run, metadata: Metadata) -> Batch | None:
+    def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology) -> Batch | None:
         raise Stalled(Slow(run.name, head, metadata))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
@@ -154,7 +154,7 @@ class Story:
         if isinstance(slow.at, Batch):
             return self.ledger.adopt(slow.at, self.run(slow.run))
         assert slow.metadata is not None
-        return self.ledger.plan(slow.at, self.run(slow.run), slow.metadata)
+        return self.ledger.plan(slow.at, self.run(slow.run), slow.metadata, self.topology)
 
     def crash(self) -> None:
         """It forgets everything."""
