@@ -117,7 +117,10 @@ def test_an_error_in_the_middle_of_the_partials_is_told_as_it_is(bench: Bench) -
 
 def test_u0000_is_refused(bench: Bench) -> None:
     batch = bench.emitted({"word_count": [(("do\0g",), (1,))]})
-    with pytest.raises(BadRecord, match=r"word_count 1:1: column 'word' holds U.0000, which PostgreSQL cannot store"):
+    with pytest.raises(
+        BadRecord,
+        match=r"word_count 1:1, state 'word_count': column 'word' holds U.0000, which PostgreSQL cannot store",
+    ):
         bench.commit(batch, {"word_count": [(("do\0g",), (1,))]})
     assert bench.rows("SELECT * FROM state.word_count") == NOTHING
 
