@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,9 +81,9 @@ def stack(
     (home / "java").symlink_to(ROOT / ".txbatch" / "java")
     for name in KILLS.values():
         (markers / name).touch()
+    os.environ.pop("TXBATCH_DATABASE_URL", None)  # it would win over the connection
     environment = {
         "TXBATCH_HOME": str(home),
-        "TXBATCH_DATABASE_URL": "",
         "AIRFLOW_CONN_TXBATCH": as_airflow_connection(ledger_url),
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS.values()),
         "FLIGHTS_FOLDER": str(flights_folder),
