@@ -158,8 +158,8 @@ def test_status_says_who_waits_for_whom_and_why(txbatch: Txbatch, steps: Steps, 
     failed, run, batch = txbatch("status").stdout.splitlines()[-3:]
     assert failed.startswith("log: attempt 1:1 failed at 20")
     assert failed.endswith(": Spark was away")
-    assert batch.startswith("log: airflow:three waits for txid 1 of cli:one (planned), since 20")
-    assert run.startswith("log: txid 2 of cli:two waits for txid 1 of cli:one (planned), since 20")
+    assert batch.startswith("log: airflow:three waits for txid 1 of cli:one (planned), left alone until 20")
+    assert run.startswith("log: txid 2 of cli:two waits for txid 1 of cli:one (planned), left alone until 20")
     (row,) = json_rows(txbatch("status", "--json"))
     assert [(each["txid"], each["waits_for_txid"], each["lease_live"]) for each in row["waiting"]] == [
         (2, 1, True),
