@@ -193,9 +193,15 @@ def test_a_session_of_a_killed_server_ends_before_a_new_server_starts(
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     with engine.connect() as connection:
         session = int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
-        busy = "DO $$ BEGIN WHILE clock_timestamp() < now() + interval '2 s' LOOP END LOOP; END $$"
+        busy = "DO $$ BEGIN WHILE clock_timestamp() < now() + interval '4 s' LOOP END LOOP; END $$"
         worker = threading.Thread(target=lambda: _ignoring_its_end(connection, busy))
         worker.start()
+        at_work = (
+            f"SELECT count(*) FROM pg_stat_activity WHERE pid = {session} AND state = 'active' AND query LIKE 'DO%%'"
+        )
+        with engine.connect() as other:
+            while not other.exec_driver_sql(at_work).scalar_one():
+                other.rollback()  # a transaction sees the same activity all along
         kill_server(home)
         monkeypatch.setattr(postgres, "_ORPHANS_SECONDS", 0.1)
         with pytest.raises(postgres.EmbeddedPostgresError, match=rf"kill .*\b{session}\b.* and try again"):
