@@ -20,7 +20,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.failures import in_our_words
+from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.fence import stopped_when_fenced
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader
@@ -76,12 +76,17 @@ class Driver:
         self._modules = 0  # how many are loaded, as of the last look
 
     def emit(self, folder: AttemptFolder) -> bool:
-        """Whether its manifest is written; else error.json says why."""
+        """Whether its manifest is written; else error.json says why.
+
+        SystemExit when Spark's Java process is gone: how that ended says why, to whoever waits for it.
+        """
         try:
             assignment = folder.read_assignment()
             with stopped_when_fenced(f"{assignment.topology} {assignment.attempt}", folder.read_fence):
                 self._emit(assignment, folder)
         except Exception as error:
+            if java_is_gone(error):
+                raise SystemExit("txbatch: Spark's Java process is gone") from None
             _fail(folder, error)
             return False
         return True

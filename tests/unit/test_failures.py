@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import txbatch
+from txbatch.core.fence import Fence
+from txbatch.driver import Driver
 from txbatch.spark.failures import in_our_words
+from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'
 
@@ -42,3 +48,23 @@ def test_no_line_is_told_where_none_is_the_jobs() -> None:
     unknown = ("/opt/elsewhere/numpy/core.py", 3, "f")
     installed = (str(pytest.__file__), 3, "f")
     assert told(ours, unknown, installed) == "a function raised ValueError: no"
+
+
+def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what Spark's killing did to the driver, written in time, would hide that Spark was killed."""
+
+    def emit(self: Driver, *_: object) -> None:
+        try:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        except Py4JNetworkError as error:
+            raise txbatch.TransientError("stream 'in', state 'words': Py4JNetworkError") from error
+
+    monkeypatch.setattr(Driver, "_emit", emit)
+    monkeypatch.setattr(AttemptFolder, "read_assignment", lambda _: SimpleNamespace(topology="words", attempt="1:1"))
+    monkeypatch.setattr(AttemptFolder, "read_fence", lambda _: Fence(60))
+    job = tmp_path / "job.py"
+    job.touch()
+    folder = AttemptFolder((tmp_path / "attempt").as_uri())
+    with ExitStack() as ending, pytest.raises(SystemExit, match="Java process is gone"):
+        Driver(txbatch.Topology("words"), job, ending).emit(folder)
+    assert folder.read_error() is None

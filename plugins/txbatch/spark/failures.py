@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JNetworkError
+
 from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
 
@@ -50,6 +52,15 @@ def in_our_words(error: Exception) -> TxbatchError:
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return DefinitionError(f"{_line(error)}; mend the expression in the job")
     return TransientError(_line(error))
+
+
+def java_is_gone(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that nobody answers at the other end of py4j."""
+    while error is not None:
+        if isinstance(error, Py4JNetworkError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _line(error: Exception) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +35,8 @@ def session(name: str) -> Iterator[SparkSession]:
     try:
         yield configured(spark)
     finally:
-        spark.stop()
+        with suppress(Py4JNetworkError):  # nobody is there to be stopped
+            spark.stop()
 
 
 def configured(spark: SparkSession) -> SparkSession:
