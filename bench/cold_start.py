@@ -13,8 +13,8 @@ from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch import settings
 from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.job_file import Job
-from txbatch.submission import Submission, submission
+from txbatch.launch.job_file import Job
+from txbatch.launch.submission import Submission, submission
 
 PROGRAM = Path(__file__).with_name("trivial_job.py")
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import psycopg2
 from sqlalchemy import make_url
 
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 
 LOCALHOST = "127.0.0.1"
 SETTINGS = {

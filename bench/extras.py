@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.measure import LeftOut
 from txbatch import settings
-from txbatch.local import java
+from txbatch.embedded import java
 
 HOME = settings.home() / "bench"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -21,7 +21,7 @@ from txbatch import Count, PartitionedSpout, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt, digest
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate

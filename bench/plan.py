@@ -11,7 +11,7 @@ from bench import corpus, extras
 from bench.measure import Figure, Stopwatch
 from bench.results import Results
 from bench.words import Words
-from txbatch.submission import LOCAL_MASTER
+from txbatch.launch.submission import LOCAL_MASTER
 
 FILES = ["text-0.txt", "text-1.txt"]  # 250 MB: not a short job, as of 1 GB
 

@@ -17,8 +17,8 @@ from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch import settings
 from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.job_file import load_job
-from txbatch.submission import Submission, submission
+from txbatch.launch.job_file import load_job
+from txbatch.launch.submission import Submission, submission
 
 JOB = Path(__file__).with_name("words_job.py")
 TEXT = str(corpus.FOLDER / "text-*.txt")

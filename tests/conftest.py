@@ -12,7 +12,8 @@ import psycopg2
 import pytest
 from sqlalchemy import Engine, make_url
 
-from txbatch.local import airflow_config, metadata, postgres
+from txbatch.embedded import postgres
+from txbatch.local import airflow_config, metadata
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import migrate
 

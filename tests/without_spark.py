@@ -17,7 +17,7 @@ from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregat
 from txbatch.core.plan import StreamPlan, streams_of
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
-from txbatch.job_file import Job, load_job
+from txbatch.launch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder

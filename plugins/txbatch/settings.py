@@ -12,7 +12,7 @@ from pathlib import Path
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import encodable
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 
 HOME = "TXBATCH_HOME"
 DATABASE_URL = "TXBATCH_DATABASE_URL"

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from txbatch import settings
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.local.airflow import stop
 from txbatch.local.airflow_api import AirflowApi
 from txbatch.local.ports import is_free

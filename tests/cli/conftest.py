@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from without_spark import WithoutSpark
 
 from txbatch import settings
-from txbatch.cli import main
+from txbatch.cli.main import main
 
 ROOT = settings.project_root()
 Txbatch = Callable[..., Result]
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def txbatch(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Txbatch:
     """Calls a command on a fresh migrated database; partials are computed without Spark."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setattr("txbatch.runner.Application", WithoutSpark)
+    monkeypatch.setattr("txbatch.run.runner.Application", WithoutSpark)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, list(arguments), prog_name="txbatch")
@@ -67,7 +67,13 @@ def process() -> Callable[..., subprocess.Popen[str]]:
     """Starts the command in a process group of its own, for what a test in this process cannot do."""
 
     def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-c", "from txbatch.cli import main; main(prog_name='txbatch')", *arguments]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            "from txbatch.cli.main import main; main(prog_name='txbatch')",
+            *arguments,
+        ]
         given = {**os.environ, "PYTHONPATH": str(ROOT / "plugins"), **environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(

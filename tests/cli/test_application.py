@@ -19,15 +19,15 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.application import Application
-from txbatch.cli import main
+from txbatch.cli.main import main
 from txbatch.core.errors import DefinitionError, Incomplete, StaleAttempt, TransientError
 from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
-from txbatch.job_file import Job, load_job
+from txbatch.launch.application import Application
+from txbatch.launch.job_file import Job, load_job
+from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
 from txbatch.postgres.reader import Reader
-from txbatch.runner import Runner
+from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import SHORT_JOB_BYTES, Submission, ended
 
 pytestmark = pytest.mark.timeout(300)
 WriteJob = Callable[[str, str], str]

@@ -17,11 +17,11 @@ from sqlalchemy import Engine
 from without_spark import WithoutSpark
 
 from txbatch import settings
-from txbatch.cli import main
+from txbatch.cli.main import main
 from txbatch.core.errors import TxbatchError
 from txbatch.core.text import LENGTH_MAX
-from txbatch.job_file import load_job
-from txbatch.steps import Steps
+from txbatch.launch.job_file import load_job
+from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
 pytestmark = pytest.mark.timeout(600)
@@ -35,12 +35,12 @@ tried: list[int] = []
 def ledger(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """A job with two committed batches on a fresh database; nobody starts Spark."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setattr("txbatch.runner.Application", WithoutSpark)
+    monkeypatch.setattr("txbatch.run.runner.Application", WithoutSpark)
     monkeypatch.chdir(tmp_path)
     job = tmp_path / "words.py"
     job.write_text("from txbatch import *\n" + job_of("words", "words"))
     assert call("run", str(job), "--until-idle").exit_code == 0
-    monkeypatch.setattr("txbatch.runner.Application", None)  # what is refused comes nowhere near it
+    monkeypatch.setattr("txbatch.run.runner.Application", None)  # what is refused comes nowhere near it
     return str(job)
 
 
@@ -204,7 +204,7 @@ def test_urls(refused: Try, monkeypatch: pytest.MonkeyPatch) -> None:
             yield ("psql", "-c", "select 1")
 
     with monkeypatch.context() as inside:
-        inside.setattr("txbatch.cli.os.execve", None)
+        inside.setattr("txbatch.cli.main.os.execve", None)
         found = refused(tries())
     assert found >= 150
 

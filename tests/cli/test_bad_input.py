@@ -11,7 +11,7 @@ from cli_support import COUNT, job_of, refused
 from click.testing import Result
 from sqlalchemy import Engine
 
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.postgres import engine as engines
 from txbatch.postgres.reader import Reader
 
@@ -177,6 +177,6 @@ def test_an_error_nobody_thought_of(txbatch: Txbatch, monkeypatch: pytest.Monkey
     def fail(_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("txbatch.cli.check_migrated", fail)
+    monkeypatch.setattr("txbatch.cli.main.check_migrated", fail)
     refused(txbatch("status"), "OSError: [Errno 28] No space left on device; `txbatch -v` shows where")
     assert "Traceback" in txbatch("-v", "status").stderr

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from txbatch import settings
-from txbatch.cli import main
-from txbatch.local import postgres
+from txbatch.cli.main import main
+from txbatch.embedded import postgres
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]

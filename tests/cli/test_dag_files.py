@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from txbatch.cli.dag_files import check_files
 from txbatch.core.errors import DefinitionError
-from txbatch.dag_files import check_files
 
 DAG = '"""An Airflow DAG."""\nfrom txbatch.orchestration import topology_dag\ndag = topology_dag("jobs/{}", {})\n'
 JOB = """

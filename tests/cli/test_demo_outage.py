@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from txbatch import settings
-from txbatch.cli import main
-from txbatch.local import outage, postgres
+from txbatch.cli.main import main
+from txbatch.embedded import postgres
+from txbatch.local import outage
 
 Txbatch = Callable[..., Result]
 

@@ -10,13 +10,14 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
-from txbatch import coalesce, settings
+from txbatch import settings
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.steps import Steps
+from txbatch.run import shared_emission
+from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
 WORDS = """
@@ -67,7 +68,7 @@ def statuses(steps: Steps) -> list[BatchStatus]:
 
 @pytest.mark.rule("R5")
 def test_each_is_an_attempt_of_its_own_run(steps: Steps, four: list[Batch], engine: Engine) -> None:
-    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps))
+    shared_emission.emit_for_others(steps, LEADER, spark := Spark(steps))
     assert spark.emitted == [2, 3, 4]
     assert statuses(steps) == ["planned", "emitted", "emitted", "emitted"]
     with engine.connect() as connection:
@@ -80,12 +81,12 @@ def test_what_was_tried_and_what_nobody_looks_after_is_left(steps: Steps, four: 
         steps.emit_batch(four[1], Run("airflow:words:2"), Spark(steps, failing=(2,)).emit)
     with engine.begin() as connection:
         connection.execute(text("UPDATE txbatch.batch SET lease_until = now() - interval '1 s' WHERE txid = 3"))
-    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps))
+    shared_emission.emit_for_others(steps, LEADER, spark := Spark(steps))
     assert spark.emitted == [4]
 
 
 def test_what_fails_is_left_to_its_own_run(steps: Steps, four: list[Batch]) -> None:
-    coalesce.emit_for_others(steps, LEADER, spark := Spark(steps, failing=(2, 3)))
+    shared_emission.emit_for_others(steps, LEADER, spark := Spark(steps, failing=(2, 3)))
     assert spark.emitted == [2, 3, 4]
     assert statuses(steps) == ["planned", "planned", "planned", "emitted"]
     own = steps.emit_batch(four[1], Run("airflow:words:2"), Spark(steps).emit)
@@ -101,12 +102,12 @@ def test_a_first_try_does_not_fence_off_what_is_emitted_for_it_just_now(steps: S
             """Meanwhile the run's own task begins."""
             batch = steps.ledger.batch("words", assignment.attempt.txid)
             for first_try in (True, False):
-                leaves[first_try] = coalesce.left_to_others(batch, Run("airflow:words:2"), first_try=first_try)
+                leaves[first_try] = shared_emission.left_to_others(batch, Run("airflow:words:2"), first_try=first_try)
             super().emit(folder, assignment)
 
     own = Run("airflow:words:2")
-    assert coalesce.left_to_others(four[1], own, first_try=False), "nobody has tried it"
-    assert not coalesce.left_to_others(four[2], own, first_try=True), "it is another run's"
+    assert shared_emission.left_to_others(four[1], own, first_try=False), "nobody has tried it"
+    assert not shared_emission.left_to_others(four[2], own, first_try=True), "it is another run's"
     steps.emit_batch(four[1], own, Slow(steps).emit)
     assert leaves == {True: True, False: False}
 
@@ -114,7 +115,7 @@ def test_a_first_try_does_not_fence_off_what_is_emitted_for_it_just_now(steps: S
 def test_whoever_is_killed_starts_no_other(steps: Steps, four: list[Batch]) -> None:
     spark = Spark(steps, killed_at=3)
     with pytest.raises(TransientError, match="3 failed"):
-        coalesce.emit_for_others(steps, LEADER, spark)
+        shared_emission.emit_for_others(steps, LEADER, spark)
     assert spark.emitted == [2, 3]
 
 
@@ -128,18 +129,21 @@ def other_process(postgres_url: str) -> Iterator[PostgresLedger]:
 @pytest.mark.rule("R6")
 def test_one_process_emits_for_all(steps: Steps, other_process: PostgresLedger) -> None:
     """Until it is done, or gone: its session ends with it."""
-    assert not coalesce.somebody_emits(other_process, "words")
-    with coalesce.alone(steps.ledger, "words") as first:
+    assert not shared_emission.somebody_emits(other_process, "words")
+    with shared_emission.alone(steps.ledger, "words") as first:
         assert first
-        assert coalesce.somebody_emits(other_process, "words")
-        assert not coalesce.somebody_emits(other_process, "other")
-        with coalesce.alone(other_process, "words") as second, coalesce.alone(other_process, "other") as third:
+        assert shared_emission.somebody_emits(other_process, "words")
+        assert not shared_emission.somebody_emits(other_process, "other")
+        with (
+            shared_emission.alone(other_process, "words") as second,
+            shared_emission.alone(other_process, "other") as third,
+        ):
             assert (second, third) == (False, True)
-    assert not coalesce.somebody_emits(other_process, "words")
+    assert not shared_emission.somebody_emits(other_process, "words")
     with ExitStack() as gone:
-        assert gone.enter_context(coalesce.alone(steps.ledger, "words"))
+        assert gone.enter_context(shared_emission.alone(steps.ledger, "words"))
         with other_process.engine.begin() as connection:
             ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
             connection.execute(text(ended))
-        with coalesce.alone(other_process, "words") as heir:
+        with shared_emission.alone(other_process, "words") as heir:
             assert heir

@@ -18,12 +18,12 @@ from sqlalchemy import Engine, text
 from txbatch import settings
 from txbatch.core.errors import StaleAttempt
 from txbatch.core.transaction import Assignment, Batch, Run
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
+from txbatch.launch.submission import spark_environment, submission
 from txbatch.postgres.reader import Reader
+from txbatch.run.steps import Steps
 from txbatch.spark.fence import FENCED_EXIT_CODE
-from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import spark_environment, submission
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("R5")]
 WriteJob = Callable[[str, str], str]
@@ -45,8 +45,8 @@ TASK = """
 import sys, threading
 from txbatch import settings
 from txbatch.core.transaction import Run
-from txbatch.job_file import load_job
-from txbatch.steps import Steps
+from txbatch.launch.job_file import load_job
+from txbatch.run.steps import Steps
 steps = Steps.open(load_job(sys.argv[1]), settings.load(), lease_seconds=int(sys.argv[2]))
 def submit(folder, assignment):
     print(folder.uri, flush=True)

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 """
 PROGRAM = """
 import sys
-from txbatch.cli import main
+from txbatch.cli.main import main
 for arguments in {commands!r}:
     print(f"$ {{arguments[0]}}", flush=True)
     main(arguments, standalone_mode=False)

@@ -16,10 +16,10 @@ from without_spark import WithoutSpark
 from txbatch import settings
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Batch, Run
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 from txbatch.postgres.reader import Reader
+from txbatch.run.steps import Steps
 from txbatch.spouts.partitioned_log import PartitionedLog
-from txbatch.steps import Steps
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from txbatch import settings
-from txbatch.application import _folder, _local_dirs
+from txbatch.launch.application import _folder, _local_dirs
 
 Txbatch = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, make_url, text
 
 from txbatch import settings
-from txbatch.cli import main
+from txbatch.cli.main import main
 from txbatch.core.errors import DefinitionError
 from txbatch.postgres.engine import connect
 from txbatch.postgres.psql import command, make_reader
@@ -39,7 +39,7 @@ def batches(txbatch: Txbatch, write_job: WriteJob, engine: Engine, monkeypatch: 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("txbatch.runner.Runner.submit", fail)
+    monkeypatch.setattr("txbatch.run.runner.Runner.submit", fail)
     assert txbatch("run", job).exit_code == 1
     with engine.begin() as connection:
         connection.execute(text("UPDATE txbatch.batch SET created_at = now() - interval '2 h 3 min' WHERE txid = 3"))

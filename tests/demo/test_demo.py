@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 
 ROOT = Path(__file__).parents[2]
 

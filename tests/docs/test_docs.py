@@ -7,8 +7,8 @@ import pytest
 from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
-from txbatch.cli import main
-from txbatch.job_file import load_job
+from txbatch.cli.main import main
+from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
 

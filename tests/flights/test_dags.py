@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from txbatch import settings
+from txbatch.cli.cron import cut
 from txbatch.core.errors import DefinitionError
 from txbatch.core.transaction import Interval
-from txbatch.cron import cut
-from txbatch.job_file import check_dag_files
+from txbatch.launch.job_file import check_dag_files
 
 ROOT = settings.project_root()
 NEW_YORK = ZoneInfo("America/New_York")
@@ -113,7 +113,7 @@ def test_a_dag_file_is_parsed_in_150_ms_and_brings_nothing_heavy(parsed: dict[st
 
 def test_a_task_that_neither_emits_nor_commits_needs_no_arrow() -> None:
     """Most task processes of a run do not, and importing it takes longer than all they do."""
-    program = "import sys, txbatch.coalesce, txbatch.finish, txbatch.orchestration.operators; print(*sys.modules)"
+    program = "import sys, txbatch.run.shared_emission, txbatch.run.advance, txbatch.orchestration.operators; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "sqlalchemy" in found
     assert not {"pandas", "pyarrow", "pyspark"} & set(found)

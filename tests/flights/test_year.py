@@ -28,9 +28,9 @@ from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.job_file import Job, load_job
+from txbatch.launch.job_file import Job, load_job
+from txbatch.launch.submission import SparkSubmit, submission
 from txbatch.local.flights import FILE, FLIGHTS, ensure_flights, parquet_job
-from txbatch.submission import SparkSubmit, submission
 
 HERE, ROOT, SEED, DAYS = (
     Path(__file__).parent,

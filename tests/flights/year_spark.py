@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection, Listener
 
 from pyspark.sql import SparkSession
 
-from txbatch.driver import Driver
-from txbatch.job_file import Job, load_job
+from txbatch.launch.driver import Driver
+from txbatch.launch.job_file import Job, load_job
 from txbatch.spark.parent import die_with_parent
 from txbatch.storage.staging import AttemptFolder
 

@@ -17,8 +17,8 @@ from random import Random
 from txbatch import settings
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
-from txbatch.job_file import load_job
-from txbatch.steps import Steps
+from txbatch.launch.job_file import load_job
+from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
 POINTS = [

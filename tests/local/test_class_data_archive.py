@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from txbatch import settings
-from txbatch.local import java
+from txbatch.embedded import java
 
 SPARK_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 FROM_THE_ARCHIVE = f"{SPARK_SUBMIT} source: shared objects file (top)"

@@ -14,8 +14,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
-from txbatch.local import postgres
-from txbatch.local.postgres_process import postmaster, runs_in
+from txbatch.embedded import postgres
+from txbatch.embedded.postgres_process import postmaster, runs_in
 
 PR_SET_CHILD_SUBREAPER = 36
 START = (

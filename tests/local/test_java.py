@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txbatch.local import java
+from txbatch.embedded import java
 
 LAUNCHER_OPTION = "--add-modules=jdk.incubator.vector"
 

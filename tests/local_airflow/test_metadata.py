@@ -61,7 +61,7 @@ def test_another_version_is_migrated_with_what_it_holds(copied: Engine, tmp_path
 
 
 def test_the_embedded_server_has_it_once(postgres_server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("txbatch.local.postgres.start", lambda home: postgres_server)
+    monkeypatch.setattr("txbatch.embedded.postgres.start", lambda home: postgres_server)
     url = metadata_database(tmp_path)
     assert connect(url).url.database == METADATA
     assert migrated_version(url) is None

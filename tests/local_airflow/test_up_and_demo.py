@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from txbatch import settings
-from txbatch.local import demo, postgres, up
+from txbatch.embedded import postgres
+from txbatch.local import demo, up
 from txbatch.local.down import only_up
 from txbatch.postgres.engine import connect
 

@@ -25,7 +25,7 @@ PROGRAM = """
 import json, sys
 from types import SimpleNamespace
 from airflow.sdk.exceptions import AirflowFailException
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 from txbatch.orchestration.operators import InitializeTransactionOperator
 
 def initialize(job, run_id):

@@ -41,7 +41,7 @@ from txbatch.core.errors import (
 )
 from txbatch.core.manifest import StagedState
 from txbatch.core.transaction import Assignment, Batch
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.reader import Reader

@@ -14,8 +14,8 @@ from support import code, run
 from txbatch.core.errors import TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.transaction import Assignment
-from txbatch.lease import kept_alive
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.run.lease import kept_alive
 from txbatch.storage.staging import AttemptFolder, Staging
 
 pytestmark = pytest.mark.rule("R5")

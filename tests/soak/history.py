@@ -27,11 +27,11 @@ from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
-from txbatch.finish import Finished, finish
-from txbatch.job_file import Job
+from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.expressions import quoted
-from txbatch.steps import Steps
+from txbatch.run.advance import Finished, bring_to_commit
+from txbatch.run.steps import Steps
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging
 
@@ -198,7 +198,7 @@ class History:
         return run
 
     def _finish(self, steps: Steps, run: Run) -> bool:
-        found = finish(steps, run, lambda folder, assignment: self._submit(steps, folder, assignment))
+        found = bring_to_commit(steps, run, lambda folder, assignment: self._submit(steps, folder, assignment))
         if isinstance(found, Finished):
             steps.success(found.batch)
         return isinstance(found, NothingNew)

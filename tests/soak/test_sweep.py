@@ -17,7 +17,7 @@ from soak.history import History
 
 from txbatch import OpaqueState, SpoutKind, TransactionalState
 from txbatch.core.transaction import Run
-from txbatch.steps import Steps
+from txbatch.run.steps import Steps
 
 STRIDE = int(os.environ.get("SOAK_STRIDE", "11"))
 OURS, NEXT = Run("cli:ours"), Run("cli:next")

@@ -19,12 +19,12 @@ from txbatch.core.manifest import Manifest, check_manifest
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
-from txbatch.driver import write_partials
-from txbatch.job_file import Job
+from txbatch.launch.driver import write_partials
+from txbatch.launch.job_file import Job
+from txbatch.launch.submission import submission
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import configured
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import submission
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 
@@ -59,7 +59,7 @@ class Emitted:
 
 @pytest.fixture
 def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
-    """Plans the first batch of a topology and emits it, as `txbatch.driver` does, without a process of its own."""
+    """Plans the first batch of a topology and emits it, as `txbatch.launch.driver` does, without a process of its own."""
 
     def run(topology: Topology, metadata: Mapping[str, Any] | None = None, txid: int = 1) -> Emitted:
         metadata = metadata or plan(topology)

@@ -14,7 +14,7 @@ from txbatch import Interval
 from txbatch.core import coordinator
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Run
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "jobs.md"

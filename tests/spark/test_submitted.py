@@ -13,9 +13,9 @@ from txbatch.core.errors import TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
-from txbatch.job_file import Job, load_job
+from txbatch.launch.job_file import Job, load_job
+from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit, submission
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import LOCAL_MASTER, SparkSubmit, submission
 
 pytestmark = pytest.mark.timeout(300)
 # Java's own warnings, and what Spark logs of its workers, when it ends them and how.

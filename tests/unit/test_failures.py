@@ -12,7 +12,7 @@ from py4j.protocol import Py4JNetworkError
 
 import txbatch
 from txbatch.core.fence import Fence
-from txbatch.driver import Driver
+from txbatch.launch.driver import Driver
 from txbatch.spark.failures import in_our_words
 from txbatch.storage.staging import AttemptFolder
 

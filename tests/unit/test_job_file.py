@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from txbatch.core.errors import DefinitionError
-from txbatch.job_file import code_digest, load_job
+from txbatch.launch.job_file import code_digest, load_job
 
 HEAD = "from txbatch import Count, FixedBatchSpout, OpaqueState, Topology\n"
 GOOD = HEAD + (

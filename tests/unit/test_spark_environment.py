@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txbatch.submission import secret, spark_environment
+from txbatch.launch.submission import secret, spark_environment
 
 KEPT = {
     **dict.fromkeys(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url, text
 
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.postgres.engine import connect
 from txbatch.settings import Settings
 

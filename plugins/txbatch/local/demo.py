@@ -26,6 +26,7 @@ from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
+from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import count_words
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError, refuse_second
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
@@ -33,7 +34,6 @@ from txbatch.local.corpus import ensure_corpus
 from txbatch.local.databases import demo_settings
 from txbatch.local.down import only_up
 from txbatch.local.metadata import metadata_database
-from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.local.signals import unwinding
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction

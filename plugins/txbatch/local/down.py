@@ -11,9 +11,10 @@ from pathlib import Path
 
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
-from txbatch.local import airflow, postgres
+from txbatch.embedded import postgres
+from txbatch.embedded.postgres import EmbeddedPostgresError
+from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
-from txbatch.local.postgres import EmbeddedPostgresError
 
 _LOCK = "up.lock"
 _SECONDS = 60

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from txbatch import settings
 from txbatch.core.fields import parse_fields
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 
 if TYPE_CHECKING:
     import pandas as pd

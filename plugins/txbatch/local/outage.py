@@ -16,13 +16,13 @@ from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, Run
-from txbatch.job_file import load_job
+from txbatch.launch.job_file import load_job
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
 from txbatch.postgres.psql import make_reader
 from txbatch.postgres.reader import Reader
-from txbatch.runner import Runner
+from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import AttemptFolder, Staging
 

@@ -13,14 +13,14 @@ from sqlalchemy import Engine
 
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
-from txbatch.local import postgres
+from txbatch.embedded import postgres
+from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.corpus import ensure_corpus
 from txbatch.local.down import only_up
 from txbatch.local.flights import ensure_flights
 from txbatch.local.metadata import metadata_database
-from txbatch.local.postgres import EmbeddedPostgresError
 from txbatch.local.processes import memory
 from txbatch.local.signals import uninterrupted, unwinding
 from txbatch.postgres.engine import connect, transaction

@@ -18,10 +18,10 @@ from txbatch.core.transaction import Interval, Run
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
-    from txbatch.job_file import Job
+    from txbatch.launch.job_file import Job
     from txbatch.postgres.ledger import PostgresLedger
+    from txbatch.run.steps import Steps
     from txbatch.settings import Settings
-    from txbatch.steps import Steps
 
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
@@ -53,7 +53,7 @@ def _interval(dag_run: object) -> Interval | None:
 
 def open_steps(job: Job) -> Steps:
     """The steps of a job on the database of this Airflow."""
-    from txbatch.steps import Steps
+    from txbatch.run.steps import Steps
 
     return Steps.open(job, load_settings(), lease_seconds=LEASE_SECONDS)
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
-from txbatch.job_file import Job, load_job
+from txbatch.launch.job_file import Job, load_job
 from txbatch.orchestration.doc import describe, page
 from txbatch.orchestration.operators import (
     CommitOperator,

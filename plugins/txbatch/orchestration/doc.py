@@ -8,7 +8,7 @@ from typing import Any
 
 from txbatch.core.guarantee import guarantees
 from txbatch.core.topology import Topology
-from txbatch.job_file import Job
+from txbatch.launch.job_file import Job
 from txbatch.orchestration.result import zone_of
 
 _NOTE = "When a run is over, its note says what came of it: its txid, what it counted, or why there was nothing to do."

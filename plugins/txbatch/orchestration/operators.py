@@ -14,7 +14,7 @@ from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.job_file import check_main, emits_nothing
+from txbatch.launch.job_file import check_main, emits_nothing
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
@@ -30,12 +30,12 @@ from txbatch.orchestration.waiting import Waiting
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from txbatch.application import Application
-    from txbatch.finish import Finished, Submit
-    from txbatch.job_file import Job
-    from txbatch.steps import Steps
+    from txbatch.launch.application import Application
+    from txbatch.launch.job_file import Job
+    from txbatch.launch.submission import Submission
+    from txbatch.run.advance import Finished, Submit
+    from txbatch.run.steps import Steps
     from txbatch.storage.staging import AttemptFolder
-    from txbatch.submission import Submission
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class InitializeTransactionOperator(TransactionOperator):
 class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5).
 
-    With `coalesce` its Spark application goes on to emit for other runs that wait (see `txbatch.coalesce`): a first try
+    With `coalesce` its Spark application goes on to emit for other runs that wait (`run.shared_emission`): a first try
     waits while another's is at work, deferred, and takes what that has emitted for it.
     """
 
@@ -134,22 +134,22 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self._emit(steps, batch, run, waiting, self.submit)
 
     def _emit_coalesced(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting) -> None:
-        from txbatch import coalesce
+        from txbatch.run import shared_emission
 
-        with coalesce.alone(steps.ledger, batch.topology) as alone:
+        with shared_emission.alone(steps.ledger, batch.topology) as alone:
             batch = steps.ledger.batch(batch.topology, batch.txid)
             own = batch.lease_run == run.name
             if own and batch.status is BatchStatus.EMITTED and waiting.first_try:
                 log.info(
                     "%s: txid %s was emitted for this run, with attempt %s", batch.topology, batch.txid, batch.attempt
                 )
-            elif not alone and coalesce.left_to_others(batch, run, first_try=waiting.first_try):
+            elif not alone and shared_emission.left_to_others(batch, run, first_try=waiting.first_try):
                 waiting.for_emission(batch)
             else:
                 with self._application() as spark:
                     self._emit(steps, batch, run, waiting, spark.emit)
                     if alone:
-                        coalesce.emit_for_others(steps, run, spark)
+                        shared_emission.emit_for_others(steps, run, spark)
 
     def _emit(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting, submit: Submit) -> None:
         try:
@@ -160,7 +160,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder, through Airflow's hook."""
-        from txbatch.submission import submission
+        from txbatch.launch.submission import submission
 
         what = submission(self.job, assignment, folder.uri, load_settings().home, local=self._local)
         try:
@@ -178,7 +178,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self._spark.kill()
 
     def _application(self) -> Application:
-        from txbatch.application import Application
+        from txbatch.launch.application import Application
 
         self._spark = Application(self.job, load_settings().home, self._launch_here, local=self._local)
         return self._spark
@@ -195,7 +195,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         return launched
 
     def _launch(self, what: Submission) -> Submitted:
-        from txbatch.submission import spark_environment
+        from txbatch.launch.submission import spark_environment
 
         given = self.conf or {}
         self.name, self.application_args, self.py_files = what.name, list(what.arguments), what.py_files
@@ -209,13 +209,13 @@ class CommitOperator(EmitBatchOperator):
     """Waits for the batch's turn, then applies it in one PostgreSQL transaction (R6..R10).
 
     It has the arguments of EmitBatchOperator, as it submits too: another batch, when its own does not continue what is
-    committed, and one that nobody looks after any more, when that is in its way (see `txbatch.finish`).
+    committed, and one that nobody looks after any more, when that is in its way (see `txbatch.run.advance`).
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
-        from txbatch.finish import finish
+        from txbatch.run.advance import bring_to_commit
 
-        found = finish(steps, run, self.submit)
+        found = bring_to_commit(steps, run, self.submit)
         if isinstance(found, Wait | NothingNew):
             self.not_now(found, steps, waiting)
         return _told(found)

@@ -12,11 +12,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from txbatch.core.errors import TransientError
+from txbatch.launch.submission import ended
 from txbatch.spark import parent
-from txbatch.submission import ended
 
 if TYPE_CHECKING:
-    from txbatch.submission import Submission
+    from txbatch.launch.submission import Submission
 
 
 class SubmitHook(SparkSubmitHook):
@@ -37,7 +37,7 @@ class SubmitHook(SparkSubmitHook):
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A submission with the hook that runs it: what `txbatch.application` launches."""
+    """A submission with the hook that runs it: what `txbatch.launch.application` launches."""
 
     hook: SubmitHook
     what: Submission

@@ -10,7 +10,7 @@ from psycopg2.extensions import make_dsn
 from sqlalchemy import Engine
 
 from txbatch.core.errors import DefinitionError
-from txbatch.local import postgres
+from txbatch.embedded import postgres
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.queries import sql_root
 

@@ -40,7 +40,7 @@ def session(name: str) -> Iterator[SparkSession]:
 
 
 def configured(spark: SparkSession) -> SparkSession:
-    """The session with our semantics. Spark's own way of logging an error is silenced: `txbatch.driver` tells it."""
+    """The session with our semantics. Spark's own way of logging an error is silenced: `txbatch.launch.driver` tells it."""
     for key, value in SEMANTICS.items():
         spark.conf.set(key, value)
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):

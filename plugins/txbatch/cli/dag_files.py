@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from txbatch.core.errors import DefinitionError, TxbatchError
-from txbatch.job_file import Job, check_dag_files, check_main, load_job
+from txbatch.launch.job_file import Job, check_dag_files, check_main, load_job
 
 _SECONDS = 120
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
@@ -50,7 +50,7 @@ def _import_errors(dags: Path) -> tuple[list[str], int]:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "20",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "CRITICAL",
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
         }
         command = [sys.executable, "-m", "txbatch.orchestration.dag_bag", str(dags)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)

@@ -19,8 +19,8 @@ import click
 
 from txbatch.core.errors import TxbatchError
 from txbatch.core.text import LENGTH_MAX, escape_json, shown, shown_lines
-from txbatch.local.java import JavaNotFoundError
-from txbatch.local.postgres import EmbeddedPostgresError
+from txbatch.embedded.java import JavaNotFoundError
+from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.tables import Column, records, table
 
 # How wide lines of text are where nobody looks at a terminal.

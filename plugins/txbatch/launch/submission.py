@@ -19,8 +19,8 @@ from uuid import uuid4
 from txbatch.core.errors import TransientError
 from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment
-from txbatch.job_file import Job
-from txbatch.local import java
+from txbatch.embedded import java
+from txbatch.launch.job_file import Job
 
 SHORT_JOB_BYTES = 80_000_000
 LOCAL_MASTER = "local[*]"
@@ -43,7 +43,8 @@ _SECRET_NAME = re.compile(
 )
 _URL_WITH_PASSWORD = re.compile(r"\w://[^/\s:@]*:[^\s@]+@|[?&;](password|passwd|pwd)=", re.IGNORECASE)
 _STDERR = 2
-_SPARK = Path(__file__).parent / "spark"
+_PACKAGE = Path(__file__).parents[1]
+_SPARK = _PACKAGE / "spark"
 _LOG4J = _SPARK / "log4j2.properties"
 _PARENT = _SPARK / "parent.py"
 
@@ -109,7 +110,7 @@ def _spark_home() -> Path:
 
 def package_zip(home: Path) -> Path:
     """The package as a .zip for `--py-files`, made once per content."""
-    package = Path(__file__).parent
+    package = _PACKAGE
     files = sorted(path for path in package.rglob("*.py"))
     digest = hashlib.sha256()
     for file in files:

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Engine
 
 from txbatch import settings
+from txbatch.cli.dag_files import check_files
 from txbatch.core.errors import NotMigrated, TransientError
-from txbatch.dag_files import check_files
-from txbatch.job_file import Job, check_main
-from txbatch.local.java import java_home
-from txbatch.local.postgres import EmbeddedPostgresError
+from txbatch.embedded.java import java_home
+from txbatch.embedded.postgres import EmbeddedPostgresError
+from txbatch.launch.job_file import Job, check_main
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import check_migrated, migrations

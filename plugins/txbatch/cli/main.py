@@ -11,12 +11,16 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from txbatch import __version__, arguments, settings
+from txbatch import __version__, settings
+from txbatch.cli import arguments
+from txbatch.cli.doctor import check_all
+from txbatch.cli.explain import preview
+from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
-from txbatch.doctor import check_all
-from txbatch.job_file import check_main, load_job
+from txbatch.launch.job_file import check_main, load_job
+from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import check_server, connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -26,12 +30,9 @@ from txbatch.postgres.psql import REPORT, make_reader
 from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses, identity_of
-from txbatch.preview import preview
-from txbatch.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
-from txbatch.runner import RUN_PREFIX, Runner
+from txbatch.run.runner import RUN_PREFIX, Runner
 from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
-from txbatch.submission import LOCAL_MASTER
 
 ORDER = ("run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "migrate", "drop", "demo")
 EPILOG = """\b

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from txbatch.application import Application
 from txbatch.core.protocol import waited_for
 from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.launch.application import Application
 from txbatch.postgres import run_lock
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.steps import Steps
+from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
 _NAME = "emit for all"  # no run is called so: theirs begin with whose they are

@@ -18,7 +18,7 @@ from txbatch.core.plan import streams_of
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
-from txbatch.job_file import code_digest
+from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.fence import stopped_when_fenced

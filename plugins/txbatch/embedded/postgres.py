@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from txbatch.local.postgres_process import postmaster, processes_in, runs_in, server_status, wait
+from txbatch.embedded.postgres_process import postmaster, processes_in, runs_in, server_status, wait
 
 DATABASE = "txbatch"
 USER = "txbatch"

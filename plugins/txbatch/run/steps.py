@@ -13,12 +13,12 @@ from txbatch.core.errors import BrokenChain, StaleAttempt, TerminalError, Transi
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.job_file import Job
-from txbatch.lease import kept_alive
+from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.warehouses import Warehouses
+from txbatch.run.lease import kept_alive
 from txbatch.settings import Settings
 from txbatch.storage.staging import AttemptFolder, Staging, check_uri
 

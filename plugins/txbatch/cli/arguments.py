@@ -11,12 +11,12 @@ from uuid import UUID
 
 import click
 
+from txbatch.cli.cron import cut
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import encodable
 from txbatch.core.text import shown
 from txbatch.core.transaction import Interval
-from txbatch.cron import cut
-from txbatch.job_file import Job
+from txbatch.launch.job_file import Job
 
 # So much of a bad argument is cited.
 CITED = 200

@@ -11,18 +11,18 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from txbatch.application import Application
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
-from txbatch.finish import finish
-from txbatch.job_file import Job
+from txbatch.launch.application import Application
+from txbatch.launch.job_file import Job
+from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
 from txbatch.postgres import run_lock
+from txbatch.run.advance import bring_to_commit
+from txbatch.run.steps import Steps
 from txbatch.settings import Settings
-from txbatch.steps import Steps
 from txbatch.storage.staging import AttemptFolder
-from txbatch.submission import LOCAL_MASTER, SparkSubmit
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
@@ -92,7 +92,7 @@ class Runner:
 
     def _finish(self, run: Run) -> list[Batch]:
         """What the run adopted and its own batch, through all steps; none for nothing new."""
-        found = finish(self.steps, run, self.submit)
+        found = bring_to_commit(self.steps, run, self.submit)
         if isinstance(found, NothingNew):
             return []
         if isinstance(found, Wait):

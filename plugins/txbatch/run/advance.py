@@ -17,8 +17,8 @@ from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.lease import kept
-from txbatch.steps import Steps
+from txbatch.run.lease import kept
+from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Finished:
     adopted: tuple[int, ...] = ()
 
 
-def finish(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingNew:
+def bring_to_commit(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingNew:
     """Bring the run's batch to its commit; Wait while another live run is in the way, NothingNew when there is no batch.
 
     What it adopts is finished first. `submit` runs the job on an attempt's folder. Errors are those of the steps, but for

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment
-from txbatch.job_file import Job, check_main, emits_nothing
-from txbatch.submission import Submission, is_short, submission
+from txbatch.launch.job_file import Job, check_main, emits_nothing
+from txbatch.launch.submission import Submission, is_short, submission
 
 if TYPE_CHECKING:
     from txbatch.storage.staging import AttemptFolder

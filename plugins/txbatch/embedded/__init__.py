@@ -1,0 +1,1 @@
+"""PostgreSQL and Java for one machine, from packages; knows nothing of txbatch."""

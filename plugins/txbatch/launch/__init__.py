@@ -1,0 +1,1 @@
+"""spark-submit, the application that emits attempt after attempt, and the driver that it runs."""

@@ -1,0 +1,1 @@
+"""What brings a run's batch to its commit."""
