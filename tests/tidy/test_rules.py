@@ -1,4 +1,4 @@
-"""Every rule of the protocol is shown by a golden case, as data, and proved by a test with real processes that names it.
+"""Every rule of docs/rules.md is shown by a golden case, as data, and proved by a test with real processes that names it.
 
 Nothing is run here: cases are JSON, and the marker `@pytest.mark.rule("R5", ...)` is read off the source.
 """
@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+DOCUMENT = ROOT / "docs" / "rules.md"
+# A rule is a heading, which is its anchor; parts of a rule (R7a) are the items of a list.
+KNOWN = re.findall(r"^(?:### |- )(R\d+[a-z]?)\b", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+NAMED = re.compile(r"\bR\d{1,2}[a-z]?\b")
 RULES = [f"R{number}" for number in (*range(1, 15), 16, 19, 20, 21)]
-KNOWN = {f"R{number}" for number in range(1, 25)}
 # Tests of these tiers run on PostgreSQL, Airflow or Spark: real servers, real processes.
 REAL = {"contract", "golden", "postgres", "soak", "spark", "cli", "model", "airflow", "flights", "demo"}
 
 
+@cache
 def golden() -> dict[str, list[str]]:
     """By rule the golden cases that show it."""
     found: dict[str, list[str]] = {}
@@ -26,6 +33,7 @@ def golden() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def proved() -> dict[str, list[str]]:
     """By rule the tests that are marked with it."""
     found: dict[str, list[str]] = {}
@@ -57,8 +65,30 @@ def test_every_golden_case_of_the_protocol_says_which_rules_it_shows() -> None:
     assert cases - {case for cases in golden().values() for case in cases} == set()
 
 
-def test_only_rules_that_exist_are_named() -> None:
-    assert {*golden(), *proved()} - KNOWN == set()
+def texts() -> Iterator[Path]:
+    """Everything of the project that is written by hand and may name a rule."""
+    yield from ROOT.glob("*.md")
+    for folder in ("plugins", "sql", "docs", "dags", "jobs", "bench", "tests"):
+        yield from (path for ending in ("py", "sql", "md") for path in (ROOT / folder).rglob(f"*.{ending}"))
+    yield from (TESTS / "golden").glob("*/*.json")
+
+
+def test_each_rule_is_defined_once_and_they_are_numbered_without_a_gap() -> None:
+    assert len(KNOWN) == len({*KNOWN})
+    numbers = sorted(int(rule[1:]) for rule in KNOWN if rule[1:].isdigit())
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_only_rules_that_are_defined_are_named() -> None:
+    assert {*RULES, *golden(), *proved()} - {*KNOWN} == set()
+    named = {(rule, path) for path in texts() for rule in NAMED.findall(path.read_text(encoding="utf-8"))}
+    assert [f"{rule} in {path.relative_to(ROOT)}" for rule, path in named if rule not in KNOWN] == []
+
+
+def test_links_to_rules_lead_to_their_headings() -> None:
+    anchors = {f"#{rule.lower()}" for rule in KNOWN if rule[1:].isdigit()}
+    linked = {link for path in texts() for link in re.findall(r"rules\.md(#[^)]*)\)", path.read_text(encoding="utf-8"))}
+    assert linked - anchors == set()
 
 
 def test_the_marker_is_for_tests_with_real_processes() -> None:

@@ -135,3 +135,12 @@ def test_requirements_are_resolved_from_what_is_asked_for() -> None:
     asked = [line for line in (ROOT / "requirements.in").read_text().splitlines() if line and not line.startswith("#")]
     names = {re.split("[<>=]", line)[0] for line in asked}
     assert names <= {line.split("==")[0] for line in requirements()}
+
+
+def test_there_is_one_reading_order_and_it_names_modules_that_exist() -> None:
+    """That of docs/architecture.md; `core/__init__` gives its part of it."""
+    core = re.findall(r"`(\w+)`", ast.get_docstring(ast.parse((PACKAGE / "core" / "__init__.py").read_text())) or "")
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    order = re.findall(r"`(\w+/\w+)`", document.partition("**Reading order**")[2].partition("**Values**")[0])
+    assert [name.removeprefix("core/") for name in order if name.startswith("core/")] == core
+    assert [name for name in order if not (PACKAGE / f"{name}.py").exists()] == []
