@@ -11,6 +11,7 @@ from itertools import pairwise
 from threading import Barrier, Event
 from typing import Any
 
+import psycopg2
 import pytest
 from postgres_bench import Bench, Calls, raw_connection, words
 from sqlalchemy import Engine
@@ -382,15 +383,26 @@ def test_numbers_and_times_are_read_as_they_are_whatever_the_role_is_set_to(engi
         )
 
 
-def test_a_server_that_does_not_know_a_setting_of_newer_ones(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("since", [150000, 990000])
+def test_a_server_is_asked_for_the_settings_of_its_version_alone(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, since: int
 ) -> None:
-    monkeypatch.setattr(engine_module, "_SESSION_NEW", {"timeout_of_tomorrow": "0"})
+    """PostgreSQL would log a FATAL for each connection that names one it has not got."""
+    monkeypatch.setattr(engine_module, "_SESSION_SINCE", {since: {"geqo_threshold": "7"}})
+    known, named, connected = since == 150000, [], psycopg2.connect
+
+    def connecting(*args: Any, **options: Any) -> Any:
+        named.append("geqo_threshold" in options["options"])
+        return connected(*args, **options)
+
+    monkeypatch.setattr(psycopg2, "connect", connecting)
     engine = connect(postgres_url)
     for _ in range(2):
         with engine.connect() as connection:
+            assert connection.exec_driver_sql("SHOW geqo_threshold").scalar_one() == ("7" if known else "12")
             assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1min"
         engine.dispose()
+    assert named == ([False, True, True] if known else [False, False])
 
 
 @pytest.mark.rule("R9", "R10")

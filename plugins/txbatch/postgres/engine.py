@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import psycopg2
 from psycopg2 import errors
@@ -49,8 +49,8 @@ _SESSION = {
     "tcp_keepalives_count": "6",
 }
 _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
-# Of PostgreSQL 17 and newer: an older one refuses a connection that names it.
-_SESSION_NEW = {"transaction_timeout": "0"}
+# By the version that brought them: an older server refuses a connection that names them, and logs that.
+_SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 _BAD_RECORD = {
@@ -83,7 +83,6 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
             pool_pre_ping=True,  # a batch's steps lie minutes apart
             isolation_level="READ COMMITTED",
             connect_args={
-                "options": _options(_SESSION | _SESSION_NEW),
                 "application_name": application_name[:63],
                 "client_encoding": "UTF8",
                 "connect_timeout": 10,
@@ -92,7 +91,7 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
         raise DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database") from None
-    event.listen(engine, "do_connect", _connect_old)
+    event.listen(engine, "do_connect", _connecting())
     return engine
 
 
@@ -100,15 +99,29 @@ def _options(settings: Mapping[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-def _connect_old(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
-    """A connection; without the settings that this server is too old to know, from then on."""
-    try:
-        return dialect.connect(*args, **options)
-    except psycopg2.OperationalError as error:
-        if not any(f'"{name}"' in str(error) for name in _SESSION_NEW):
-            raise
-    options["options"] = _options(_SESSION)
-    return dialect.connect(*args, **options)
+def _connecting() -> Callable[..., DBAPIConnection]:
+    """Return what makes an engine's connections, with all settings that its server knows.
+
+    The first connection is made anew where the server knows more than it was asked for.
+    """
+    settings = _SESSION
+
+    def connecting(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
+        nonlocal settings
+        connection: Any = dialect.connect(*args, **options | {"options": _options(settings)})
+        if settings != (known := _settings(connection.server_version)):
+            connection.close()
+            settings = known
+            connection = dialect.connect(*args, **options | {"options": _options(settings)})
+        return cast("DBAPIConnection", connection)
+
+    return connecting
+
+
+def _settings(version: int) -> dict[str, str]:
+    """Return the settings that a server of this version knows."""
+    newer = (settings for since, settings in _SESSION_SINCE.items() if version >= since)
+    return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
 
 
 def _check_host(url: URL, what: str) -> None:
