@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -212,6 +213,28 @@ def test_a_quote_that_is_never_closed_does_not_take_the_rest_of_a_file(
     monkeypatch.setattr(contents, "CHUNK_BYTES", 100)
     says = refusal(tmp_path, f'{AT},"a,1\n' + f"{AT},b,1\n" * 100, multiline=True)
     assert says.startswith("line 1: a quote is not closed within")
+
+
+@pytest.mark.parametrize("filling", [b"\n", b"x\n", b'""'], ids=repr)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_record_within_quotes_takes_a_few_times_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bytes, closed: bool
+) -> None:
+    monkeypatch.setattr(contents, "RECORD_BYTES_MAX", 8_000_000)
+    monkeypatch.setattr(contents, "CHUNK_BYTES", 500_000)
+    file, many = tmp_path / "a.csv", (7_000_000 if closed else 9_000_000) // len(filling)
+    file.write_bytes(f'{AT},"a'.encode() + many * filling + (b'",1\n' if closed else b"\n"))
+    format_ = Format("csv", FIELDS, options.checked("csv", {"multiline": True}))
+    tracemalloc.start()
+    try:
+        if closed:
+            assert len(read_file(file, format_)) == 1
+        else:
+            with pytest.raises(BadRecord, match=r"a.csv, line 1: a quote is not closed within|the line at byte 0 has"):
+                read_file(file, format_)
+        assert tracemalloc.get_traced_memory()[1] < 80_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_small_files_share_a_task_and_large_ones_are_cut(tmp_path: Path) -> None:

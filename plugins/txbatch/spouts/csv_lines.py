@@ -21,6 +21,7 @@ from txbatch.spouts.misfit import BadValue, Misfit, shown
 # The field of times, and which of a block's times are wanted.
 Keep = tuple[str, Callable[[pa.Array], pa.Array]]
 MARK = b"\xef\xbb\xbf"
+_PIECE_BYTES = 1_000_000
 _STRAY = (
     "a quote stands within a cell; quote the cell and double it, or say quote='' if quotes are characters like others"
 )
@@ -76,27 +77,40 @@ def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> 
     return found, end
 
 
-def whole_records(data: bytes, options: Mapping[str, Any]) -> int:
-    """How many bytes of whole lines are whole records: with `multiline` a line may end within quotes."""
-    return _line_end_outside(data, options, last=True) if options["multiline"] else len(data)
+def whole_records(data: bytes, options: Mapping[str, Any], *, within: bool = False) -> int:
+    """Return how many bytes of whole lines are whole records; `within`: they begin within quotes."""
+    quote = options["quote"].encode()
+    if not (options["multiline"] and quote):
+        return len(data)
+    return max(_record_ends(data, quote, within=within), default=0)
 
 
 def _first_record(data: bytes, options: Mapping[str, Any]) -> int:
-    return _line_end_outside(data, options, last=False) or len(data)
-
-
-def _line_end_outside(data: bytes, options: Mapping[str, Any], *, last: bool) -> int:
-    """Where the first or last line ends that does not end within quotes; 0 if none does."""
     quote = options["quote"].encode()
-    if not (options["multiline"] and quote and quote in data):
-        return (data.rfind(b"\n") if last else data.find(b"\n")) + 1
-    newlines, quotes = _places(data, b"\n"), _places(data, quote)
-    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
-    return int(outside[-1 if last else 0]) + 1 if len(outside) else 0
+    if options["multiline"] and quote:
+        return next(_record_ends(data, quote), len(data))
+    return data.find(b"\n") + 1 or len(data)
+
+
+def _record_ends(data: bytes, quote: bytes, *, within: bool = False) -> Iterator[int]:
+    """Of each piece of the data in which lines end outside quotes: after which byte the first does, and the last."""
+    for start in range(0, len(data), _PIECE_BYTES):
+        piece = data[start : start + _PIECE_BYTES]
+        newlines, quotes = _places(piece, b"\n"), _places(piece, quote)
+        outside = newlines[(np.searchsorted(quotes, newlines) + within) % 2 == 0]
+        if len(outside):
+            yield from (start + int(outside[end]) + 1 for end in (0, -1))
+        within ^= len(quotes) % 2 == 1
 
 
 def _places(data: bytes, of: bytes) -> Any:
-    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord(of))
+    """Return where a byte stands: found piece by piece, in the narrowest numbers, as a record may be all of it."""
+    pieces = [
+        (start + np.flatnonzero(np.frombuffer(data, np.uint8, count, start) == ord(of))).astype(np.uint32)
+        for start in range(0, len(data), _PIECE_BYTES)
+        for count in [min(_PIECE_BYTES, len(data) - start)]
+    ]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint32)
 
 
 def _differences(lacks: Collection[str], extra: Collection[str]) -> Iterator[str]:
@@ -140,8 +154,8 @@ def _check_quotes(data: bytes, quotes: Any, options: Mapping[str, Any]) -> None:
     stray = [quotes[::2][~borders[text[quotes[::2]]]]]
     borders[13] = True
     stray.append(quotes[1::2][~borders[text[quotes[1::2] + 2]]])
-    newlines = _places(data, b"\n")
-    broken = newlines[:0] if options["multiline"] else newlines[np.searchsorted(quotes, newlines) % 2 == 1]
+    newlines = quotes[:0] if options["multiline"] else _places(data, b"\n")
+    broken = newlines[np.searchsorted(quotes, newlines) % 2 == 1]
     found = [(int(places[0]), reason) for places, reason in zip([*stray, broken], _QUOTES, strict=True) if len(places)]
     if found:
         raise _at(data, *min(found))

@@ -95,9 +95,7 @@ class Format:
         if first is None:
             return None, blocks
         columns, end = _named(first, lambda: csv_lines.header(first.data, self.fields, self.options))
-        line = (first.first_line or 1) + first.data.count(b"\n", 0, end)
-        rest = replace(first, data=first.data[end:], offset=first.offset + end, first_line=line)
-        return columns, _chained(rest, blocks)
+        return columns, _chained(_rest(first, end), blocks)
 
     def _blocks(self, path: Path, start: int, end: int | None, planned: int) -> Iterator[Block]:
         """Blocks of whole records, in UTF-8."""
@@ -195,21 +193,33 @@ def _in_utf8(block: Block, encoding: str) -> Block:
 
 def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Block]:
     """Blocks that end where records do, of those that end where lines do."""
-    left: Block | None = None
+    quote = options["quote"].encode()
+    begun: list[Block] = []  # what a record has that has not ended
     for block in blocks:
-        joined = block if left is None else replace(left, data=left.data + block.data)
-        end = csv_lines.whole_records(joined.data, options)
-        if len(joined.data) - end > contents.RECORD_BYTES_MAX:
-            begun = (joined.first_line or 1) + joined.data.count(b"\n", 0, end)
-            raise BadRecord(
-                f"{joined.path}, line {begun}: a quote is not closed within 64 MB; mend the file, then {ABORT}"
-            )
+        within = bool(quote) and sum(each.data.count(quote) for each in begun) % 2 == 1
+        end = csv_lines.whole_records(block.data, options, within=within)
         if end:
-            yield replace(joined, data=joined.data[:end])
-        line = None if joined.first_line is None else joined.first_line + joined.data.count(b"\n", 0, end)
-        left = replace(joined, data=joined.data[end:], offset=joined.offset + end, first_line=line)
-    if left is not None:
-        yield left
+            yield _one([*begun, replace(block, data=block.data[:end])])
+            begun = []
+        if end < len(block.data):
+            begun.append(_rest(block, end))
+        if sum(len(each.data) for each in begun) > contents.RECORD_BYTES_MAX:
+            raise BadRecord(
+                f"{block.path}, line {begun[0].first_line}: a quote is not closed within 64 MB; mend the file, then {ABORT}"
+            )
+    if begun:
+        yield _one(begun)
+
+
+def _one(blocks: Sequence[Block]) -> Block:
+    """Return one block of several that follow each other."""
+    return replace(blocks[0], data=b"".join(block.data for block in blocks))
+
+
+def _rest(block: Block, end: int) -> Block:
+    """Return the block without its beginning, which ends where a line does."""
+    line = None if block.first_line is None else block.first_line + block.data.count(b"\n", 0, end)
+    return replace(block, data=block.data[end:], offset=block.offset + end, first_line=line)
 
 
 def _chained(first: Block, blocks: Iterator[Block]) -> Iterator[Block]:
