@@ -16,6 +16,7 @@ from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.cli.main import main
+from txbatch.launch.job_file import LAST_LINES
 
 ROOT = settings.project_root()
 Txbatch = Callable[..., Result]
@@ -51,12 +52,12 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def write_job(tmp_path: Path) -> Callable[[str, str], str]:
-    """Writes a job file; its head imports everything."""
+    """Writes a job file: its head imports everything, and its last lines are those of any job."""
 
     def write(name: str, text: str) -> str:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("from txbatch import *\n" + text)
+        path.write_text(f"from txbatch import *\n{text}" + ("" if "__main__" in text else f"\n{LAST_LINES}\n"))
         return str(path)
 
     return write

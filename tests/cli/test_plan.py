@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Batch, Run
+from txbatch.core.transaction import Batch, Interval, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.reader import Reader
 from txbatch.run.steps import Steps
@@ -87,7 +88,7 @@ def test_a_plan_before_the_first_run_uses_no_txid(
     log.take_away("b")
     for _ in range(2):
         *_, does, header, a, b = lines(txbatch("plan", job))
-        assert does == ["next:", "txid", "1", "is", "planned"]
+        assert does == ["next:", "txid", "1", "would", "be", "planned"]
         assert (header, a) == (["stream", "partition", "start", "end", "note"], ["in", "a", "0", "4"])
         assert b[:3] == ["in", "b", "unreadable:"]
     assert Reader(engine).status() == []
@@ -112,11 +113,11 @@ def test_a_plan_says_what_is_in_flight_and_what_is_gone(
     planned(steps, "cli:one")
     log.delete_before("a", 6)
     said = txbatch("plan", job).stdout.splitlines()
-    assert said[2:4] == ["in flight: txid 1 of cli:one; it is planned", "next: txid 2 is planned"]
+    assert said[2:4] == ["in flight: txid 1 of cli:one; it is planned", "next: txid 2 would be planned"]
     assert said[-1].split()[:5] == ["in", "a", "4", "6", "gone:"]
     planned(steps, "cli:two")
     said = txbatch("plan", job).stdout.splitlines()
-    assert "next: waits for txid 1 of cli:one; as things stand, txid 3 is planned then" in said
+    assert "next: waits for txid 1 of cli:one; as things stand, txid 3 would be planned then" in said
     assert "next: the run goes on with txid 2 (planned)" in txbatch("plan", job, "--run-id", "two").stdout
     with steps.ledger.engine.begin() as connection:
         connection.execute(text("UPDATE txbatch.batch SET lease_until = now() - interval '1 s' WHERE txid = 1"))
@@ -133,6 +134,12 @@ def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: W
     day = ("--interval", "2013-01-01T00:00:00Z", "2013-01-02T00:00:00Z")
     (row,) = json_rows(txbatch("plan", job, *day, "--param", "top=3", "--json"))
     assert row["next"]["metadata"]["parameters"] == {"top": 3}
+    refused(txbatch("plan", job, "--interval", "2013-01-01T00:00Z", "2999-01-01T00:00Z"), "is not over")
+    steps = Steps.open(load_job(job), settings.load())
+    steps.initialize_transaction(Run("cli:day", interval=Interval(*map(datetime.fromisoformat, day[1:]))))
+    refused(
+        txbatch("plan", job, "--interval", "2013-01-01T12:00Z", "2013-01-03T00:00Z"), "not covered yet: 2013-01-02T"
+    )
     assert row["next"]["metadata"]["streams"]["in"]["interval"][0] == "2013-01-01T00:00:00+00:00"
 
 

@@ -67,6 +67,10 @@ def test_a_job_file_that_is_none(tmp_path: Path, text: str, says: str) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"does not exist; give the path of a job, such as jobs/word_count.py"):
         load_job("jobs/none.py", tmp_path)
+    with pytest.raises(DefinitionError, match=r"is a folder; give the path of a job"):
+        load_job(".", tmp_path)
+    with pytest.raises(DefinitionError, match=r"/dev/null is no file; give the path of a job"):
+        load_job("/dev/null")
     job(tmp_path, "x = 1\n", "job.txt")
     with pytest.raises(DefinitionError, match=r"job file job.txt is not a Python file"):
         load_job("job.txt", tmp_path)

@@ -43,10 +43,12 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str,
             **found,
             "next": {"does": f"nobody looks after txid {decision.batch.txid}: it is aborted, and planned anew"},
         }
+    if run.interval is not None:
+        ledger.check_interval(topology.name, run.interval)
     metadata = plan_batch(topology, head, run)
     if metadata is None:
         return {**found, "next": {"does": "nothing new: no txid is used"}}
-    does = f"txid {head.next_txid} is planned"
+    does = f"txid {head.next_txid} would be planned"
     if isinstance(decision, Wait):
         does = f"waits for txid {decision.batch.txid} of {decision.batch.lease_run}; as things stand, {does} then"
     return {**found, "next": _next(does, head.next_txid, metadata)}

@@ -16,7 +16,7 @@ from txbatch.cli import arguments
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
-from txbatch.core.errors import DefinitionError, UnknownName
+from txbatch.core.errors import UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
 from txbatch.launch.job_file import check_main, load_job
@@ -140,19 +140,16 @@ def plan(
 ) -> Rows:
     """Say what the job file JOB guarantees, and its next batch.
 
-    Starts no Spark, and uses no txid.
+    Starts no Spark, and uses no txid. What a run would be refused for is said.
     """
     loaded = load_job(job)
+    check_main(loaded)
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
     engine = _engine()
     found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
     found["changed"] = list(changed(Reader(engine).counted(loaded.topology.name)))
-    try:
-        check_main(loaded)
-    except DefinitionError as error:
-        click.echo(f"txbatch: no batch can be run: {error}", err=True)
     return [found]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
@@ -47,6 +47,9 @@ class Ledger(Protocol):
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch where `register` would say so; changes nothing."""
+
+    def check_interval(self, topology: str, interval: Interval) -> None:
+        """IntervalNotOver, or IntervalTaken, where `plan` would say so; changes nothing."""
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand, for planning."""

@@ -50,9 +50,10 @@ def _found(name: str, root: Path | None) -> Path:
         path = (root / name if root else Path(name)).resolve()
         if path.is_file():
             return path
+        wrong = "is a folder" if path.is_dir() else "is no file" if path.exists() else "does not exist"
     except (OSError, ValueError, RuntimeError) as error:  # too long, U+0000, a link to itself
         raise DefinitionError(f"job file {name!r} cannot be found: {error}") from None
-    raise DefinitionError(f"job file {path} does not exist; give the path of a job, such as jobs/word_count.py")
+    raise DefinitionError(f"job file {path} {wrong}; give the path of a job, such as jobs/word_count.py")
 
 
 def code_digest(path: Path) -> str:

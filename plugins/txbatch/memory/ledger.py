@@ -33,7 +33,16 @@ from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, BatchStatus, Metadata, Run, canonical_json
+from txbatch.core.transaction import (
+    STORED_BYTES_MAX,
+    Assignment,
+    Batch,
+    BatchStatus,
+    Interval,
+    Metadata,
+    Run,
+    canonical_json,
+)
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, Tables
 
@@ -85,6 +94,11 @@ class MemoryLedger:
         with self._transaction() as tables:
             tables.check_definition(topology, job)
 
+    def check_interval(self, topology: str, interval: Interval) -> None:
+        """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""
+        with self._transaction() as tables:
+            self._check_interval(tables, topology, interval)
+
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run."""
         with self._transaction() as tables:
@@ -99,8 +113,7 @@ class MemoryLedger:
             if topology is not None:
                 tables.define(topology, tables.topologies[topology.name].job)
             if run.interval:
-                taken = list(tables.overlapping(head.topology, run.interval).values())
-                protocol.check_interval(head.topology, run.interval, self.clock(), taken)
+                self._check_interval(tables, head.topology, run.interval)
                 tables.intervals[head.topology, head.next_txid] = run.interval
             stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
             batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
@@ -258,6 +271,10 @@ class MemoryLedger:
         if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
             self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology))
         return tables.abort(batch)
+
+    def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:
+        taken = list(tables.overlapping(topology, interval).values())
+        protocol.check_interval(topology, interval, self.clock(), taken)
 
     def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
         """The batch, looked after by this run from now on; without one, by whoever does."""

@@ -69,6 +69,11 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             definitions.check(connection, topology, job)
 
+    def check_interval(self, topology: str, interval: Interval) -> None:
+        """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
+        with transaction(self.engine) as connection:
+            _check_interval(connection, topology, interval)
+
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run, in one snapshot and without a lock."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
