@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test soak lint test-compose bench bench-quick bench-compare setup lock clean
+.PHONY: help demo up down test test-fast soak lint test-compose bench bench-quick bench-compare setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -19,11 +19,14 @@ down: ## stop what `up` and `demo` started, PostgreSQL too
 	@if [ -x $(PY) ]; then $(PY) -m txbatch.local.down; fi
 
 ##@ Work on it
-test: setup ## run every test; PYTEST_ARGS="tests/unit -x" for some
-	$(PY) -m pytest $(PYTEST_ARGS)
+test: setup ## run every test, in two lanes beside each other; PYTEST_ARGS="tests/unit -x" for some
+	$(PY) $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tests/lanes.py)
+
+test-fast: setup ## run what needs no server, within a minute
+	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)
 
 soak: setup ## random histories on a real PostgreSQL, SEEDS=n of them; and every statement of a batch's life cut
-	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak --timeout 3600 -rP $(PYTEST_ARGS)
+	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak -p no:budget --timeout 3600 -rP $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy, import-linter: what CI asks for
 	.venv/bin/ruff check .

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from budget import Budget, tier_of
 from sqlalchemy import Engine, make_url
 
 from txbatch.embedded import postgres
@@ -34,17 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "rule(*names): proves rules of the protocol with real processes; see test_rules.py"
     )
+    config.pluginmanager.register(Budget(config), "budget")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first."""
     for item in items:
-        item.add_marker(_tier(item))
-    items.sort(key=lambda item: _rank(_tier(item)))
-
-
-def _tier(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).parts[0]
+        item.add_marker(tier_of(item))
+    items.sort(key=lambda item: _rank(tier_of(item)))
 
 
 def _rank(tier: str) -> int:

@@ -21,11 +21,7 @@ ROOT = settings.project_root()
 HERE = Path(__file__).parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: minutes")
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's DAGs and jobs, and those of these tests."""
     folder = tmp_path_factory.mktemp("project")
@@ -35,37 +31,37 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def flights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flights of 2013."""
     return ensure_flights(tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What word_count reads; empty."""
     return tmp_path_factory.mktemp("corpus")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def probe_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where jobs/probe.py writes."""
     return tmp_path_factory.mktemp("probe")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """By what jobs/pipeline.py and jobs/late.py are held, made to fail, and made ready."""
     return tmp_path_factory.mktemp("pipeline")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ledger_url(new_database: Callable[[str], str]) -> str:
     """A migrated database of this Airflow alone."""
     return new_database("migrated")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(
     new_database: Callable[[str], str],
     airflow_template: str,

@@ -199,7 +199,6 @@ def test_a_bad_interval_fails_with_its_reason(
     assert three_days.snapshot("flights") == before
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.rule("R2", "R10", "R18")
 def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:

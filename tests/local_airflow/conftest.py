@@ -12,24 +12,24 @@ from txbatch.local.airflow_api import AirflowApi
 DAGS = Path(__file__).parent / "dags"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose path is as awkward as a user's may be."""
     return tmp_path_factory.mktemp("home %d ü")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(DAGS, tmp_path_factory.mktemp("project") / "dags")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow_database(new_database: Callable[[str], str], airflow_template: str) -> str:
     """Of this Airflow alone."""
     return new_database(airflow_template)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(
     airflow_home: Path,
     dags_folder: Path,
@@ -42,7 +42,7 @@ def airflow(
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(airflow: LocalAirflow) -> Iterator[AirflowApi]:
     with airflow.api() as client:
         client.wait_for_dag("flaky", parsed_after=airflow.started_at)

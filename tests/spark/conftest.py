@@ -29,7 +29,7 @@ from txbatch.storage.staging import AttemptFolder
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("home")
     (home / "java").symlink_to(settings.project_root() / ".txbatch" / "java")

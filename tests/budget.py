@@ -1,0 +1,137 @@
+"""CPU seconds of each tier, of the tests and all processes they start, held against what budget.json allows."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+TESTS = Path(__file__).parent
+FILE = TESTS / "budget.json"
+MARK = "TXBATCH_TESTS"
+EXCESS = 1.25
+# What imports and a busy neighbour make of a tier of a few seconds.
+SLACK_SECONDS = 5.0
+
+
+def tier_of(item: pytest.Item) -> str:
+    """The folder of tests that this one is in."""
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def allowed(budget: float, scale: float) -> float:
+    """CPU seconds from which on a tier is too dear, on a machine that is so many times slower."""
+    return max(budget * EXCESS, budget + SLACK_SECONDS) * scale
+
+
+def yardstick() -> float:
+    """CPU seconds that this machine takes now for work that is always the same."""
+
+    def once() -> float:
+        before = time.process_time()
+        sum(number * number % 7 for number in range(400_000))
+        return time.process_time() - before
+
+    return min(once() for _ in range(5))
+
+
+@dataclass
+class Meter:
+    """CPU seconds of this process, of its ended children, and of what lives and bears `mark` or works below `folder`."""
+
+    mark: str
+    folder: Path
+    detached: dict[psutil.Process, float] = field(default_factory=dict)
+    ended: float = 0.0
+
+    def read(self) -> float:
+        """Return all CPU seconds spent so far; a server that ended without a parent counts as it was last seen."""
+        living = {process: spent(process) for process in psutil.process_iter() if self._ours(process)}
+        self.ended += sum(seconds for process, seconds in self.detached.items() if process not in living)
+        family = {os.getpid(), *(process.pid for process in living)}
+        self.detached = {process: seconds for process, seconds in living.items() if parent(process) not in family}
+        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(each.ru_utime + each.ru_stime for each in own) + sum(living.values()) + self.ended
+
+    def _ours(self, process: psutil.Process) -> bool:
+        if process.pid == os.getpid():
+            return False
+        with suppress(psutil.Error, OSError):
+            if Path(process.cwd()).is_relative_to(self.folder):
+                return True
+            return process.environ().get(MARK) == self.mark
+        return False
+
+
+def spent(process: psutil.Process) -> float:
+    """CPU seconds of a process and of the children it has waited for."""
+    with suppress(psutil.Error):
+        return float(sum(process.cpu_times()[:4]))
+    return 0.0
+
+
+def parent(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return int(process.ppid())
+    return 0
+
+
+class Budget:
+    """The plugin: measures at the borders of tiers, prints what each took, and fails a run that took too much."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.budget = config, json.loads(FILE.read_text(encoding="utf-8"))
+        self.spent: dict[str, float] = {}
+        self.partial: set[str] = set()
+        self.too_dear: list[str] = []
+        self.meter: Meter | None = None
+        self.last = 0.0
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.partial |= {tier_of(item) for item in items}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        if self.meter is None:
+            os.environ[MARK] = str(os.getpid())
+            self.meter = Meter(os.environ[MARK], self.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+            self.last = self.meter.read()
+        done = yield
+        if nextitem is None or tier_of(nextitem) != tier_of(item):
+            now = self.meter.read()
+            self.spent[tier_of(item)] = self.spent.get(tier_of(item), 0.0) + now - self.last
+            self.last = now
+        return done
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run of whole tiers in which all went well but the time."""
+        if session.exitstatus == pytest.ExitCode.OK:
+            scale = max(1.0, yardstick() / self.budget["yardstick"])
+            tiers = {tier: self.budget["tiers"][tier] for tier in self.spent if self._whole(tier)}
+            self.too_dear = [tier for tier, of in tiers.items() if self.spent[tier] > allowed(of, scale)]
+            if self.too_dear:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _whole(self, tier: str) -> bool:
+        asked = {Path(self.config.invocation_params.dir, name).resolve() for name in self.config.args}
+        return tier in self.budget["tiers"] and tier not in self.partial and bool(asked & {TESTS, TESTS / tier})
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        of = self.budget["tiers"]
+        each = [f"{tier} {seconds:.0f}/{of.get(tier, '?')}" for tier, seconds in self.spent.items()]
+        if each:
+            terminalreporter.write_line(f"CPU seconds of their budget: {', '.join(each)}")
+        for tier in self.too_dear:
+            terminalreporter.write_line(
+                f"ERROR tests/{tier} took {self.spent[tier]:.0f} CPU seconds, {of[tier]} are its budget: make it cheaper, or"
+                f" let tests/budget.json say why it may cost more",
+                red=True,
+            )
