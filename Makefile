@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test test-fast soak lint test-compose bench bench-quick bench-compare setup lock clean
+.PHONY: help demo up down test test-fast soak lint test-compose bench bench-quick bench-compare wheel setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -49,6 +49,9 @@ bench-compare: setup ## two results side by side; BENCH="old.json new.json", els
 ##@ Look after it
 setup: ## make .venv from requirements.txt, where that is not done yet
 	@bin/setup
+
+wheel: setup ## build dist/txbatch-<version>-py3-none-any.whl, for `pip install`
+	$(PY) -m hatchling build -t wheel -d dist
 
 lock: ## resolve requirements.in into requirements.txt; LOCK_ARGS=--upgrade for newer versions
 	@bin/lock $(LOCK_ARGS)

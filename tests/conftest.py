@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 TEMPLATE = "migrated"
 AIRFLOW_TEMPLATE = "migrated_airflow"
 # Cheapest first; what is not named here comes in between.
-FIRST = ("tidy", "unit", "docs", "golden", "contract", "spouts", "postgres", "model", "soak")
+FIRST = ("tidy", "unit", "docs", "wheel", "golden", "contract", "spouts", "postgres", "model", "soak")
 LAST = ("spark", "cli", "local", "local_airflow", "flights", "airflow", "demo")
 _numbers = count(1)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import encodable
 from txbatch.embedded import postgres
+from txbatch.places import in_checkout, is_project
+from txbatch.places import project_root as project_root
 
 HOME = "TXBATCH_HOME"
 DATABASE_URL = "TXBATCH_DATABASE_URL"
@@ -66,23 +68,28 @@ def given(name: str) -> str | None:
     return value
 
 
-def project_root() -> Path:
-    """The folder that holds `plugins/`."""
-    return Path(__file__).resolve().parents[2]
-
-
 def home() -> Path:
-    """TXBATCH_HOME, else `.txbatch/` in the project: data of the embedded stack.
+    """Return TXBATCH_HOME, else `.txbatch/` in the project, else in the user's own folder: data of the embedded stack.
 
     DefinitionError for a path that the programs which use it would not take for one.
     """
-    folder = Path(given(HOME) or project_root() / ".txbatch").resolve()
+    folder = Path(given(HOME) or _default_home()).resolve()
+    check_fit(folder)
+    return folder
+
+
+def check_fit(folder: Path) -> None:
+    """Raise DefinitionError for a home folder whose path Spark would take for a pattern."""
     if _UNFIT.search(str(folder)):
         raise DefinitionError(
             f"{str(folder)!r} cannot be the home folder: Spark cannot do with a control character or one of {_PATTERN} in its "
             f"path; set {HOME} to another one"
         )
-    return folder
+
+
+def _default_home() -> Path:
+    root = project_root()
+    return (root if in_checkout() or is_project(root) else Path.home()) / ".txbatch"
 
 
 def load(connection_url: str | None = None, connections: Urls = lambda database: None) -> Settings:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import txbatch
 from txbatch.core.errors import DefinitionError, TxbatchError
 from txbatch.launch.job_file import Job, check_dag_files, check_main, load_job
 
@@ -50,7 +51,7 @@ def _import_errors(dags: Path) -> tuple[list[str], int]:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "20",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "CRITICAL",
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(Path(txbatch.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
         }
         command = [sys.executable, "-m", "txbatch.orchestration.dag_bag", str(dags)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)

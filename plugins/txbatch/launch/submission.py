@@ -21,6 +21,7 @@ from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
 from txbatch.launch.job_file import Job
+from txbatch.places import install
 
 SHORT_JOB_BYTES = 80_000_000
 LOCAL_MASTER = "local[*]"
@@ -104,7 +105,7 @@ def _spark_home() -> Path:
     """The folder of the installed pyspark: spark-submit does not find it by itself below a path with blanks."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise TransientError("pyspark is not installed beside txbatch; run `make setup`")
+        raise TransientError(f"pyspark is not installed beside txbatch; {install('spark')}")
     return Path(spec.origin).parent
 
 

@@ -23,6 +23,7 @@ from txbatch.local.metadata import migrate
 from txbatch.local.ports import LOOPBACK, reserved_port
 from txbatch.local.processes import MARK, marked, new_mark, stop_marked
 from txbatch.local.signals import uninterrupted, unwinding
+from txbatch.places import command
 
 DEFAULT_PORT = 8080
 COMPONENTS = {
@@ -226,7 +227,9 @@ def refuse_second(home: Path) -> None:
     run = _run_of(home)
     if run and (left := marked(run["mark"])):
         pid = min(process.pid for process in left)
-        raise LocalAirflowError(f"Airflow runs already in {home} (pid {pid}, {run['url']}): stop it with `make down`")
+        raise LocalAirflowError(
+            f"Airflow runs already in {home} (pid {pid}, {run['url']}): stop it with `{command('down')}`"
+        )
 
 
 def _scratch(home: Path) -> Path:
@@ -262,5 +265,7 @@ def _only_start(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LocalAirflowError(f"Airflow is just being started in {folder}: wait for it, or `make down`") from None
+            raise LocalAirflowError(
+                f"Airflow is just being started in {folder}: wait for it, or `{command('down')}`"
+            ) from None
         yield

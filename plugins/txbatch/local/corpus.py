@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
+from txbatch.core.errors import TransientError
+from txbatch.places import install
+
 DIGEST_FILE = "sha256"
 
 
@@ -46,5 +49,5 @@ def _copy(source: Path, target: Path) -> None:
 def _pyspark() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise RuntimeError("pyspark is not installed; run `make setup`")
+        raise TransientError(f"pyspark is not installed; {install('spark')}")
     return Path(spec.origin).parent

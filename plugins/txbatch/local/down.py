@@ -1,4 +1,4 @@
-"""`make down`: ends the Airflow and the PostgreSQL of this checkout, whoever started them."""
+"""`make down`, `txbatch down`: end the Airflow and the PostgreSQL of this home, whoever started them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from txbatch.embedded import postgres
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
+from txbatch.places import command
 
 _LOCK = "up.lock"
 _SECONDS = 60
@@ -30,7 +31,7 @@ def main() -> int:
         ran = postgres.is_running(home)
         postgres.stop(home)
     except (EmbeddedPostgresError, LocalAirflowError, TxbatchError, TimeoutError, OSError) as error:
-        print(f"make down: {error}", file=sys.stderr)
+        print(f"{command('down')}: {error}", file=sys.stderr)
         return 1
     print(f"stopped {ended} processes of Airflow{' and PostgreSQL' if ran else ''}")
     return 0
@@ -38,24 +39,24 @@ def main() -> int:
 
 @contextlib.contextmanager
 def only_up(home: Path, complaint: str = "it runs already in {home}: use it") -> Iterator[None]:
-    """Held by `make up`, and by the demo, while they run; LocalAirflowError when another one does."""
+    """Context manager. Keep a second `up` or demo out until the block ends; LocalAirflowError when one runs."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LocalAirflowError(f"{complaint.format(home=home)}, or stop it with `make down`") from None
+            raise LocalAirflowError(f"{complaint.format(home=home)}, or stop it with `{command('down')}`") from None
         yield
 
 
 def _wait_for_up(home: Path) -> None:
-    """`make up` ends by itself once its Airflow is stopped."""
+    """Wait for `up`, which ends by itself once its Airflow is stopped; LocalAirflowError when it goes on."""
     deadline = time.monotonic() + _SECONDS
     while (home / _LOCK).exists():
         with contextlib.suppress(LocalAirflowError), only_up(home):
             return
         if time.monotonic() > deadline:
-            raise LocalAirflowError(f"`make up` in {home} goes on after {_SECONDS} s; press Ctrl-C there")
+            raise LocalAirflowError(f"`{command('up')}` in {home} goes on after {_SECONDS} s; press Ctrl-C there")
         time.sleep(_POLL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""`make up`: Airflow with the pipelines on this machine alone, until Ctrl-C, SIGTERM or `make down`."""
+"""`make up`, `txbatch up`: Airflow with the pipelines on this machine alone, until Ctrl-C, SIGTERM or `down`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from txbatch.local.flights import ensure_flights
 from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
 from txbatch.local.signals import uninterrupted, unwinding
+from txbatch.places import command, in_checkout
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
 from txbatch.postgres.queries import query
@@ -38,9 +39,9 @@ Airflow is ready after {seconds:.0f} s, and takes {megabytes:,.0f} MB with Postg
 Try
 {examples}  any run     clear it: "already committed as txid n", and no number changes
   your own    a new DAG is paused, and its runs stay queued, until you unpause it: the switch beside its name, or
-              AIRFLOW_HOME={airflow_home} .venv/bin/airflow dags unpause NAME
+              AIRFLOW_HOME={airflow_home} {airflow} dags unpause NAME
 
-Ctrl-C here, or `make down` elsewhere, stops everything."""
+Ctrl-C here, or `{down}` elsewhere, stops everything."""
 TRY = {
     "word_count": """\
   word_count  in the UI: DAGs, word_count, Trigger; then `bin/txbatch query word_count the self`
@@ -61,7 +62,7 @@ def main() -> int:
         with unwinding(), only_up(home), _postgres_stopped_after(home):
             _up()
     except (LocalAirflowError, AirflowApiError, EmbeddedPostgresError, TxbatchError, TimeoutError, OSError) as error:
-        print(f"make up: {error}", file=sys.stderr)
+        print(f"{command('up')}: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, SystemExit):
         pass
@@ -84,15 +85,18 @@ def _up() -> None:
 
 
 def environment(config: settings.Settings) -> Mapping[str, str]:
-    """What Airflow's processes need to know; prepares the pipelines' input."""
-    demo = config.home / "demo"
+    """Return what Airflow's processes need to know; prepares the examples' input."""
     return {
         "TXBATCH_HOME": str(config.home),
         "TXBATCH_DATABASE_URL": config.database_url,
         "TXBATCH_STAGING": config.staging,
-        "WORD_COUNT_FOLDER": str(ensure_corpus(demo)),
-        "FLIGHTS_FOLDER": str(ensure_flights(demo)),
+        **(_inputs(config.home / "demo") if in_checkout() else {}),
     }
+
+
+def _inputs(demo: Path) -> Mapping[str, str]:
+    """Prepare the examples' input, and return where it is."""
+    return {"WORD_COUNT_FOLDER": str(ensure_corpus(demo)), "FLIGHTS_FOLDER": str(ensure_flights(demo))}
 
 
 def _migrate(database_url: str) -> None:
@@ -102,9 +106,9 @@ def _migrate(database_url: str) -> None:
 
 
 def _examples() -> list[str]:
-    """Those that are still in dags/: whoever wants only DAGs of his own removes them."""
+    """Return the examples that are still in dags/: whoever wants only DAGs of his own removes them; a project has none."""
     dags = settings.project_root() / "dags"
-    return [name for name in EXAMPLES if (dags / f"{name}.py").is_file()]
+    return [name for name in EXAMPLES if in_checkout() and (dags / f"{name}.py").is_file()]
 
 
 def _unpause(airflow: LocalAirflow, api: AirflowApi) -> None:
@@ -115,13 +119,14 @@ def _unpause(airflow: LocalAirflow, api: AirflowApi) -> None:
             api.unpause(dag_id)
         except TimeoutError as error:
             first, *_, last = str(error).splitlines() * 2  # between them is a traceback
-            print(f"make up: {first}" + (f" {last}" if last != first else ""), file=sys.stderr, flush=True)
+            print(f"{command('up')}: {first}" + (f" {last}" if last != first else ""), file=sys.stderr, flush=True)
 
 
 def _tell(airflow: LocalAirflow, home: Path, seconds: float) -> None:
     bytes_used = memory([*(process.pid for process in airflow.processes()), *postgres.processes(home)])
     said = {"url": airflow.url, "username": airflow.username, "password_file": _relative(airflow.password_file)}
     said["airflow_home"] = shlex.quote(str(_relative(airflow.password_file.parent)))
+    said |= {"airflow": ".venv/bin/airflow" if in_checkout() else "airflow", "down": command("down")}
     examples = "".join(TRY.get(name, "") for name in _examples()).format(**said)
     print(READY.format(seconds=seconds, megabytes=bytes_used / 1e6, examples=examples, **said), flush=True)
 
@@ -137,7 +142,7 @@ def _postgres_stopped_after(home: Path) -> Iterator[None]:
     finally:
         with uninterrupted():
             if users := _sessions(home):
-                print(f"PostgreSQL goes on, in use by {', '.join(users)}; `make down` stops it", flush=True)
+                print(f"PostgreSQL goes on, in use by {', '.join(users)}; `{command('down')}` stops it", flush=True)
             else:
                 postgres.stop(home)
 

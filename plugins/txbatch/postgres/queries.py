@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sqlalchemy import TextClause, text
 
+from txbatch.places import packaged
+
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 
-def sql_root() -> Traversable:
-    """The folder `sql/`: inside an installed package, or beside plugins/ in a checkout."""
-    packaged = resources.files("txbatch") / "_sql"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
+def sql_root() -> Path:
+    """Return the folder `sql/`: inside an installed package, or beside plugins/ in a checkout."""
+    return packaged("sql")
 
 
 @cache

@@ -1,0 +1,41 @@
+"""Where things lie: in a checkout of this project, or in an installed package."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def in_checkout() -> bool:
+    """Return whether this package lies in a checkout's plugins/, and not in an environment's site-packages."""
+    return not (_PACKAGE / "_sql").is_dir()
+
+
+def packaged(name: str) -> Path:
+    """Return the folder `name` of this project: beside plugins/ in a checkout, inside an installed package."""
+    return _PACKAGE.parents[1] / name if in_checkout() else _PACKAGE / f"_{name}"
+
+
+def project_root() -> Path:
+    """Return the checkout; else the nearest project at or above the working directory, or that directory where there is none."""
+    if in_checkout():
+        return _PACKAGE.parents[1]
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if is_project(folder)), here)
+
+
+def is_project(folder: Path) -> bool:
+    """Return whether a folder has dags/ and jobs/, and is not one in which anybody may make such folders."""
+    return all((folder / part).is_dir() for part in ("dags", "jobs")) and not folder.stat().st_mode & stat.S_IWOTH
+
+
+def command(name: str) -> str:
+    """Return how one of the commands `up`, `down` and `demo` is called: by make in a checkout, else as a part of `txbatch`."""
+    return f"{'make' if in_checkout() else 'txbatch'} {name}"
+
+
+def install(extra: str) -> str:
+    """Return the next step where packages are missing: `make setup` in a checkout, else an extra of this package."""
+    return "run `make setup`" if in_checkout() else f"run `pip install 'txbatch[{extra}]'`"

@@ -1,0 +1,86 @@
+"""What is in the wheel, and that it works from a site-packages folder, wherever one stands."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from wheel_support import ROOT, call
+
+from txbatch import __version__
+
+
+@pytest.fixture(scope="module")
+def files(wheel: Path) -> dict[str, str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def metadata(files: dict[str, str]) -> Message:
+    return Parser().parsestr(files[f"txbatch-{__version__}.dist-info/METADATA"])
+
+
+def test_it_has_the_package_and_its_sql_and_nothing_else(files: dict[str, str]) -> None:
+    def below(folder: Path, name: str) -> set[str]:
+        found = (each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
+        return {f"{name}/{each}" for each in found if "__pycache__" not in each.parts}
+
+    expected = below(ROOT / "plugins" / "txbatch", "txbatch") | below(ROOT / "sql", "txbatch/_sql")
+    assert {name for name in files if ".dist-info/" not in name} == expected
+    assert "txbatch/py.typed" in files
+
+
+def test_its_metadata(metadata: Message) -> None:
+    assert (metadata["Name"], metadata["Version"]) == ("txbatch", __version__)
+    assert metadata["Requires-Python"] == "<3.15,>=3.11"
+    assert set(metadata.get_all("Provides-Extra") or []) == {"airflow", "spark", "embedded"}
+
+
+def test_it_asks_for_ranges_in_which_the_tested_versions_are(metadata: Message) -> None:
+    """requirements.txt is what the tests run on; the Spark provider is a newer one there (see pyproject.toml)."""
+    from packaging.requirements import Requirement
+
+    pins = dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    asked = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
+    assert {each.name for each in asked} <= set(pins)
+    misfits = {each.name for each in asked if pins[each.name] not in each.specifier}
+    assert misfits == {"apache-airflow-providers-apache-spark"}
+    assert not [each for each in asked if any(part.operator == "==" for part in each.specifier)]
+
+
+def test_the_command_works_from_anywhere(environment: Path, tmp_path: Path) -> None:
+    told = call([str(environment / "txbatch"), "--version"], tmp_path)
+    assert told.stdout == f"txbatch, version {__version__}\n", told.stderr
+
+
+def test_the_home_folder_is_the_projects_or_else_the_users(environment: Path, tmp_path: Path) -> None:
+    inside, outside, shared = tmp_path / "shop" / "jobs", tmp_path / "elsewhere", tmp_path / "shared"
+    for folder in (inside, tmp_path / "shop" / "dags", outside, shared / "jobs", shared / "dags"):
+        folder.mkdir(parents=True)
+    shared.chmod(0o777)
+
+    def home(folder: Path) -> str:
+        ask = [str(environment / "python"), "-c", "from txbatch import settings; print(settings.home())"]
+        return call(ask, folder, HOME=str(tmp_path / "me")).stdout.strip()
+
+    assert home(inside) == str(tmp_path / "shop" / ".txbatch")
+    assert home(outside) == home(shared) == str(tmp_path / "me" / ".txbatch")
+
+
+def test_its_sql_and_its_archive_for_spark_are_found(environment: Path, tmp_path: Path) -> None:
+    ask = "from txbatch.postgres import queries, migrate; print(len(queries.statements()), len(migrate.migrations()))"
+    told = call([str(environment / "python"), "-c", ask], tmp_path)
+    statements, migrations = told.stdout.split()
+    assert int(statements) > 50
+    assert int(migrations) == len(list((ROOT / "sql" / "migrations").iterdir()))
+    zipped = (
+        "from pathlib import Path; from txbatch.launch.submission import package_zip; print(package_zip(Path('.')))"
+    )
+    made = call([str(environment / "python"), "-c", zipped], tmp_path)
+    with zipfile.ZipFile(tmp_path / made.stdout.strip()) as archive:
+        assert "txbatch/launch/driver.py" in archive.namelist()
