@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
-from txbatch.core.aggregator import CombinerAggregator, Merge, Partial
-from txbatch.core.fields import FLOATING_TYPES, decimal_scale
+from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.merge import Partial, Total
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.plan import streams_of
 from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
@@ -153,12 +153,9 @@ def staged(aggregate: PersistentAggregate, partials: Sequence[Keyed]) -> StagedS
 
 
 def _total(column: ValueColumn, values: list[Any]) -> str | None:
-    present = [value for value in values if value is not None]
-    if column.partial.type == "boolean":
-        return str(sum(present))
-    if column.partial.merge is not Merge.ADD or column.partial.type in FLOATING_TYPES:
-        return str(len(present))
-    return format(sum(map(Decimal, present)), "f") if present else None
+    total = column.partial.total
+    parts = [int(value is not None) for value in values] if total is Total.PRESENT else values
+    return total.together(parts)
 
 
 def record_batch(aggregate: PersistentAggregate, partials: Iterable[Keyed]) -> pa.RecordBatch:

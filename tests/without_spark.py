@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import PartitionedLogSpout, Spout
-from txbatch.core.aggregator import merger
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.merge import merger
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import StreamPlan, streams_of
 from txbatch.core.topology import Topology

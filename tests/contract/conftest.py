@@ -17,7 +17,7 @@ from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
 from txbatch.postgres.warehouses import Warehouses
@@ -170,12 +170,12 @@ class Postgres(Backing):
 
     def state(self, name: str) -> dict[Any, tuple[Any, ...]]:
         with self.engine.connect() as connection:
-            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{quoted(name)}"))
+            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{pg_name(name)}"))
             return {(word,): (count, txid) for word, count, txid in rows}
 
     def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
         with self.ledger.warehouses.engine("warehouse").connect() as connection:
-            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{quoted(name)}"))
+            rows = connection.execute(text(f"SELECT word, count, txid FROM state.{pg_name(name)}"))
             found: dict[Any, tuple[Any, ...]] = {(word,): (count, txid) for word, count, txid in rows}
             fence = "SELECT txid || ':' || attempt_id, status FROM txbatch.apart WHERE state = :name"
             (found["fence"],) = (tuple(row) for row in connection.execute(text(fence), {"name": name}))
@@ -206,7 +206,7 @@ class Postgres(Backing):
 
     def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
         with self.engine.connect() as connection:
-            rows = connection.execute(text(f"SELECT word, position, txid, count FROM contribution.{quoted(name)}"))
+            rows = connection.execute(text(f"SELECT word, position, txid, count FROM contribution.{pg_name(name)}"))
             return {((word,), position, txid): (count,) for word, position, txid, count in rows}
 
     def attempts(self, topology: str) -> list[tuple[str, str]]:

@@ -26,9 +26,12 @@ from support import ListSpout, code, manifest_of, record_batch, run, staged
 
 import txbatch
 from txbatch.core import errors
-from txbatch.core.aggregator import merger
+from txbatch.core.aggregator import PartialColumn, required
 from txbatch.core.apart import ApartStatus, Fence
+from txbatch.core.fields import Field
+from txbatch.core.merge import Merge, merger
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import (
     NonTransactionalState,
@@ -47,7 +50,7 @@ from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres import apart, commit
 from txbatch.postgres.engine import connect, translated
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
 from txbatch.postgres.report_views import create_report
 from txbatch.postgres.state_tables import execute
@@ -83,7 +86,37 @@ def load(path: Path, database: str | None = None) -> tuple[Topology, dict[str, A
 
 
 def aggregator(name: str, field: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
-    return getattr(txbatch, name)(*([field] if field else []), **(options or {}))
+    made = OWN[name] if name in OWN else getattr(txbatch, name)
+    return made(*([field] if field else []), **(options or {}))
+
+
+class BitOr(Merge):
+    """The bits of both, as one of a user's own merges: all that R9 needs to know of it stands here."""
+
+    name = "bit_or"
+
+    def both(self, left: int, right: int) -> int:
+        return left | right
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"COALESCE({state} | {partial}, {state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"bit_or({column})"
+
+
+class Flags(txbatch.CombinerAggregator):
+    """Which bits any record has; an aggregate is this one class, and its merge."""
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        field = required(self, input)
+        return (PartialColumn("", field.type, BitOr(), f"bit_or({spark_name(field.name)})"),)
+
+    def init(self, value: int) -> tuple[int]:
+        return (value,)
+
+
+OWN = {"Flags": Flags}
 
 
 class Store:
@@ -194,7 +227,7 @@ class PostgresStore(Store):
             if self.aggregate.removable:
                 row = {**row, "removed": "removed" in row, "counted": "removed" not in row}
             cursor = self.connection.connection.cursor()
-            names = ", ".join(quoted(name).replace("%", "%%") for name in row)
+            names = ", ".join(pg_name(name).replace("%", "%%") for name in row)
             table = self.statements.state.replace("%", "%%")
             cursor.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(row))})", list(row.values()))
 
@@ -226,7 +259,7 @@ class PostgresStore(Store):
     def report(self) -> list[Row]:
         return [
             {name: value for name, value in row.items() if name != "txid"}
-            for row in self._select(f"report.{quoted(self.aggregate.state.name)}")
+            for row in self._select(f"report.{pg_name(self.aggregate.state.name)}")
         ]
 
     def _select(self, table: str) -> list[Row]:

@@ -21,7 +21,7 @@ from txbatch.memory.tables import Tables
 from txbatch.postgres import apart, state_tables
 from txbatch.postgres import rows as rows_of
 from txbatch.postgres.engine import transaction
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader
@@ -164,7 +164,7 @@ class PostgresView:
                 []
                 if fence
                 else selected(
-                    f"SELECT word, position, txid, count FROM contribution.{quoted(topology)} WHERE :t IS NOT NULL"
+                    f"SELECT word, position, txid, count FROM contribution.{pg_name(topology)} WHERE :t IS NOT NULL"
                 )
             )
             return Seen(
@@ -179,7 +179,7 @@ class PostgresView:
     def _there(self, state: str) -> tuple[list[Any], Fence | None]:
         """The rows of the state, wherever it is, and its fence if it is apart."""
         with self._database(state).connect() as connection:
-            rows = list(connection.execute(text(f"SELECT to_jsonb(s) FROM state.{quoted(state)} s")).scalars())
+            rows = list(connection.execute(text(f"SELECT to_jsonb(s) FROM state.{pg_name(state)} s")).scalars())
             stored = None
             if connection.engine is not self.engine:
                 stored = connection.execute(query("apart"), {"state": state}).mappings().one()
@@ -210,12 +210,12 @@ class PostgresView:
 
     def meddle(self, state: str, key: Key, txid: int) -> None:
         with self.engine.begin() as connection:
-            changed = f"UPDATE state.{quoted(state)} SET txid = :n WHERE word = :word"
+            changed = f"UPDATE state.{pg_name(state)} SET txid = :n WHERE word = :word"
             connection.execute(text(changed), {"n": txid, "word": key[0]})
 
     def report(self, state: str) -> Mapping[str, int]:
         with self._database(state).connect() as connection:
-            rows = connection.execute(text(f"SELECT word, count AS number FROM report.{quoted(state)}"))
+            rows = connection.execute(text(f"SELECT word, count AS number FROM report.{pg_name(state)}"))
             return {row.word: row.number for row in rows}
 
     def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:

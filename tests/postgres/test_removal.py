@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from support import LogSpout, code, record_batch, staged
 
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
-from txbatch.core.aggregator import merger
+from txbatch.core.merge import merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import OpaqueValue, StateKind, update_state
 from txbatch.core.transaction import Assignment, TransactionAttempt

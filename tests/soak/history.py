@@ -29,7 +29,7 @@ from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.run.advance import Finished, bring_to_commit
 from txbatch.run.steps import Steps
 from txbatch.storage import parquet
@@ -342,7 +342,7 @@ class History:
 
 def counts(engine: Engine, state: str) -> Counter[str]:
     with engine.connect() as connection:
-        rows = connection.execute(text(f"SELECT * FROM report.{quoted(state)}"))
+        rows = connection.execute(text(f"SELECT * FROM report.{pg_name(state)}"))
         return Counter({row[0]: row[1] for row in rows})
 
 

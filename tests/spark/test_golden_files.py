@@ -13,9 +13,9 @@ from file_cases import Case, cases, told
 from pyspark.sql import SparkSession
 
 from txbatch import IntervalSpout
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import parse_fields
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import TransactionAttempt
 from txbatch.spark.failures import in_our_words
 
@@ -46,7 +46,9 @@ def read(spark: SparkSession, root: Path, case: Case) -> list[list[Any]]:
     records = spout.emit_batch(spark, TransactionAttempt(1, 1), plan)
     names = [field.name for field in parse_fields(case.fields)]
     try:
-        return [[told(value) for value in row] for row in records.select([quoted(name) for name in names]).collect()]
+        return [
+            [told(value) for value in row] for row in records.select([spark_name(name) for name in names]).collect()
+        ]
     finally:
         records.unpersist()
 

@@ -25,9 +25,9 @@ from txbatch import (
     Sum,
     Topology,
 )
-from txbatch.core.aggregator import merger
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.fields import key_bytes_max
+from txbatch.core.merge import merger
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed
 

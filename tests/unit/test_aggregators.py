@@ -13,9 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from txbatch import Avg, CombinerAggregator, Count, Max, Min, Sum
-from txbatch.core.aggregator import BIGINT_MAX, BIGINT_MIN, Merge, merge_values, quoted
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
+from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST
+from txbatch.core.spark_sql import spark_name
 
 integers = st.none() | st.integers(-(2**40), 2**40)
 decimals = st.none() | st.decimals(-(10**20), 10**20, places=2)
@@ -139,23 +140,23 @@ def test_a_scale_casts_before_summing_as_spark_does(value: Any, cast: str) -> No
 @given(st.integers(BIGINT_MIN, BIGINT_MAX), st.integers(BIGINT_MIN, BIGINT_MAX))
 def test_bigint_overflow_is_an_error_never_a_wrap(left: int, right: int) -> None:
     if BIGINT_MIN <= left + right <= BIGINT_MAX:
-        assert merge_values(Merge.ADD, left, right) == left + right
+        assert ADD.merge(left, right) == left + right
     else:
         with pytest.raises(BadRecord, match="out of range"):
-            merge_values(Merge.ADD, left, right)
+            ADD.merge(left, right)
 
 
 def test_decimal_overflow_is_an_error() -> None:
     most = Decimal("9" * 38)
-    assert merge_values(Merge.ADD, most, Decimal(0)) == most
+    assert ADD.merge(most, Decimal(0)) == most
     with pytest.raises(BadRecord, match="out of range"):
-        merge_values(Merge.ADD, most, Decimal(1))
+        ADD.merge(most, Decimal(1))
 
 
 @given(st.text(), st.text())
 def test_strings_compare_by_their_bytes(left: str, right: str) -> None:
     assume("\ud800" not in left + right)
-    least = merge_values(Merge.LEAST, left, right)
+    least = LEAST.merge(left, right)
     assert least.encode("utf-8", "surrogatepass") == min(
         left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
     )
@@ -211,4 +212,4 @@ def test_an_aggregator_of_ones_own_must_be_whole() -> None:
 
 
 def test_spark_names() -> None:
-    assert quoted("a`b") == "`a``b`"
+    assert spark_name("a`b") == "`a``b`"

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txbatch.core.aggregator import Merge, merger
+from txbatch.core.merge import ADD as SUM
+from txbatch.core.merge import merger
 from txbatch.core.state import StateKind, update_state
 
-ADD = merger([Merge.ADD])
+ADD = merger([SUM])
 # A partial: what counts (None: nothing), whether the key is removed. Neither is no partial at all.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))
 BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("abc"), CHANGES), max_size=5), max_size=6)

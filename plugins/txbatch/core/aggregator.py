@@ -1,32 +1,20 @@
 """CombinerAggregator: what one batch contributes to a key, and how contributions combine.
 
-An aggregate is kept as one or more partial columns. Each column merges by one of three rules that treat null as SQL
-does, so that Spark, PostgreSQL and the in-memory twin agree to the last digit.
+An aggregate is one class. It keeps one or more partial columns, each of which names its merge: Spark, PostgreSQL and the
+in-memory twin follow that to the last digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
-from enum import StrEnum
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
-
-BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
-DECIMAL_DIGITS_MAX = 38
-_EXACT = Context(prec=80)
-Partial = tuple[Any, ...]
-
-
-class Merge(StrEnum):
-    """How two values of one partial column become one; null merged with x is x."""
-
-    ADD = "add"
-    LEAST = "least"
-    GREATEST = "greatest"
+from txbatch.core.merge import ADD, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
+from txbatch.core.spark_sql import spark_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +29,15 @@ class PartialColumn:
     merge: Merge
     aggregate: str
 
+    @property
+    def exact(self) -> bool:
+        """Whether its values are the same to the last digit, in whatever order they merge."""
+        return self.merge.exact(self.type)
 
-def merge_values(merge: Merge, left: Any, right: Any) -> Any:
-    """Combine two values of a partial column; a sum beyond bigint or decimal(38) raises BadRecord, never wraps."""
-    if left is None or right is None:
-        return right if left is None else left
-    if merge is not Merge.ADD:
-        return (min if merge is Merge.LEAST else max)(left, right, key=_order)
-    if isinstance(left, Decimal) or isinstance(right, Decimal):
-        total = _EXACT.add(Decimal(left), Decimal(right))
-        fits = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX
-    else:
-        total = left + right
-        fits = isinstance(total, float) or BIGINT_MIN <= total <= BIGINT_MAX
-    if not fits:
-        raise BadRecord(f"{left} + {right} is out of range for its type; sum a decimal with more digits instead")
-    return total
-
-
-def _order(value: Any) -> tuple[bool, Any]:
-    """As Spark and PostgreSQL compare: NaN is above all numbers."""
-    return value != value, value
-
-
-def merger(merges: Sequence[Merge]) -> Callable[[Partial, Partial], Partial]:
-    """The `combine` of a whole row of partial columns."""
-
-    def combine(left: Partial, right: Partial) -> Partial:
-        return tuple(merge_values(merge, a, b) for merge, a, b in zip(merges, left, right, strict=True))
-
-    return combine
+    @property
+    def total(self) -> Total:
+        """What is compared of it between files and rows (R7)."""
+        return self.merge.total(self.type)
 
 
 class CombinerAggregator:
@@ -111,7 +78,7 @@ class Count(CombinerAggregator):
     """Number of records; with an input, of those where it is not null."""
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
-        return (PartialColumn("", "bigint", Merge.ADD, f"count({quoted(input.name) if input else '1'})"),)
+        return (PartialColumn("", "bigint", ADD, f"count({spark_name(input.name) if input else '1'})"),)
 
     def init(self, value: Any) -> Partial:
         return (1 if self.input is None or value is not None else 0,)
@@ -133,7 +100,7 @@ class Sum(CombinerAggregator):
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         type_ = self.sum_type(required(self, input))
-        return (PartialColumn("", type_, Merge.ADD, f"sum(cast({quoted(required(self, input).name)} as {type_}))"),)
+        return (PartialColumn("", type_, ADD, f"sum(cast({spark_name(required(self, input).name)} as {type_}))"),)
 
     def init(self, value: Any) -> Partial:
         return (self.cast(value),)
@@ -142,7 +109,7 @@ class Sum(CombinerAggregator):
         """The value as it is added: with a `scale` a decimal, rounded half up as Spark does."""
         if value is None or self.scale is None:
             return value
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, _EXACT)
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, EXACT)
 
     def sum_type(self, input: Field) -> str:
         """The type in which values are added; DefinitionError for what has no exact sum."""
@@ -163,9 +130,9 @@ class Avg(Sum):
     """Mean of the values that are not null, kept as their sum and count; null when there are none."""
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
-        name = quoted(required(self, input).name)
+        name = spark_name(required(self, input).name)
         (total,) = super().columns(input)
-        count = PartialColumn("_count", "bigint", Merge.ADD, f"count({name})")
+        count = PartialColumn("_count", "bigint", ADD, f"count({name})")
         return (PartialColumn("_sum", total.type, total.merge, total.aggregate), count)
 
     def init(self, value: Any) -> Partial:
@@ -178,7 +145,7 @@ class Avg(Sum):
         total, count = partial
         if not count:
             return None
-        return total / count if isinstance(total, float) else _EXACT.divide(Decimal(total), Decimal(count))
+        return total / count if isinstance(total, float) else EXACT.divide(Decimal(total), Decimal(count))
 
     def finish_sql(self, columns: Sequence[str]) -> str:
         total, count = columns
@@ -189,11 +156,12 @@ class Avg(Sum):
 class Min(CombinerAggregator):
     """Smallest value that is not null (strings by their bytes); null when there are none."""
 
-    merge, aggregate = Merge.LEAST, "min"
+    merge: Merge = LEAST
+    aggregate = "min"
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         field = required(self, input)
-        return (PartialColumn("", field.type, self.merge, f"{self.aggregate}({quoted(field.name)})"),)
+        return (PartialColumn("", field.type, self.merge, f"{self.aggregate}({spark_name(field.name)})"),)
 
     def init(self, value: Any) -> Partial:
         return (value,)
@@ -202,7 +170,8 @@ class Min(CombinerAggregator):
 class Max(Min):
     """Largest value that is not null (strings by their bytes); null when there are none."""
 
-    merge, aggregate = Merge.GREATEST, "max"
+    merge = GREATEST
+    aggregate = "max"
 
 
 def required(aggregator: CombinerAggregator, input: Field | None) -> Field:
@@ -210,8 +179,3 @@ def required(aggregator: CombinerAggregator, input: Field | None) -> Field:
     if input is None:
         raise DefinitionError(f"{type(aggregator).__name__} needs the name of a field")
     return input
-
-
-def quoted(name: str) -> str:
-    """A Spark SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.aggregator import CombinerAggregator, Merge, PartialColumn
+from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
+from txbatch.core.merge import GREATEST, Merge
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 
@@ -47,7 +48,7 @@ class ValueColumn:
 # What a partial says beside its values, where a `remove` is defined: whether the key's value before the batch goes,
 # and whether records of the key count.
 MARKS = tuple(
-    ValueColumn(name, name, PartialColumn("", "boolean", Merge.GREATEST, f"bool_or({name})"))
+    ValueColumn(name, name, PartialColumn("", "boolean", GREATEST, f"bool_or({name})"))
     for name in ("removed", "counted")
 )
 

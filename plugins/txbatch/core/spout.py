@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
+from txbatch.core.spark_sql import spark_text
 from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class PartitionedSpout(Emitter, Spout):
         """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
         frames = [
             self.emit_partition_batch(spark, attempt, name, range_).selectExpr(
-                "*", f"{literal(name)} as {PARTITION_COLUMN}"
+                "*", f"{spark_text(name)} as {PARTITION_COLUMN}"
             )
             for name, range_ in metadata["partitions"].items()
         ]
@@ -252,8 +253,3 @@ def _check_range(of: str, range_: Metadata, last: Metadata | None) -> None:
             f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
             "anew: restore it, or read it with a new topology"
         )
-
-
-def literal(text: str) -> str:
-    """A string in Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,7 +1,7 @@
 """State, and the update table R9 as a pure function. `postgres.statements` says the same in SQL.
 
->>> from txbatch.core.aggregator import Merge, merger
->>> add = merger([Merge.ADD])
+>>> from txbatch.core.merge import ADD, merger
+>>> add = merger([ADD])
 >>> stored = {"dog": OpaqueValue(2, (4,), (1,), 1)}
 >>> update_state(StateKind.OPAQUE, stored, [("dog", (2,))], txid=3, combine=add).puts
 {'dog': OpaqueValue(txid=3, value=(6,), prev=(4,), prev_txid=2)}
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from txbatch.core.aggregator import Partial
 from txbatch.core.errors import DefinitionError, StateAhead
 from txbatch.core.fields import checked_name
+from txbatch.core.merge import Partial
 
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core.aggregator import Partial, merger
 from txbatch.core.apart import (
     ApartStatus,
     Fence,
@@ -22,6 +21,7 @@ from txbatch.core.apart import (
 )
 from txbatch.core.definition import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
+from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind, Value, update_state
 from txbatch.core.transaction import Assignment, Batch

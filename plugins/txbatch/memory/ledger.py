@@ -26,11 +26,11 @@ from uuid import uuid4
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.aggregator import Partial
 from txbatch.core.definition import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
+from txbatch.core.merge import Partial
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (

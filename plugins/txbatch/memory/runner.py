@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from txbatch.core.aggregator import Partial, merger
 from txbatch.core.coordinator import initialize_transaction
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import parse_fields
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import streams_of
 from txbatch.core.protocol import check_gone

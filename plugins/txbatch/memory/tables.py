@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from txbatch.core import protocol
-from txbatch.core.aggregator import Partial, merger
 from txbatch.core.definition import (
     Known,
     StateDefinition,
@@ -20,6 +19,7 @@ from txbatch.core.definition import (
 from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import streams_of
 from txbatch.core.state import Value, update_state

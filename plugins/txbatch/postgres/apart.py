@@ -26,7 +26,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import commit, report_views
 from txbatch.postgres.engine import check_server, unless_made
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query, sql_root
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import StateStatements, take_back
@@ -178,7 +178,7 @@ def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
         return []
     names = list(connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars())
     for name in names:
-        execute(connection, f"DROP VIEW IF EXISTS report.{quoted(name)}")
-        execute(connection, f"DROP TABLE IF EXISTS state.{quoted(name)}")
+        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
+        execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
         connection.execute(query("forget_apart"), {"state": name})
     return names

@@ -1,14 +1,14 @@
-"""What statements are made of: names, which SQLAlchemy's PostgreSQL dialect quotes, types, and how partials merge."""
+"""What statements are made of: names, which SQLAlchemy's PostgreSQL dialect quotes, types, and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 import sqlalchemy
 from sqlalchemy.dialects import postgresql
 
-from txbatch.core.aggregator import Merge
-from txbatch.core.fields import FLOATING_TYPES
+from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
@@ -24,13 +24,13 @@ _TYPES = {
 }
 
 
-def quoted(name: str) -> str:
-    """A PostgreSQL identifier."""
+def pg_name(name: str) -> str:
+    """Return an identifier of PostgreSQL."""
     return _PREPARER.quote_identifier(name)
 
 
-def literal(text: str) -> str:
-    """A string in SQL."""
+def pg_text(text: str) -> str:
+    """Return a string literal of PostgreSQL."""
     return str(sqlalchemy.literal(text).compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
 
 
@@ -49,26 +49,16 @@ def listed(parts: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
-MERGES = {
-    Merge.ADD: "COALESCE({0} + {1}, {0}, {1})",
-    Merge.LEAST: "LEAST({0}, {1})",
-    Merge.GREATEST: "GREATEST({0}, {1})",
-}
-# There is no min or max of boolean, nor of bytea before PostgreSQL 18; every type has an order.
-AGGREGATES = {
-    Merge.ADD: "sum({0})",
-    Merge.LEAST: "(array_agg({0} ORDER BY {0}) FILTER (WHERE {0} IS NOT NULL))[1]",
-    Merge.GREATEST: "(array_agg({0} ORDER BY {0} DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
-}
-
-
 def total_sql(column: ValueColumn) -> str:
-    """The total of a partial column as text: the sum where it is exact, how many are true, else how many are not null."""
-    if column.partial.type == "boolean":
-        return f"(count(*) FILTER (WHERE {quoted(column.name)}))::text"
-    exact = column.partial.merge is Merge.ADD and not is_approximate(column)
-    return f"{'sum' if exact else 'count'}({quoted(column.name)})::text"
-
-
-def is_approximate(column: ValueColumn) -> bool:
-    return column.partial.merge is Merge.ADD and column.partial.type in FLOATING_TYPES
+    """Return the total of a partial column (R7), as text."""
+    name = pg_name(column.name)
+    match column.partial.total:
+        case Total.SUM:
+            total = f"sum({name})"
+        case Total.TRUE:
+            total = f"(count(*) FILTER (WHERE {name}))"
+        case Total.PRESENT:
+            total = f"count({name})"
+        case other:
+            assert_never(other)
+    return f"{total}::text"

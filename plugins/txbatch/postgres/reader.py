@@ -13,7 +13,7 @@ from txbatch.core.changes import Counted
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.plan import streams_of
 from txbatch.postgres.engine import transaction
-from txbatch.postgres.expressions import quoted, sql_type
+from txbatch.postgres.expressions import pg_name, sql_type
 from txbatch.postgres.queries import query
 from txbatch.postgres.warehouses import Warehouses
 
@@ -131,7 +131,7 @@ def _global(engine: Engine, state: str, keys: Sequence[str]) -> Rows:
     if keys:
         raise TerminalError(f"state {state!r} is one global value and has no key; ask without {', '.join(keys)}")
     with transaction(engine) as connection:
-        row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(quoted(state))}").mappings().first()
+        row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
 
 
@@ -142,12 +142,12 @@ def _listed(typed: Mapping[str, str]) -> str:
 def _query(state: str, typed: Mapping[str, str]) -> str:
     listed = ", ".join(f"%(k{number})s::text[]" for number in range(len(typed)))
     same = " AND ".join(
-        f"r.{quoted(name)} = CAST(a.k{number} AS {_key_type(type_)})"
+        f"r.{pg_name(name)} = CAST(a.k{number} AS {_key_type(type_)})"
         for number, (name, type_) in enumerate(typed.items())
     )
     names = ", ".join(f"k{number}" for number in range(len(typed)))
     statement = f"FROM unnest({listed}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN report."
-    return f"SELECT r.* {statement}{_driver(quoted(state))} r ON {_driver(same)} ORDER BY a.n"
+    return f"SELECT r.* {statement}{_driver(pg_name(state))} r ON {_driver(same)} ORDER BY a.n"
 
 
 def _key_type(type_: str) -> str:

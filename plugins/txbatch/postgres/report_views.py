@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.postgres.expressions import listed, literal, quoted
+from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.queries import query
 
 _BATCH = {
@@ -53,7 +53,7 @@ def _found(connection: Connection, aggregate: PersistentAggregate) -> dict[str, 
     name = aggregate.state.name
     names = [name, changes_name(name)] if aggregate.state.contributions else [name]
     return {
-        view: connection.execute(query("relation_exists"), {"name": f"report.{quoted(view)}"}).scalar_one()
+        view: connection.execute(query("relation_exists"), {"name": f"report.{pg_name(view)}"}).scalar_one()
         for view in names
     }
 
@@ -65,7 +65,7 @@ def changes_name(state: str) -> str:
 
 def create_report(aggregate: PersistentAggregate) -> str:
     """The view people report on: keys, finished values, and the txid that last changed the row."""
-    name = quoted(aggregate.state.name)
+    name = pg_name(aggregate.state.name)
     columns = [*_keys(aggregate), *_values(aggregate), "c.txid"]
     there = " WHERE c.counted" if aggregate.removable else ""
     return f"CREATE VIEW report.{name} AS SELECT {listed(columns)} FROM state.{name} c{there}"
@@ -73,11 +73,11 @@ def create_report(aggregate: PersistentAggregate) -> str:
 
 def create_changes(aggregate: PersistentAggregate) -> str:
     """The view of what each batch contributed to each key, with the batch's time."""
-    state, topology = aggregate.state.name, literal(aggregate.stream.topology.name)
+    state, topology = aggregate.state.name, pg_text(aggregate.stream.topology.name)
     more = [f"{sql} AS {name}" for name, (sql, _) in _about_batch(aggregate).items()]
     return (
-        f"CREATE VIEW report.{quoted(changes_name(state))} AS "
-        f"SELECT {listed([*_keys(aggregate), *_values(aggregate), 'c.txid', *more])} FROM contribution.{quoted(state)} c "
+        f"CREATE VIEW report.{pg_name(changes_name(state))} AS "
+        f"SELECT {listed([*_keys(aggregate), *_values(aggregate), 'c.txid', *more])} FROM contribution.{pg_name(state)} c "
         f"JOIN txbatch.batch b ON b.topology = {topology} AND b.txid = c.txid"
     )
 
@@ -105,15 +105,15 @@ def _about_batch(aggregate: PersistentAggregate) -> dict[str, tuple[str, str]]:
 
 
 def _keys(aggregate: PersistentAggregate) -> list[str]:
-    return [f"c.{quoted(key.name)}" for key in aggregate.keys]
+    return [f"c.{pg_name(key.name)}" for key in aggregate.keys]
 
 
 def _values(aggregate: PersistentAggregate) -> list[str]:
     stored = {
-        name: [f"c.{quoted(column.name)}" for column in aggregate.columns if column.value == name]
+        name: [f"c.{pg_name(column.name)}" for column in aggregate.columns if column.value == name]
         for name in aggregate.aggregates
     }
-    return [f"{each.finish_sql(stored[name])} AS {quoted(name)}" for name, each in aggregate.aggregates.items()]
+    return [f"{each.finish_sql(stored[name])} AS {pg_name(name)}" for name, each in aggregate.aggregates.items()]
 
 
 def _said(aggregate: PersistentAggregate) -> dict[str, str]:
@@ -128,6 +128,6 @@ def _aggregated(aggregator: CombinerAggregator) -> str:
 
 
 def _comments(view: str, text: str, columns: Mapping[str, str]) -> list[str]:
-    name = f"report.{quoted(view)}"
-    on_columns = [f"COMMENT ON COLUMN {name}.{quoted(column)} IS {literal(said)}" for column, said in columns.items()]
-    return [f"COMMENT ON VIEW {name} IS {literal(text)}", *on_columns]
+    name = f"report.{pg_name(view)}"
+    on_columns = [f"COMMENT ON COLUMN {name}.{pg_name(column)} IS {pg_text(said)}" for column, said in columns.items()]
+    return [f"COMMENT ON VIEW {name} IS {pg_text(text)}", *on_columns]

@@ -11,7 +11,7 @@ from txbatch.core.definition import check_owner, state_definition
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
-from txbatch.postgres.expressions import quoted
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
 from txbatch.postgres.report_views import changes_name
 from txbatch.postgres.statements import StateStatements
@@ -68,10 +68,10 @@ def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
 
 def _create_partition(connection: Connection, state: str, txid: int) -> None:
     first = (txid - 1) // PARTITION_TXIDS * PARTITION_TXIDS + 1
-    name = f"contribution_partition.{quoted(f'{state}@{first}')}"
+    name = f"contribution_partition.{pg_name(f'{state}@{first}')}"
     if connection.execute(query("relation_exists"), {"name": name}).scalar_one():
         return
-    parent, end = f"contribution.{quoted(state)}", first + PARTITION_TXIDS
+    parent, end = f"contribution.{pg_name(state)}", first + PARTITION_TXIDS
     # Made apart and attached: this waits for no open report, as CREATE TABLE ... PARTITION OF would.
     execute(connection, f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL, CHECK (txid >= {first} AND txid < {end}))")
     execute(connection, f"ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({first}) TO ({end})")
@@ -85,11 +85,11 @@ def drop(connection: Connection, topology: str) -> list[str]:
     rows.lock_topology(connection, topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:
-        execute(connection, f"DROP VIEW IF EXISTS report.{quoted(name)}")
+        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
         if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
-            execute(connection, f"DROP VIEW IF EXISTS report.{quoted(changes_name(name))}")
-        execute(connection, f"DROP TABLE IF EXISTS contribution.{quoted(name)}")
-        execute(connection, f"DROP TABLE IF EXISTS state.{quoted(name)}")
+            execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(changes_name(name))}")
+        execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
+        execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
     connection.execute(query("forget_topology"), {"topology": topology})
     return names
 

@@ -1,6 +1,6 @@
 """The SQL of one state, made from its definition: R9 a second time, where it cannot be forgotten.
 
-Every name is quoted; the only values are txids, which are integers.
+Every name is pg_name; the only values are txids, which are integers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from collections.abc import Iterable, Sequence
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
 from txbatch.core.state import StateKind
 from txbatch.postgres.expressions import (
-    AGGREGATES,
-    MERGES,
     column_type,
-    is_approximate,
     listed,
-    quoted,
+    pg_name,
     sql_type,
     total_sql,
 )
@@ -41,14 +38,14 @@ class StateStatements:
         self.kind = aggregate.state.kind
         self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
         self.removable = aggregate.removable
-        self.keys = [quoted(key.name) for key in aggregate.keys or (GLOBAL_KEY,)]
-        self.values = [quoted(column.name) for column in self.columns]
-        self.partials = [quoted(column.name) for column in self.partial_columns]
+        self.keys = [pg_name(key.name) for key in aggregate.keys or (GLOBAL_KEY,)]
+        self.values = [pg_name(column.name) for column in self.columns]
+        self.partials = [pg_name(column.name) for column in self.partial_columns]
         self.marks = self.partials[len(self.values) :]
-        self.previous = [quoted(PREVIOUS_PREFIX + column.name) for column in self.columns]
-        name = quoted(aggregate.state.name)
+        self.previous = [pg_name(PREVIOUS_PREFIX + column.name) for column in self.columns]
+        name = pg_name(aggregate.state.name)
         self.state, self.contribution = f"state.{name}", f"contribution.{name}"
-        self.staged = f"pg_temp.{quoted(staged)}"
+        self.staged = f"pg_temp.{pg_name(staged)}"
 
     def create_state(self) -> str:
         """The state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
@@ -97,7 +94,7 @@ class StateStatements:
     def collapse(self) -> Sequence[str]:
         """Combine several rows of one key into one."""
         merged = [
-            f"CAST({AGGREGATES[column.partial.merge].format(name)} AS {sql_type(column.partial.type)}) AS {name}"
+            f"CAST({column.partial.merge.fold_sql(name)} AS {sql_type(column.partial.type)}) AS {name}"
             for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
         once = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
@@ -159,7 +156,7 @@ class StateStatements:
         Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out.
         """
         merged = [
-            f"count({name})" if is_approximate(column) else f"{AGGREGATES[column.partial.merge].format(name)}"
+            column.partial.merge.fold_sql(name) if column.partial.exact else f"count({name})"
             for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
         by_key = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
@@ -180,7 +177,7 @@ class StateStatements:
         return [*assigned, f"txid = {txid:d}"]
 
     def _after(self, column: ValueColumn, value: str, partial: str) -> str:
-        merged = MERGES[column.partial.merge].format(value, partial)
+        merged = column.partial.merge.pair_sql(value, partial)
         return f"CASE WHEN e.removed THEN {partial} ELSE {merged} END" if self.removable else merged
 
     def _condition(self, txid: int) -> str:
@@ -190,7 +187,7 @@ class StateStatements:
         if not self.aggregate.keys:
             (only,) = self.keys
             return [f"{only} boolean NOT NULL DEFAULT true CHECK ({only})"]
-        return [f"{quoted(key.name)} {column_type(key.type)} NOT NULL" for key in self.aggregate.keys]
+        return [f"{pg_name(key.name)} {column_type(key.type)} NOT NULL" for key in self.aggregate.keys]
 
     def _typed_marks(self) -> list[str]:
         return [f"{mark} boolean NOT NULL" for mark in self.marks]
@@ -204,8 +201,8 @@ def take_back(state: str, values: Sequence[str], txid: int, *, removable: bool =
 
     Of a `removable` state that is also what the txid removed: its tombstones become rows again.
     """
-    table = f"state.{quoted(state)}"
-    restored = [f"{quoted(value)} = {quoted(PREVIOUS_PREFIX + value)}" for value in values]
+    table = f"state.{pg_name(state)}"
+    restored = [f"{pg_name(value)} = {pg_name(PREVIOUS_PREFIX + value)}" for value in values]
     restored += ["removed = false", "counted = true"] if removable else []
     return (
         f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",

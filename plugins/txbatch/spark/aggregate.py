@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
@@ -69,7 +69,7 @@ class BatchAggregator:
         partitions = None if places is None else [name for stream, name in places if stream == root.name]
         if reader is None or partitions == []:
             return nothing(next(iter(self.readers.values())).spark, root.fields)
-        return reader.records(partitions).select(*(quoted(field.name) for field in root.fields))
+        return reader.records(partitions).select(*(spark_name(field.name) for field in root.fields))
 
     def _bad_value(self, error: Exception) -> BadRecord | None:
         found = _BAD_VALUE.search(str(error))
@@ -103,14 +103,14 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     """One row per key. Where keys may be removed, first one for the records that remove it and one for the others."""
     from pyspark.sql import functions as F
 
-    keys = [quoted(key.name) for key in aggregate.keys]
+    keys = [spark_name(key.name) for key in aggregate.keys]
     values = [F.expr(column.partial.aggregate).alias(column.name) for column in aggregate.columns]
     values.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
     if aggregate.remove is None:
         return frame.groupBy(*keys).agg(*values)
     marked = with_condition(frame, aggregate.remove, REMOVES)
     apart = marked.groupBy(*keys, REMOVES).agg(*values)
-    names = [quoted(column.name) for column in aggregate.columns]
+    names = [spark_name(column.name) for column in aggregate.columns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]
     marks = [F.expr(f"bool_or({REMOVES}) AS removed"), F.expr(f"bool_or(NOT {REMOVES}) AS counted")]
     return apart.groupBy(*keys).agg(*counted, *marks, F.expr(f"sum({RECORDS_COLUMN}) AS {RECORDS_COLUMN}"))
@@ -120,7 +120,7 @@ def _checked(column: Field, number: int, *, key: bool) -> str:
     """The column, or an error where PostgreSQL could not store it: a null key, U+0000 or invalid UTF-8 in a string, a date
     or time of a year that it or Arrow writes otherwise.
     """
-    name, cases = quoted(column.name), []
+    name, cases = spark_name(column.name), []
     if key:
         cases.append((f"{name} is null", _error(number, "is null")))
     if column.type == "string":
@@ -135,8 +135,8 @@ def _checked(column: Field, number: int, *, key: bool) -> str:
 
 def _short_enough(checked: str, keys: Sequence[Field], number: int) -> str:
     """A key's column, or an error where all columns together are too long for an index."""
-    name, most = quoted(keys[number].name), key_bytes_max([key.type for key in keys])
-    size = " + ".join(f"octet_length({quoted(key.name)})" for key in keys if key.type in KEY_TEXTS)
+    name, most = spark_name(keys[number].name), key_bytes_max([key.type for key in keys])
+    size = " + ".join(f"octet_length({spark_name(key.name)})" for key in keys if key.type in KEY_TEXTS)
     several = f", with the other columns of its key {most:,}" if len(keys) > 1 else f" {most:,}"
     start = name if keys[number].type == "string" else f"hex(substring({name}, 1, {_TOLD_CHARACTERS}))"
     told = _error(number, f"is too long for an index, which takes at most{several} bytes; it begins", start)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
-from txbatch.core.aggregator import quoted
 from txbatch.core.fields import Field
+from txbatch.core.spark_sql import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def ddl(fields: Iterable[Field]) -> str:
     """Fields as a Spark schema."""
-    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+    return ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
 
 
 def nothing(spark: SparkSession, fields: Iterable[Field]) -> DataFrame:
     """No records, with these fields."""
-    return spark.range(0).selectExpr(*(f"cast(null as {field.type}) as {quoted(field.name)}" for field in fields))
+    return spark.range(0).selectExpr(*(f"cast(null as {field.type}) as {spark_name(field.name)}" for field in fields))
 
 
 def of_rows(spark: SparkSession, fields: Sequence[Field], rows: Iterable[Sequence[Any]]) -> DataFrame:

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.persistent_aggregate import Condition
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.stream import Operation, Stream
 from txbatch.spark.casts import check_kept
 from txbatch.spark.failures import record_note, shown_record
@@ -35,14 +35,14 @@ def run_operations(stream: Stream, read: Callable[[Stream], DataFrame]) -> DataF
         frame = _STEPS[operation.kind](frame, operation)
     check_kept(stream.name, frame.dtypes, stream.fields)
     return frame.selectExpr(
-        *(f"cast({quoted(field.name)} as {field.type}) as {quoted(field.name)}" for field in stream.fields)
+        *(f"cast({spark_name(field.name)} as {field.type}) as {spark_name(field.name)}" for field in stream.fields)
     )
 
 
 def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFrame:
     """The records with one more column: whether the condition is true for them (null is not)."""
     if isinstance(condition, str):
-        marked = f"coalesce({condition}, false) as {quoted(name)}"
+        marked = f"coalesce({condition}, false) as {spark_name(name)}"
         return checked(frame, "remove", [condition], lambda records: records.selectExpr("*", marked))
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes]
@@ -85,7 +85,7 @@ def _flat_map(frame: DataFrame, operation: Operation) -> DataFrame:
         function = operation.function
         return _python(frame, operation.fields, lambda record: [as_tuple(each, width) for each in function(record)])
     generator = "inline" if width > 1 else "explode"
-    names = ", ".join(quoted(field.name) for field in operation.fields)
+    names = ", ".join(spark_name(field.name) for field in operation.fields)
     (expression,) = _listed(operation.function)
     checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
     return frame.selectExpr(f"{generator}({expression}) as ({names})")
@@ -97,7 +97,7 @@ def _transform(frame: DataFrame, operation: Operation) -> DataFrame:
 
 
 def _project(frame: DataFrame, operation: Operation) -> DataFrame:
-    return frame.select(*(quoted(name) for name in operation.function))
+    return frame.select(*(spark_name(name) for name in operation.function))
 
 
 _STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
@@ -118,7 +118,7 @@ def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list
             f"{len(expressions)} expressions for the {len(fields)} fields {ddl(fields)}; give one each"
         )
     return [
-        f"cast({expression} as {field.type}) as {quoted(field.name)}"
+        f"cast({expression} as {field.type}) as {spark_name(field.name)}"
         for expression, field in zip(expressions, fields, strict=True)
     ]
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import StreamPlan, streams_of
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout, SpoutKind
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
@@ -86,8 +86,8 @@ class BatchReader:
     def _audit(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        names = [quoted(field.name) for field in self.stream.fields]
-        strings = [quoted(field.name) for field in self.stream.fields if field.type == "string"]
+        names = [spark_name(field.name) for field in self.stream.fields]
+        strings = [spark_name(field.name) for field in self.stream.fields if field.type == "string"]
         valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
         partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
         return records.groupBy(partition.alias("partition")).agg(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.aggregator import quoted
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import parse_fields
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import Metadata, TransactionAttempt, digest
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class FixedBatchSpout(PlainSpout):
         columns = [list(column) for column in zip(*self.batch(metadata), strict=True)]
         table = pa.table(columns, names=[field.name for field in fields])
         # As an Arrow table, for a list of tuples would go through Python workers.
-        return spark.createDataFrame(table, ", ".join(f"{quoted(field.name)} {field.type}" for field in fields))
+        return spark.createDataFrame(table, ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields))
 
     def batch(self, metadata: Metadata) -> Sequence[tuple[Any, ...]]:
         """The same as tuples, for the in-memory twin."""

@@ -8,11 +8,11 @@ from datetime import time as time_of_day
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.aggregator import quoted
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.changes import planned_size
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.fields import parse_fields
+from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
 from txbatch.spouts import parquet_files
@@ -132,7 +132,7 @@ class IntervalSpout(PlainSpout):
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
 
-        time, type_ = F.col(quoted(self.time)), self._time_type
+        time, type_ = F.col(spark_name(self.time)), self._time_type
         low, high, first, last = (
             F.lit(each.date() if type_ == "date" else each) for each in (*self._bounds(), start, end)
         )

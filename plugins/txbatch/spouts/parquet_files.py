@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txbatch.arrow import arrow_type
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.fields import Field
+from txbatch.core.spark_sql import spark_name
 from txbatch.spouts import parquet_schema
 from txbatch.spouts.listing import check_size, escaped, relative_path
 from txbatch.spouts.parquet_schema import WAY_OUT, check, folder_value, opened, readable
@@ -36,7 +36,7 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
     for name, size in files.items():
         check_size(folder / name, size)
         (for_spark if check(folder, name, fields) else for_arrow).append(name)
-    schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+    schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
     paths = [escaped(folder.resolve() / name) for name in for_spark]
     native = spark.read.schema(schema).parquet(*paths) if for_spark else None
     if native is not None:

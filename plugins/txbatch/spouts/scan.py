@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txbatch.arrow import arrow_type
-from txbatch.core.aggregator import quoted
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
+from txbatch.core.spark_sql import spark_name
 from txbatch.spouts import contents, csv_lines, json_lines
 from txbatch.spouts.contents import Block
 from txbatch.spouts.listing import ABORT
@@ -109,7 +109,7 @@ class Format:
 def scan(spark: SparkSession, files: Mapping[Path, int], format_: Format) -> DataFrame:
     """The records of these files, of the sizes that were planned. Nothing is read before the DataFrame is."""
     tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=bool(format_.options.get("multiline")))
-    schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in format_.fields)
+    schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in format_.fields)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, tasks, format_), schema)
 
 

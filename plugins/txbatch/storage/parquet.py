@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from decimal import Decimal, localcontext
+from decimal import Decimal
+from typing import assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txbatch.core.aggregator import Merge
 from txbatch.core.errors import Incomplete
-from txbatch.core.fields import FLOATING_TYPES
 from txbatch.core.manifest import StagedFile, StagedState
+from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
 from txbatch.storage.staging import AttemptFolder, links_on
 
@@ -38,7 +38,7 @@ def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate)
             kept.append(pc.sum(values[RECORDS_COLUMN]).as_py() or 0)
         for column in columns:
             totals[column.name].append(_total(column, values[column.name]))
-    together = {column.name: _together(column, totals[column.name]) for column in columns}
+    together = {column.name: column.partial.total.together(totals[column.name]) for column in columns}
     return StagedState(
         tuple(files), sum(file.rows for file in files), together, sum(kept) if len(kept) == len(files) else None
     )
@@ -76,27 +76,18 @@ def _described(folder: AttemptFolder, path: str, content: bytes) -> StagedFile:
 
 
 def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None:
-    """Of one file: the sum where it is exact (null when there is none), else how many are true, or not null."""
-    total: Decimal | int | None = len(values) - values.null_count
-    if column.partial.type == "boolean":
-        total = pc.sum(values).as_py() or 0
-    elif _is_exact(column):
-        total = pc.sum(_as_decimal(values)).as_py()
+    """Return the column's total in one file; None: a sum of nothing."""
+    total: Decimal | int | None
+    match column.partial.total:
+        case Total.SUM:
+            total = pc.sum(_as_decimal(values)).as_py()
+        case Total.TRUE:
+            total = pc.sum(values).as_py() or 0
+        case Total.PRESENT:
+            total = len(values) - values.null_count
+        case other:
+            assert_never(other)
     return total
-
-
-def _together(column: ValueColumn, totals: list[Decimal | int | None]) -> str | None:
-    """Of all files, the same as `postgres.expressions.total_sql`: every digit, and no exponent."""
-    present = [Decimal(total) for total in totals if total is not None]
-    if not present and _is_exact(column):
-        return None
-    with localcontext(prec=76):
-        return format(sum(present, Decimal()), "f")
-
-
-def _is_exact(column: ValueColumn) -> bool:
-    partial = column.partial
-    return partial.merge is Merge.ADD and partial.type not in (*FLOATING_TYPES, "boolean")
 
 
 def _as_decimal(chunk: pa.ChunkedArray) -> pa.ChunkedArray:
