@@ -1,11 +1,16 @@
 """An Airflow DAG downstream of word_count. Asset events may come twice, or several in one run: it works once a txid."""
 
 import json
+import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import dag, get_current_context, task
 
-from txbatch.orchestration import topology_asset
+from txbatch.orchestration import open_reports, topology_asset
+
+HOME = Path(os.environ.get("TXBATCH_HOME") or Path(__file__).parents[1] / ".txbatch")
 
 
 def told(extra: dict[str, Any]) -> set[int]:
@@ -20,28 +25,23 @@ def word_count_consumer() -> None:
 
     @task
     def summarize() -> None:
-        from txbatch.orchestration.airflow import load_settings
-        from txbatch.postgres.engine import connect
-        from txbatch.postgres.reader import Reader
-
-        settings = load_settings()
-        folder = settings.home / "demo" / "word_count_consumer"
+        folder = HOME / "demo" / "word_count_consumer"
         folder.mkdir(parents=True, exist_ok=True)
         events = get_current_context()["triggering_asset_events"].values()
-        reader = Reader(connect(settings.database_url))
+        reports = open_reports()
         for txid in sorted({txid for each in events for event in each for txid in told(event.extra)}):
             file = folder / f"{txid}.json"
             if file.exists():
                 print(f"txid {txid} was summarized before")
                 continue
-            batch = next(iter(reader.batches_by_txid("word_count", [txid])), {"status": "unknown"})
-            if batch["status"] != "committed":
-                print(f"txid {txid} is {batch['status']}: the event is passed over")
+            batch = reports.batch("word_count", txid)
+            if batch is None or batch.status != "committed":
+                print(f"txid {txid} is {batch.status if batch else 'unknown'}: the event is passed over")
                 continue
             new = file.with_suffix(".new")
-            new.write_text(json.dumps(batch, default=str))
+            new.write_text(json.dumps(asdict(batch), default=str))
             new.rename(file)
-            print(f"txid {txid}: {batch['records']:,} lines")
+            print(f"txid {txid}: {batch.records:,} lines")
 
     summarize()
 

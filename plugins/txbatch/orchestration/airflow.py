@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from txbatch.launch.job_file import Job
     from txbatch.postgres.ledger import PostgresLedger
+    from txbatch.reports import Reports
     from txbatch.run.steps import Steps
     from txbatch.settings import Settings
 
@@ -64,6 +65,13 @@ def load_settings() -> Settings:
 
     url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
     return settings.load(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
+
+
+def open_reports() -> Reports:
+    """Return the reports of this Airflow's database, for a task: TXBATCH_DATABASE_URL, else the connection `txbatch`."""
+    from txbatch.reports import Reports
+
+    return Reports(load_settings())
 
 
 def _connection_url(conn_id: str) -> str | None:

@@ -1,0 +1,90 @@
+"""`txbatch.reports`: what users read from Python, on the words of the module itself."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+from postgres_bench import Bench, words
+from support import LogSpout, run
+
+from txbatch import Count, OpaqueState, Topology
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.reports import Reports
+from txbatch.settings import Settings
+
+
+@pytest.fixture
+def reports(bench: Bench, postgres_url: str, tmp_path: Path) -> Reports:
+    return Reports(Settings(tmp_path, postgres_url, "file:///nowhere"))
+
+
+def test_batches_newest_first_and_frozen(bench: Bench, reports: Reports) -> None:
+    bench.whole(words(dog=1, cat=1), "1")
+    bench.whole(words(dog=1), "2")
+    newest, first = reports.batches("word_count")
+    assert (newest.txid, newest.status, newest.final, newest.keys) == (2, "committed", True, {"word_count": 1})
+    assert reports.batches("word_count", limit=1) == [newest]
+    assert reports.batch("word_count", 1) == first
+    assert reports.batch("word_count", 3) is None
+    with pytest.raises(FrozenInstanceError):
+        newest.txid = 7  # type: ignore[misc]
+
+
+def test_the_batch_of_a_run_is_the_newest_that_it_planned(bench: Bench, reports: Reports) -> None:
+    assert reports.batch_of_run("word_count", "monday") is None
+    of_dag = replace(run("monday"), dag_id="word_count", run_id="monday")
+    head = bench.ledger.head("word_count", of_dag)
+    metadata = {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 1}}}}}
+    planned = bench.ledger.plan(head, of_dag, metadata)
+    assert planned is not None
+    found = reports.batch_of_run("word_count", "monday")
+    assert found is not None
+    assert (found.txid, found.status, found.dag_id) == (planned.txid, "planned", "word_count")
+
+
+def test_attempts_say_why_they_failed(bench: Bench, reports: Reports) -> None:
+    assignment = bench.ledger.start_attempt(bench.planned(), run("run"), "code")
+    bench.ledger.fail_attempt(assignment, "no such file")
+    (attempt,) = reports.attempts("word_count")
+    assert (attempt.attempt, attempt.status, attempt.error) == ("1:1", "failed", "no such file")
+
+
+@pytest.mark.rule("R20")
+def test_keys_are_answered_in_the_order_asked(bench: Bench, reports: Reports) -> None:
+    bench.whole(words(dog=3, cat=1), "1")
+    dog, none, cat = reports.query("word_count", ["dog", "none", ("cat",)])
+    assert (dog.key, dog.found, dog.txid, dog.values) == (("dog",), True, 1, {"count": 3})
+    assert (none.key, none.found, none.txid, none.values) == (("none",), False, None, {"count": None})
+    assert cat.values == {"count": 1}
+
+
+def test_keys_of_several_columns_are_tuples_and_a_global_value_has_none(reports: Reports, bench: Bench) -> None:
+    topology = Topology("t")
+    spout = LogSpout({"a": 9})
+    spout.fields = "word string, amount int"
+    stream = topology.new_stream("in", spout)
+    stream.group_by("word", "amount").persistent_aggregate(OpaqueState("pairs"), found=Count())
+    stream.persistent_aggregate(OpaqueState("all"), records=Count())
+    other = Bench(bench.engine, topology)
+    other.whole({"pairs": [(("a, b", 7), (2,))], "all": [((), (5,))]})
+    (pair,) = reports.query("pairs", [("a, b", 7)])
+    assert (pair.key, pair.found, pair.values) == (("a, b", "7"), True, {"found": 2})
+    (whole,) = reports.query("all")
+    assert (whole.key, whole.found, whole.values) == ((), True, {"records": 5})
+    with pytest.raises(TerminalError, match="has 1 part; the state's keys are word, amount"):
+        reports.query("pairs", ["a"])
+    with pytest.raises(TerminalError, match="is one global value and has no key; ask without x"):
+        reports.query("all", ["x"])
+
+
+def test_what_is_unknown_is_said_so(reports: Reports) -> None:
+    for ask in (
+        lambda: reports.batches("nosuch"),
+        lambda: reports.attempts("nosuch"),
+        lambda: reports.query("nosuch", ["a"]),
+    ):
+        with pytest.raises(UnknownName, match="nosuch"):
+            ask()
+    assert reports.batch("nosuch", 1) is None
