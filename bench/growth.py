@@ -31,7 +31,7 @@ def query(section: str, results: Results) -> None:
     with server() as running:
         batches.fill(running, "keys", BIG, contributions=False)
         reader = Reader(connect(running.url_of("keys")))
-        reader.query("counts", [batches.KEY % 0])  # the connection is there, as in a service
+        reader.query("counts", [[batches.KEY % 0]])  # the connection is there, as in a service
         contestants = {
             f"{count:,} keys": partial(_ask, reader, batches.key_numbers(count, BIG, 1.0)) for count in ASKED
         }
@@ -42,7 +42,7 @@ def query(section: str, results: Results) -> None:
 def _ask(reader: Reader, numbers: list[int], watch: Stopwatch) -> None:
     keys = [batches.KEY % number for number in numbers]
     with watch.timed():
-        rows = reader.query("counts", keys)
+        rows = reader.query("counts", [[key] for key in keys])
     assert len(rows) == len(keys)
 
 

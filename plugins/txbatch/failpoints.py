@@ -2,8 +2,8 @@
 
 `TXBATCH_FAILPOINTS="commit.before_commit=kill:/path/once"` kills the process with SIGKILL the first time it gets there
 (the file remembers that it did, and in the middle of what); `=raise` raises instead, `=block:/path/held` creates the
-file and waits until it is gone.
-Several are separated by commas.
+file and waits until it is gone. Several are separated by commas. What names no failpoint and no action is refused: a test of it
+would prove nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NAMES = frozenset(
 )
 
 
+ACTIONS = frozenset({"raise", "kill", "block"})
 _doing = ""
 
 
@@ -47,13 +48,25 @@ def doing(what: str) -> None:
     _doing = what
 
 
+def armed() -> dict[str, str]:
+    """Return the action of each armed point. ValueError for a name, or an action, that there is not."""
+    given = os.environ.get("TXBATCH_FAILPOINTS")
+    if not given:
+        return {}
+    actions = {name: action for name, _, action in (each.partition("=") for each in given.split(","))}
+    for name, action in actions.items():
+        if name not in NAMES:
+            raise ValueError(
+                f"TXBATCH_FAILPOINTS: there is no failpoint {name!r}; there are {', '.join(sorted(NAMES))}"
+            )
+        if action.partition(":")[0] not in ACTIONS:
+            raise ValueError(f"TXBATCH_FAILPOINTS: {name} cannot {action!r}; it can {', '.join(sorted(ACTIONS))}")
+    return actions
+
+
 def hit(name: str) -> None:
-    """Do what this point is armed for, if anything."""
-    armed = os.environ.get("TXBATCH_FAILPOINTS")
-    if not armed:
-        return
-    actions = dict(each.split("=", 1) for each in armed.split(","))
-    action, _, path = actions.get(name, "").partition(":")
+    """Do what this point is armed for, if anything. ValueError as for `armed`."""
+    action, _, path = armed().get(name, "").partition(":")
     if action == "raise":
         raise FailpointReached(name)
     if action == "kill" and _first_time(Path(path)):

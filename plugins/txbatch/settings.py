@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from txbatch import failpoints
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import encodable
 from txbatch.embedded import postgres
@@ -98,11 +99,20 @@ def load(connection_url: str | None = None, connections: Urls = lambda database:
     `connections` is asked for other databases, where TXBATCH_DATABASE_URL_<NAME> is not set. Starts the embedded
     PostgreSQL when it is the one to use. Makes the home folder, for this user alone.
     """
+    _check_failpoints()
     folder, url = home(), given(DATABASE_URL) or connection_url
     staging = _staging(given(STAGING) or f"file://{folder}/staging")  # as it is: neither fsspec nor Spark decodes
     with suppress(OSError):  # whoever needs the folder says why that cannot be
         _make_private(folder)
     return Settings(folder, url or postgres.start(folder), staging, not url, connections)
+
+
+def _check_failpoints() -> None:
+    """DefinitionError for a failpoint that is misspelt: the process it was to kill would live on in silence."""
+    try:
+        failpoints.armed()
+    except ValueError as error:
+        raise DefinitionError(str(error)) from error
 
 
 def _staging(uri: str) -> str:

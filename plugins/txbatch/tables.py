@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from txbatch.core.text import LENGTH_MAX, shown
+
+# What stands above a column where a terminal is narrow.
+SHORT_TITLES = {
+    "committed_txid": "txid",
+    "committed_at": "committed",
+    "oldest_in_flight": "oldest",
+    "interval_start": "from",
+    "interval_end": "to",
+    "started_at": "began",
+}
 _GAP = "  "
 _CUT_TO = 16
 _CUT = "…"
@@ -35,6 +49,61 @@ class Column:
         width = self.width
         blanks = {cell: " " * (width - cell_len(cell)) for cell in (self.title, *self.cells)}
         return [blanks[cell] + cell if self.numbers else cell + blanks[cell] for cell in (self.title, *self.cells)]
+
+
+def lines_of(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] = (),
+    *,
+    drop: Sequence[str] = (),
+    cut: Collection[str] = (),
+    width: int | None = None,
+    head: Callable[[str], str] = str,
+) -> list[str]:
+    """Return the lines of a table of some rows, all columns unless some are named, without those that are empty.
+
+    `head` makes the first line, the titles, stand out. Where no table fits into `width`, a row is a block of lines.
+    """
+    columns = columns or list(dict.fromkeys(name for row in rows for name in row))
+    told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
+
+    def made(short: bool) -> list[Column]:
+        return [_column(name, [row.get(name) for row in rows], short) for name in told]
+
+    lines = table(made, width, drop=drop, cut=cut)
+    return records(made(False)) if lines is None else [head(lines[0]), *lines[1:]]
+
+
+def _column(name: str, values: list[Any], short: bool) -> Column:
+    numbers = all(value is None or type(value) is int for value in values)
+    title = SHORT_TITLES.get(name, name) if short else name
+    if short and name == "run":  # which topology's is known
+        values = [(value and value.removeprefix("airflow:").partition(":")[2]) or value for value in values]
+    return Column(name, plain(title), [(_short if short else plain)(value) for value in values], numbers)
+
+
+def plain(value: Any) -> str:
+    """Return a value in one line of bounded length, in which no character of a key can do anything to a terminal."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, timedelta):
+        return str(timedelta(seconds=round(value.total_seconds())))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{plain(name)} {plain(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    text = str(value)
+    return shown(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
+
+
+def _short(value: Any) -> str:
+    """A moment of today without its day, and of another day without its seconds."""
+    if isinstance(value, datetime):
+        today = value.date() == datetime.now(value.tzinfo).date()
+        return value.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+    return plain(value)
 
 
 def table(

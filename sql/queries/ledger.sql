@@ -40,13 +40,6 @@ SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.co
 SELECT state, topology, kind, contributions, database, columns, streams FROM txbatch.state
  WHERE topology = :topology OR state = ANY (:states);
 
--- topologies --
--- Every topology with its states.
-SELECT t.topology, t.job, t.by_interval, t.source,
-       COALESCE(json_agg(s.state ORDER BY s.state) FILTER (WHERE s.state IS NOT NULL), '[]') AS states
-  FROM txbatch.topology t LEFT JOIN txbatch.state s USING (topology)
- GROUP BY t.topology ORDER BY t.topology;
-
 -- insert_state --
 -- Take a state's name for a topology; no row comes back when it is taken.
 INSERT INTO txbatch.state (state, topology, kind, contributions, columns, database, streams)
@@ -348,6 +341,10 @@ SELECT * FROM report.batches WHERE topology = :topology ORDER BY txid DESC LIMIT
 -- batches_by_txid --
 -- Some batches of a topology, oldest first.
 SELECT * FROM report.batches WHERE topology = :topology AND txid = ANY (:txids) ORDER BY txid;
+
+-- batches_of_run --
+-- The batches that a run of the topology's DAG planned, newest first.
+SELECT * FROM report.batches WHERE topology = :topology AND run_id = :run_id ORDER BY txid DESC;
 
 -- attempts --
 -- The attempts of a topology, newest first.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_support import refused
 from click.testing import CliRunner, Result
 
 from txbatch import settings
@@ -202,8 +203,17 @@ def test_help_lists_commands_by_use_in_whole_with_an_example_and_where_to_read_o
     assert max(map(len, said.splitlines())) <= 80
 
 
-def test_psql_has_no_json() -> None:
-    assert "--json" not in CliRunner().invoke(main, ["psql", "--help"]).stdout
+@pytest.mark.parametrize("command", [["psql"], ["demo", "psql"], ["demo", "outage"]])
+def test_commands_that_print_no_rows_have_no_json(command: list[str]) -> None:
+    assert "--json" not in CliRunner().invoke(main, [*command, "--help"]).stdout
+
+
+@pytest.mark.parametrize("skip", [[], ["--skip"]])
+def test_abort_of_an_unknown_topology_says_so(txbatch: Txbatch, skip: list[str]) -> None:
+    refused(
+        txbatch("abort", "nosuch", "1", "--why", "x", *skip),
+        "no topology 'nosuch' is known; `txbatch status` lists them",
+    )
 
 
 def test_ctrl_c_stops_and_aborts_nothing(

@@ -219,7 +219,8 @@ class PostgresView:
             return {row.word: row.number for row in rows}
 
     def query(self, state: str, keys: Sequence[str]) -> Mapping[str, int | None]:
-        return {row["word"]: row["count"] for row in Reader(self.engine, self.ledger.warehouses).query(state, keys)}
+        found = Reader(self.engine, self.ledger.warehouses).query(state, [[key] for key in keys])
+        return {row["word"]: row["count"] for row in found}
 
     def die_in_commit(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv("TXBATCH_FAILPOINTS", "commit.before_commit=raise")

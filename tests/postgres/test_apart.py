@@ -430,7 +430,7 @@ def test_a_reader_role_sees_the_report_alone(bench: Apart, postgres_server: str)
 
 def test_query_reads_the_warehouse(bench: Apart) -> None:
     bench.whole(words(dog=1))
-    found = Reader(bench.engine, bench.ledger.warehouses).query("word_count", ["dog", "cat"])
+    found = Reader(bench.engine, bench.ledger.warehouses).query("word_count", [["dog"], ["cat"]])
     assert [(row["word"], row["found"], row["count"]) for row in found] == [("dog", True, 1), ("cat", False, None)]
 
 

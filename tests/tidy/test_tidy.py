@@ -144,3 +144,11 @@ def test_there_is_one_reading_order_and_it_names_modules_that_exist() -> None:
     order = re.findall(r"`(\w+/\w+)`", document.partition("**Reading order**")[2].partition("**Values**")[0])
     assert [name.removeprefix("core/") for name in order if name.startswith("core/")] == core
     assert [name for name in order if not (PACKAGE / f"{name}.py").exists()] == []
+
+
+def test_every_named_statement_is_used() -> None:
+    text = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
+    named = re.findall(
+        r"^-- (\w+) --$", "\n".join(file.read_text() for file in (ROOT / "sql").rglob("*.sql")), re.MULTILINE
+    )
+    assert [name for name in named if f'"{name}"' not in text] == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from uuid import UUID
 import click
 
 from txbatch.cli.cron import cut
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import encodable
 from txbatch.core.text import shown
 from txbatch.core.transaction import Interval
@@ -151,6 +152,23 @@ def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | No
         return Interval(*given) if given else None
     except DefinitionError as error:
         raise click.BadParameter(str(error), param_hint="--interval") from error
+
+
+def keys(given: Sequence[str], columns: Collection[str]) -> list[list[str]]:
+    """Return the columns of each key: a key of several is written as CSV. TerminalError when one has more or fewer."""
+    if len(columns) <= 1:
+        return [[key] for key in given]
+    return [_columns_of(key, columns) for key in given]
+
+
+def _columns_of(key: str, columns: Collection[str]) -> list[str]:
+    parts: list[str] = next(csv.reader([key]), [])
+    if len(parts) != len(columns):
+        raise TerminalError(
+            f"key {key!r} has {len(parts)} part{'s'[: len(parts) != 1]}; the state's keys are {', '.join(columns)}: write them "
+            "as CSV"
+        )
+    return parts
 
 
 def check_cron(run_id: str | None, interval: object, cron: str | None, timezone: str | None) -> None:

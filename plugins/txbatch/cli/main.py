@@ -217,7 +217,8 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     the STATE alone.
     """
     where = _where()
-    return Reader(_engine(where), Warehouses(where.warehouse_url)).query(state, keys)
+    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    return reader.query(state, arguments.keys(keys, reader.key_columns(state)))
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
@@ -339,14 +340,13 @@ for each in (status, batches, query, psql):
 
 @demo.command()
 @click.option("--yes", is_flag=True, help="In the database that is set, where a topology demo_outage is dropped first.")
-@prints_rows(nothing="")
-def outage(yes: bool) -> Rows:
+def outage(yes: bool) -> None:
     """One of sixteen partitions is away while a batch is retried, and back three batches later."""
     from txbatch.local.outage import play
 
-    for line in play(settings.load() if yes else _where()):
-        click.echo(line, err=True)
-    return []
+    with errors_told():
+        for line in play(settings.load() if yes else _where()):
+            click.echo(line, err=True)
 
 
 def _where() -> settings.Settings:

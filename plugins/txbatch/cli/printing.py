@@ -12,16 +12,16 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import click
 
 from txbatch.core.errors import TxbatchError
-from txbatch.core.text import LENGTH_MAX, escape_json, shown, shown_lines
+from txbatch.core.text import escape_json, shown, shown_lines
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
-from txbatch.tables import Column, records, table
+from txbatch.tables import lines_of, plain
 
 # How wide lines of text are where nobody looks at a terminal.
 PIPED_COLUMNS = 100
@@ -29,18 +29,11 @@ PIPED_COLUMNS = 100
 GAPS_SHOWN = 5
 Rows = Iterable[Mapping[str, Any]]
 EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
+# As many files that changed are named, of each topology.
+CHANGED_SHOWN = 5
 
 
 CHANGED_SHOWN = 5
-# What stands above a column where a terminal is narrow.
-SHORT_TITLES = {
-    "committed_txid": "txid",
-    "committed_at": "committed",
-    "oldest_in_flight": "oldest",
-    "interval_start": "from",
-    "interval_end": "to",
-    "started_at": "began",
-}
 
 
 def prints_rows(
@@ -129,15 +122,15 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for each in row["failing"]:
             _say(
-                f"{row['topology']}: attempt {each['attempt']} failed at {_plain(each['finished_at'])}: {each['error']}"
+                f"{row['topology']}: attempt {each['attempt']} failed at {plain(each['finished_at'])}: {each['error']}"
             )
         for each in row["waiting"]:
             who = each["run"] if each["txid"] is None else f"txid {each['txid']} of {each['run']}"
-            until = f"left alone until {_plain(each['lease_until'])}, or longer while it works"
+            until = f"left alone until {plain(each['lease_until'])}, or longer while it works"
             alive = until if each["lease_live"] else "which shows no sign of life"
             _say(
                 f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
-                f"({each['waits_for_status']}), {alive}, since {_plain(each['since'])} ({_plain(each['waited'])})"
+                f"({each['waits_for_status']}), {alive}, since {plain(each['since'])} ({plain(each['waited'])})"
             )
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
@@ -152,16 +145,14 @@ def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
             if each["txid"]
             else "no batch has it"
         )
-        click.echo(
-            _plain(f"{topology}: {_plain(each['gap_start'])} to {_plain(each['gap_end'])} is not counted: {held}")
-        )
+        click.echo(plain(f"{topology}: {plain(each['gap_start'])} to {plain(each['gap_end'])} is not counted: {held}"))
     if len(uncounted) > GAPS_SHOWN:
         click.echo(f"{topology}: {len(uncounted) - GAPS_SHOWN} more are not counted: report.gaps has them all")
 
 
 def _half(each: Mapping[str, Any]) -> str:
     if "problem" in each:
-        return f"cannot be asked: {_plain(each['problem'])}"
+        return f"cannot be asked: {plain(each['problem'])}"
     return (
         f"shows txid {each['txid']}, which is not committed in the ledger yet: the next run of any batch repairs that"
     )
@@ -171,10 +162,10 @@ def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
     """Which files differ from what was counted, a few by name: nobody counts that by itself."""
     if changed:
         files = "1 file differs" if len(changed) == 1 else f"{len(changed):,} files differ"
-        click.echo(_plain(f"{topology}: {files} from what was counted; the difference is not counted"))
+        click.echo(plain(f"{topology}: {files} from what was counted; the difference is not counted"))
     for each in changed[:CHANGED_SHOWN]:
         txid = "" if each["txid"] is None else f" since txid {each['txid']} was planned"
-        click.echo(f"  {_plain(each['file'])}{txid}: {each['change']}")
+        click.echo(f"  {plain(each['file'])}{txid}: {each['change']}")
     if len(changed) > CHANGED_SHOWN:
         click.echo(f"  and {len(changed) - CHANGED_SHOWN:,} more; --json names all")
 
@@ -201,7 +192,7 @@ def show_checks(rows: list[dict[str, Any]]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_COLUMNS
     for row in rows:
         head = f"{'ok' if row['ok'] else 'WRONG':<5}  {row['check']:<10}  "
-        told = textwrap.wrap(_plain(row["detail"]), width - len(head), break_long_words=False, break_on_hyphens=False)
+        told = textwrap.wrap(plain(row["detail"]), width - len(head), break_long_words=False, break_on_hyphens=False)
         click.echo(head + f"\n{' ' * len(head)}".join(told))
 
 
@@ -214,59 +205,19 @@ def print_table(
     width: int | None = None,
 ) -> None:
     """Some rows, all columns unless some are named, without those that are empty; no wider than the terminal, if it is one."""
-    columns = columns or list(dict.fromkeys(name for row in rows for name in row))
-    told = [name for name in columns if any(row.get(name) not in (None, []) for row in rows)]
-
-    def made(short: bool) -> list[Column]:
-        return [_column(name, [row.get(name) for row in rows], short) for name in told]
-
-    if width is None and sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-    lines = table(made, width, drop=drop, cut=cut)
-    if lines is None:
-        lines = records(made(False))
-    elif sys.stdout.isatty():
-        lines[0] = click.style(lines[0], bold=True)
+    head: Callable[[str], str] = str
+    if sys.stdout.isatty():
+        width = width or shutil.get_terminal_size().columns
+        head = partial(click.style, bold=True)
+    lines = lines_of(rows, columns, drop=drop, cut=cut, width=width, head=head)
     click.echo("\n".join(lines))
-
-
-def _column(name: str, values: list[Any], short: bool) -> Column:
-    numbers = all(value is None or type(value) is int for value in values)
-    title = SHORT_TITLES.get(name, name) if short else name
-    if short and name == "run":  # which topology's is known
-        values = [(value and value.removeprefix("airflow:").partition(":")[2]) or value for value in values]
-    return Column(name, _plain(title), [(_short if short else _plain)(value) for value in values], numbers)
-
-
-def _short(value: Any) -> str:
-    """A moment of today without its day, and of another day without its seconds."""
-    if isinstance(value, datetime):
-        today = value.date() == datetime.now(value.tzinfo).date()
-        return value.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
-    return _plain(value)
 
 
 def show_reasons(rows: list[dict[str, Any]]) -> None:
     """Below a table of batches or attempts: why some failed, or were aborted."""
     for row in rows:
         if why := row.get("error") or row.get("reason"):
-            click.echo(f"{row.get('attempt') or row['txid']} {row['status']}: {_plain(why)}")
-
-
-def _plain(value: Any) -> str:
-    """A value in one line of bounded length, in which no character of a key can do anything to a terminal."""
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    if isinstance(value, timedelta):
-        return str(timedelta(seconds=round(value.total_seconds())))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{_plain(name)} {_plain(each)}" for name, each in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_plain, value))
-    text = str(value)
-    return shown(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
+            click.echo(f"{row.get('attempt') or row['txid']} {row['status']}: {plain(why)}")
 
 
 def _json(value: Any) -> Any:

@@ -21,7 +21,6 @@ from typing import Any
 import httpx
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from sqlalchemy import Engine, text
 
 from txbatch import settings
@@ -42,6 +41,7 @@ from txbatch.postgres.psql import make_reader
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader
 from txbatch.storage.staging import Staging
+from txbatch.tables import lines_of
 
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
 TOPOLOGIES = ("sentences", "word_count")
@@ -249,7 +249,7 @@ def _told(row: Mapping[str, Any], killed: Mapping[str, str]) -> dict[str, Any]:
         "attempt": row["attempt"],
         "status": row["status"],
         "killed": what,
-        "began": row["started_at"],
+        "began": f"{row['started_at']:%H:%M:%S}",
         "took": row["duration"],
         "records": row["records"],
         "run": row["run_id"],
@@ -257,27 +257,9 @@ def _told(row: Mapping[str, Any], killed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _print_table(title: str, rows: Any) -> None:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, collapse_padding=True
-    )
-    for name in rows[0]:
-        numbers = all(row[name] is None or type(row[name]) is int for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    console.print("\n", table, sep="")
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return (
-        f"{value:%H:%M:%S}"
-        if isinstance(value, datetime)
-        else str(value).split(".")[0]
-        if not isinstance(value, str)
-        else value
-    )
+    lines = lines_of([dict(row) for row in rows], cut=("run", "killed"), width=console.width)
+    bold = (f"[bold]{escape(line)}[/]" for line in (title, lines[0]))
+    console.print("", *bold, *map(escape, lines[1:]), sep="\n", soft_wrap=True)
 
 
 def _say(what: str) -> None:

@@ -25,6 +25,7 @@ from txbatch.postgres.reader import Reader
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.tables import lines_of
 
 TOPOLOGY = "demo_outage"
 PARTITIONS = [f"{number:02}" for number in range(16)]
@@ -107,21 +108,20 @@ def play(config: settings.Settings) -> Iterator[str]:
     with Runner(job, config) as runner:
         outage = Outage(runner, PartitionedLog(root), {})
         yield from outage.play()
-    yield from _table(Reader(engine).partitions(TOPOLOGY))
-    found = {row["partition"]: row["amount"] for row in Reader(engine).query(TOPOLOGY, PARTITIONS)}
+    yield from lines_of(_by_txid(Reader(engine).partitions(TOPOLOGY)))
+    found = {row["partition"]: row["amount"] for row in Reader(engine).query(TOPOLOGY, [[each] for each in PARTITIONS])}
     if found != outage.appended:
         raise TxbatchError(f"counted {found}, appended {outage.appended}")
     yield "equal: every record of every partition is counted once (a record of txid n weighs 10^(n-1))"
 
 
-def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Partitions by txid: the offsets read, or the hole."""
+def _by_txid(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return a row for each partition: by txid the offsets read, or the hole."""
     cells = {(row["partition"], row["txid"]): _cell(row) for row in rows}
-    yield "partition " + "".join(f"{f'txid {txid}':>12}" for txid in range(1, BACK_TXID + 1))
-    for partition in PARTITIONS:
-        yield f"{partition:<10}" + "".join(
-            f"{cells.get((partition, txid), ''):>12}" for txid in range(1, BACK_TXID + 1)
-        )
+    return [
+        {"partition": each} | {f"txid {txid}": cells.get((each, txid), "") for txid in range(1, BACK_TXID + 1)}
+        for each in PARTITIONS
+    ]
 
 
 def _cell(row: Mapping[str, Any]) -> str:

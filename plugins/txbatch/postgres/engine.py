@@ -74,9 +74,7 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
         parsed = make_url(url if "\0" not in url else "")
         if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
             raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
-        if url.count("@") > 1:
-            raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
-        _check_host(parsed, what)
+        _check_parts(url, parsed, what)
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg2"),
             pool_size=2,
@@ -124,10 +122,11 @@ def _settings(version: int) -> dict[str, str]:
     return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
 
 
-def _check_host(url: URL, what: str) -> None:
-    """Refuse a host that is the rest of a password: it would be shown, and asked for in the DNS."""
+def _check_parts(given: str, url: URL, what: str) -> None:
+    """Refuse a host that is the rest of a password (it would be shown, and asked for in the DNS), U+0000, and a bad port."""
     named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
-    if any("@" in name[1:] for each in named for name in each.split(",")):  # a socket may be called @name
+    in_a_host = any("@" in name[1:] for each in named for name in each.split(","))  # a socket may be called @name
+    if given.count("@") > 1 or in_a_host:
         raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
     if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
         raise DefinitionError(f"{what} holds U+0000, which no part of it can")

@@ -241,7 +241,7 @@ class PostgresLedger:
         """
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
-            rows.one(connection, "lock_topology", topology=topology)
+            rows.lock_topology(connection, topology)
             batch = rows.lock_batch(connection, **ids)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
             also = connection.execute(query("also_covering"), ids).scalars().all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +53,10 @@ class Reader:
         """These batches of a topology, oldest first."""
         return self._rows("batches_by_txid", topology=topology, txids=list(txids))
 
+    def batches_of_run(self, topology: str, run_id: str) -> Rows:
+        """Return the batches that a run of the topology's DAG planned, newest first: those that were aborted, too."""
+        return self._rows("batches_of_run", topology=topology, run_id=run_id)
+
     def attempts(self, topology: str, limit: int = 20) -> Rows:
         """The newest attempts of a topology; UnknownName when there is no such topology."""
         self._check_known(topology)
@@ -88,12 +91,16 @@ class Reader:
         """The server and what we may do there."""
         return self._rows("server")[0]
 
-    def query(self, state: str, keys: Sequence[str]) -> Rows:
-        """The report rows of many keys in one round trip, in the order asked (R20); an absent key has `found` False;
-        of a state that has a column `found` the answer says `is_found`.
+    def key_columns(self, state: str) -> dict[str, str]:
+        """Return the key columns of a state with their types, none of a global value. UnknownName for an unknown state."""
+        return dict(self._state(state)["columns"]["keys"])
 
-        A key of several columns is written as CSV: `AA,JFK`; a global value has none, and is given without. UnknownName
-        for an unknown state, TerminalError for a key that is not of the column's type, too many and too few.
+    def query(self, state: str, keys: Sequence[Sequence[str]]) -> Rows:
+        """Return the report rows of many keys, each a text per column, in one round trip and in the order asked (R20).
+
+        An absent key has `found` False; of a state that has a column `found` the answer says `is_found`. A global value has
+        no key: it is asked for with none. UnknownName for an unknown state, TerminalError for a key that is not of the
+        columns' types, for one of too many or too few columns, and for none.
         """
         stored = self._state(state)
         apart, typed = stored["database"], dict(stored["columns"]["keys"])
@@ -102,7 +109,7 @@ class Reader:
             return _global(engine, state, keys)
         if not keys:
             raise TerminalError(f"state {state!r} has the key {_listed(typed)}; name at least one")
-        asked = [_split(key, typed) for key in keys]
+        asked = [_checked(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
         with transaction(engine) as connection:
             try:
@@ -127,9 +134,10 @@ class Reader:
             return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
 
 
-def _global(engine: Engine, state: str, keys: Sequence[str]) -> Rows:
+def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
     if keys:
-        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {', '.join(keys)}")
+        told = ", ".join(",".join(key) for key in keys)
+        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {told}")
     with transaction(engine) as connection:
         row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
@@ -160,14 +168,12 @@ def _driver(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
-def _split(key: str, names: Collection[str]) -> list[str]:
-    parts = [key] if len(names) == 1 else next(csv.reader([key]), [])
-    if len(parts) != len(names):
+def _checked(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
+    if len(key) != len(names):
         raise TerminalError(
-            f"key {key!r} has {len(parts)} part{'s'[: len(parts) != 1]}; the state's keys are {', '.join(names)}: write them as "
-            "CSV"
+            f"key {','.join(key)!r} has {len(key)} part{'s'[: len(key) != 1]}; the state's keys are {', '.join(names)}"
         )
-    return parts
+    return key
 
 
 def _answer(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
