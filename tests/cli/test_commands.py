@@ -21,7 +21,7 @@ topology = Topology("words")
 stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
 stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), total=Sum("n"))
 """
-CHECKS = ["database", "migrations", "warehouses", "java", "staging", "dags"]
+CHECKS = ["database", "migrations", "warehouses", "spark", "airflow", "java", "staging", "dags"]
 COMMANDS = [
     ("migrate",),
     ("status",),

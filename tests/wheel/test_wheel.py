@@ -9,9 +9,13 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from wheel_support import ROOT, call
 
-from txbatch import __version__
+from txbatch import __version__, fit
+from txbatch.core.errors import TxbatchError
+from txbatch.fit import NEEDED
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,8 @@ def test_it_has_the_package_and_its_sql_and_nothing_else(files: dict[str, str]) 
         found = (each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
         return {f"{name}/{each}" for each in found if "__pycache__" not in each.parts}
 
-    expected = below(ROOT / "plugins" / "txbatch", "txbatch") | below(ROOT / "sql", "txbatch/_sql")
+    expected = below(ROOT / "plugins" / "txbatch", "txbatch")
+    expected |= below(ROOT / "sql", "txbatch/_sql") | below(ROOT / "starter", "txbatch/_starter")
     assert {name for name in files if ".dist-info/" not in name} == expected
     assert "txbatch/py.typed" in files
 
@@ -43,8 +48,6 @@ def test_its_metadata(metadata: Message) -> None:
 
 def test_it_asks_for_ranges_in_which_the_tested_versions_are(metadata: Message) -> None:
     """requirements.txt is what the tests run on; the Spark provider is a newer one there (see pyproject.toml)."""
-    from packaging.requirements import Requirement
-
     pins = dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
     asked = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
     assert {each.name for each in asked} <= set(pins)
@@ -84,3 +87,38 @@ def test_its_sql_and_its_archive_for_spark_are_found(environment: Path, tmp_path
     made = call([str(environment / "python"), "-c", zipped], tmp_path)
     with zipfile.ZipFile(tmp_path / made.stdout.strip()) as archive:
         assert "txbatch/launch/driver.py" in archive.namelist()
+
+
+def test_the_versions_that_fit_are_those_asked_for(metadata: Message) -> None:
+    """But for the Spark provider, of which the extra takes the last without pyspark-client, and an Airflow may have newer."""
+    asked = {each.name: each for each in map(Requirement, metadata.get_all("Requires-Dist") or [])}
+    for extra, packages in NEEDED.items():
+        for package, needed in packages.items():
+            assert asked[package].marker is not None
+            assert extra in str(asked[package].marker)
+            if package != "apache-airflow-providers-apache-spark":
+                assert asked[package].specifier == SpecifierSet(needed)
+
+
+@pytest.mark.parametrize(
+    ("extra", "found", "told"),
+    [
+        ("spark", {"pyspark": "3.5.9"}, "pyspark 3.5.9 does not fit txbatch, which needs pyspark>=4.2,<4.4; run `pip install"),
+        ("spark", {}, "pyspark is not installed beside txbatch, which needs pyspark>=4.2,<4.4; run "),
+        ("spark", {"pyspark": "4.3.0", "pyspark-client": "4.2.0"}, "pyspark-client 4.2.0 has overwritten files of pyspark 4.3.0"),
+        ("airflow", {"apache-airflow": "2.11.0"}, "apache-airflow 2.11.0 does not fit txbatch, which needs "),
+        ("airflow", {"apache-airflow": "3.2.2"}, "apache-airflow-providers-apache-spark is not installed beside txbatch"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_says_which_version_is_needed(
+    extra: str, found: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit, "installed", found.get)
+    with pytest.raises(TxbatchError) as refused:
+        fit.check_fit.__wrapped__(extra)
+    assert str(refused.value).startswith(told)
+
+
+def test_what_fits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "installed", {"pyspark": "4.2.0", "pyspark-client": "4.2.0"}.get)
+    assert fit.check_fit.__wrapped__("spark") == "pyspark 4.2.0"

@@ -13,6 +13,7 @@ from txbatch.cli.dag_files import check_files
 from txbatch.core.errors import NotMigrated, TransientError
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
+from txbatch.fit import check_fit
 from txbatch.launch.job_file import Job, check_main
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
@@ -28,6 +29,8 @@ def check_all() -> list[dict[str, Any]]:
         "database": lambda: _server(_ledger(settings.load())),
         "migrations": lambda: _migrated(_ledger(settings.load())),
         "warehouses": lambda: _apart(settings.load()),
+        "spark": lambda: check_fit("spark"),
+        "airflow": lambda: check_fit("airflow"),
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
         "dags": lambda: check_files(settings.project_root(), _runs),

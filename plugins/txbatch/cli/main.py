@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +17,11 @@ from txbatch.cli import arguments
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
+from txbatch.cli.starter import make_project
 from txbatch.core.errors import UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
+from txbatch.fit import check_fit
 from txbatch.launch.job_file import check_main, load_job
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres import state_tables
@@ -34,7 +37,10 @@ from txbatch.run.runner import RUN_PREFIX, Runner
 from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
 
-ORDER = ("run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "migrate", "drop", "demo")
+ORDER = (
+    *("init", "run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "up", "down", "migrate", "drop"),
+    "demo",
+)
 EPILOG = """\b
 Example:
   txbatch run jobs/sentences.py && txbatch query sentences how are
@@ -72,6 +78,37 @@ def main(verbose: bool) -> None:
     """
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("txbatch").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+@main.command()
+@click.argument("folder", type=arguments.TEXT)
+@prints_rows("file", nothing="")
+def init(folder: str) -> Rows:
+    """Make a project of your own in FOLDER: a job that works, its DAG, its test and data to run on.
+
+    FOLDER must be empty, or not there yet. `make demo` and `make test` in it do the rest.
+    """
+    return [{"file": str(Path(folder, file))} for file in make_project(Path(folder))]
+
+
+@main.command()
+def up() -> None:
+    """Start Airflow with the project's DAGs on this machine alone, until Ctrl-C or `txbatch down`.
+
+    A project is the nearest folder at or above this one that has dags/ and jobs/.
+    """
+    with errors_told():
+        check_fit("airflow")
+        from txbatch.local import up as local
+    sys.exit(local.main())
+
+
+@main.command()
+def down() -> None:
+    """Stop the Airflow and the PostgreSQL of this home, whoever started them."""
+    from txbatch.local import down as local
+
+    sys.exit(local.main())
 
 
 @main.command()
@@ -317,7 +354,7 @@ def _confirm(yes: bool, what: str) -> None:
 def doctor() -> Rows:
     """Check that everything is there, and loads.
 
-    Database, migrations, states apart, Java, staging area, DAG and job files; exit code 1 if one is wrong.
+    Database, migrations, states apart, Spark, Airflow, Java, staging area, DAG and job files; exit code 1 if one is wrong.
     """
     return check_all()
 

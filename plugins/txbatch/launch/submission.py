@@ -20,6 +20,7 @@ from txbatch.core.errors import TransientError
 from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
+from txbatch.fit import check_fit
 from txbatch.launch.job_file import Job
 from txbatch.places import install
 
@@ -104,8 +105,9 @@ def is_short(job: Job, assignment: Assignment) -> bool:
 def _spark_home() -> Path:
     """The folder of the installed pyspark: spark-submit does not find it by itself below a path with blanks."""
     spec = find_spec("pyspark")
+    check_fit("spark")
     if spec is None or spec.origin is None:
-        raise TransientError(f"pyspark is not installed beside txbatch; {install('spark')}")
+        raise TransientError(f"pyspark is damaged: it cannot be imported; {install('spark')}")
     return Path(spec.origin).parent
 
 

@@ -6,16 +6,16 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from txbatch.fit import installed
 from txbatch.local.databases import embedded_database
 from txbatch.postgres.engine import connect, transaction
 
 METADATA = "airflow"
-AIRFLOW_VERSION = version("apache-airflow-core")
+AIRFLOW_VERSION = installed("apache-airflow-core")
 _STAMP = "public.txbatch_airflow_version"
 _INSTALLED = {"version": AIRFLOW_VERSION}
 

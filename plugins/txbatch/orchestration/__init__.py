@@ -3,7 +3,16 @@
 `open_reports` reads what was counted, in a task of Airflow.
 """
 
-from txbatch.orchestration.airflow import open_reports
-from txbatch.orchestration.dag import topology_asset, topology_dag
+from txbatch.fit import check_fit, check_version
+
+try:
+    from airflow import __version__
+
+    check_version("airflow", "apache-airflow", __version__)  # it is at hand: asking for what is installed takes longer
+    from txbatch.orchestration.airflow import open_reports
+    from txbatch.orchestration.dag import topology_asset, topology_dag
+except ImportError:
+    check_fit("airflow")
+    raise
 
 __all__ = ["open_reports", "topology_asset", "topology_dag"]

@@ -1,0 +1,62 @@
+"""`txbatch init`: a project of the user's own, with one example that works."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
+
+from txbatch import __version__, settings
+from txbatch.core.errors import DefinitionError
+from txbatch.core.text import shown
+from txbatch.places import packaged, project_root
+
+_FILLED_IN = ("README.md", "requirements.txt")
+_CITED = 5
+
+
+def make_project(folder: Path) -> list[str]:
+    """Make a project in a folder that is empty or not there yet, and return its files. DefinitionError where that cannot be."""
+    folder = folder.resolve()
+    settings.check_fit(folder / ".txbatch")
+    try:
+        _check_free(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=".txbatch-init.") as scratch:
+            made = Path(scratch, "project")
+            _fill(made, folder.name)
+            made.rename(folder)  # whole or not at all; onto an empty folder, too
+    except OSError as error:
+        raise DefinitionError(f"cannot make a project in {folder}: {error.strerror}; name another folder") from error
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def _check_free(folder: Path) -> None:
+    """Raise DefinitionError that names what is in the way."""
+    if folder.exists() and not folder.is_dir():
+        raise DefinitionError(f"{folder} is a file: name another folder")
+    found = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    if found:
+        more = f" and {len(found) - _CITED} more" if len(found) > _CITED else ""
+        names = ", ".join(shown(name, 60) for name in found[:_CITED])
+        raise DefinitionError(f"{folder} is not empty, {names}{more} is in the way: name another folder, or empty it")
+
+
+def _fill(folder: Path, name: str) -> None:
+    shutil.copytree(packaged("starter"), folder, ignore=shutil.ignore_patterns("__pycache__"))
+    values = {"name": name, "version": __version__, "source": _source()}
+    for filled in _FILLED_IN:
+        file = folder / filled
+        file.write_text(Template(file.read_text(encoding="utf-8")).substitute(values).lstrip("\n"), encoding="utf-8")
+
+
+def _source() -> str:
+    """Return pip's option for where this package came from, if that was a wheel in a folder or is a checkout; else nothing."""
+    try:
+        url = json.loads(distribution("txbatch").read_text("direct_url.json") or "{}").get("url", "")
+    except PackageNotFoundError:
+        return f"--find-links {(project_root() / 'dist').as_uri()}"
+    return f"--find-links {url.rpartition('/')[0]}" if url.startswith("file:") and url.endswith(".whl") else ""

@@ -1,0 +1,78 @@
+"""`txbatch init`: a project of the user's own, made by an installed wheel, that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from wheel_support import call
+
+from txbatch import __version__
+from txbatch.cli.main import main
+
+NAMES = ("shop", "mein Laden", "Lädchen", "-x")
+
+
+@pytest.fixture(scope="module")
+def shop(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("projects")
+    made = call([str(environment / "txbatch"), "init", "shop"], folder)
+    assert made.returncode == 0, made.stderr
+    return folder / "shop"
+
+
+def test_it_has_what_its_user_owns_and_nothing_of_this_package(shop: Path, wheel: Path) -> None:
+    files = {str(file.relative_to(shop)) for file in shop.rglob("*") if file.is_file()}
+    assert files == {
+        *(".gitignore", "Makefile", "README.md", "requirements.txt", "docker-compose.yml", "reports/turnover.sql"),
+        *("jobs/sales.py", "dags/sales.py", "tests/test_sales.py"),
+        *(f"data/sales/2026-01-0{day}.csv" for day in (1, 2, 3)),
+    }
+    assert (shop / "README.md").read_text().startswith("# shop\n")
+    wanted = [f"--find-links {wheel.parent.as_uri()}", f"txbatch[airflow,spark,embedded]=={__version__}", "pytest"]
+    assert (shop / "requirements.txt").read_text().splitlines() == wanted
+
+
+def test_its_dag_and_job_load(environment: Path, shop: Path) -> None:
+    told = call([str(environment / "txbatch"), "doctor"], shop / "jobs", TXBATCH_DATABASE_URL="postgresql://nobody@/x")
+    (line,) = (line for line in told.stdout.splitlines() if line.lstrip().startswith(("ok", "dags")) and "DAGs" in line)
+    assert "1 DAGs in dags/ and 1 jobs in jobs/ load" in line
+
+
+@pytest.mark.timeout(300)
+def test_its_tests_pass(environment: Path, shop: Path) -> None:
+    told = call([str(environment / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], shop)
+    assert "1 passed" in told.stdout, told.stdout + told.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name: str, tmp_path: Path) -> None:
+    made = CliRunner().invoke(main, ["init", "--", str(tmp_path / "new" / name)])
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "new" / name / "README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
+    assert [each.name for each in (tmp_path / "new").iterdir()] == [name]
+
+
+def refusal(folder: Path) -> str:
+    made = CliRunner().invoke(main, ["init", str(folder)])
+    assert (made.exit_code, made.stdout) == (1, "")
+    [line] = made.stderr.splitlines()
+    return line
+
+
+def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert CliRunner().invoke(main, ["init", str(tmp_path / "empty")]).exit_code == 0
+    assert "is not empty, .gitignore, Makefile, README.md, dags, data and 5 more is in the way" in refusal(
+        tmp_path / "empty"
+    )
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file is a file: name another folder" in refusal(tmp_path / "file")
+    assert "cannot make a project" in refusal(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("name", ["a,b", "a*", "a\nb", "x" * 300])
+def test_a_name_that_cannot_be(name: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path / name).startswith("txbatch: ")
+    assert list(tmp_path.iterdir()) == []
