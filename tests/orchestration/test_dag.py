@@ -58,7 +58,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from airflow.sdk import Connection
 from txbatch.core.errors import DefinitionError
-from txbatch.orchestration.airflow import _url_of, run_of
+from txbatch.orchestration.airflow import url_of, run_of
 from txbatch.orchestration.doc import page
 from txbatch.orchestration.waiting import Waiting
 
@@ -93,7 +93,7 @@ def long(minutes):
 
 def url_of(**fields):
     try:
-        return _url_of(Connection(conn_id="txbatch", conn_type="postgres", **fields))
+        return url_of(Connection(conn_id="txbatch", conn_type="postgres", **fields))
     except DefinitionError as error:
         return str(error)
 

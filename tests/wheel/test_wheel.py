@@ -36,6 +36,7 @@ def test_it_has_the_package_and_its_sql_and_nothing_else(files: dict[str, str]) 
 
     expected = below(ROOT / "plugins" / "txbatch", "txbatch")
     expected |= below(ROOT / "sql", "txbatch/_sql") | below(ROOT / "starter", "txbatch/_starter")
+    expected.add("txbatch_plugin.py")
     assert {name for name in files if ".dist-info/" not in name} == expected
     assert "txbatch/py.typed" in files
 

@@ -76,7 +76,7 @@ def open_reports() -> Reports:
 
 def _connection_url(conn_id: str) -> str | None:
     try:
-        return _url_of(BaseHook.get_connection(conn_id))
+        return url_of(BaseHook.get_connection(conn_id))
     except AirflowNotFoundException:
         return None
 
@@ -90,12 +90,12 @@ async def open_ledger() -> PostgresLedger:
     url = None
     if not os.environ.get("TXBATCH_DATABASE_URL"):
         with suppress(AirflowNotFoundException):
-            url = _url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
+            url = url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
     loaded = await asyncio.to_thread(settings.load, url)
     return PostgresLedger(connect(loaded.database_url, application_name="txbatch trigger"), lease_seconds=LEASE_SECONDS)
 
 
-def _url_of(connection: Connection) -> str:
+def url_of(connection: Connection) -> str:
     """Its URL; DefinitionError where it names no server, for which PostgreSQL's library would take the one it finds."""
     from sqlalchemy import URL
 
@@ -108,7 +108,7 @@ def _url_of(connection: Connection) -> str:
         host=connection.host,
         port=connection.port,
         database=connection.schema,
-        query={name: str(value) for name, value in connection.extra_dejson.items()},
+        query={name: str(value) for name, value in connection.extra_dejson.items() if value not in (None, "")},
     ).render_as_string(hide_password=False)
 
 
