@@ -33,7 +33,8 @@ def main(folder: str, names: str, target: str) -> None:
     sizes = {name: {"start": 0, "end": (root / name).stat().st_size} for name in files}
     metadata = {"format": 1, "streams": {"lines": {"partitions": sizes}}}
     assignment = Assignment("words", TransactionAttempt(1, 1), "token", metadata, "0" * 64)
-    reader = BatchReader(spark, topology.streams["lines"], assignment)
+    stream = topology.streams["lines"]
+    reader = BatchReader(spark, stream, assignment, stream.spout.emitter())
     ours = BatchAggregator(topology.aggregates[0], {"lines": reader}).partials
     paths = [str(root / name) for name in files]
 

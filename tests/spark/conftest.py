@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.launch.driver import write_partials
 from txbatch.launch.job_file import Job
 from txbatch.launch.submission import submission
-from txbatch.spark.reader import BatchReader
+from txbatch.spark.reader import opened
 from txbatch.spark.session import configured
 from txbatch.storage.staging import AttemptFolder
 
@@ -67,11 +68,13 @@ def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
         assignment = Assignment(topology.name, TransactionAttempt(txid, 1), "token", metadata, "code")
         folder = AttemptFolder((tmp_path / f"attempt-{len(os.listdir(tmp_path))}").as_uri())
         spark.catalog.clearCache()
-        readers = {
-            name: BatchReader(spark, topology.streams[name], assignment) for name in assignment.metadata["streams"]
-        }
-        read = {name: reader.audit() for name, reader in readers.items()}
-        staged = write_partials(topology, folder, readers)
+        with ExitStack() as emitters:
+            readers = {
+                name: emitters.enter_context(opened(spark, topology.streams[name], assignment))
+                for name in assignment.metadata["streams"]
+            }
+            read = {name: reader.audit() for name, reader in readers.items()}
+            staged = write_partials(topology, folder, readers)
         manifest = Manifest(topology.name, assignment.attempt, "token", "code", assignment.digest, read, staged)
         check_manifest(manifest, assignment)
         partials = {each.state.name: rows(folder, n, len(each.keys)) for n, each in enumerate(topology.aggregates)}

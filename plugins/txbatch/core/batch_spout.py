@@ -1,9 +1,9 @@
-"""Spouts without partitions: such as coordinate and read by themselves, and the non-transactional BatchSpout."""
+"""Spouts without partitions: PlainSpout plans and reads in one object; BatchSpout is non-transactional."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from txbatch.core.spout import BatchCoordinator, Emitter, Spout, SpoutKind
 from txbatch.core.transaction import Metadata, TransactionAttempt
@@ -21,15 +21,12 @@ class PlainSpout(Spout, BatchCoordinator, Emitter):
     def emitter(self) -> Emitter:
         return self
 
-    def success(self, txid: Any) -> None:
-        """The txid is committed for good; nothing is done."""
-
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Release what the spout holds. Called when planning has ended, and when an attempt has read its records."""
 
 
 class BatchSpout(Spout):
-    """A source that cannot say again what it said: non-transactional (Trident's IBatchSpout).
+    """A source that cannot be read twice: non-transactional (Trident's IBatchSpout).
 
     No metadata is kept, and a txid that is emitted again may have other records: states need
     `guarantee="at_least_once"` (R11).
@@ -68,7 +65,7 @@ class _Coordinator(BatchCoordinator):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """Nothing to plan."""
+        """Plan nothing: return an empty plan."""
         return {}
 
     def success(self, txid: int) -> None:

@@ -53,7 +53,7 @@ class BatchCoordinator(ABC):
         """The txid is committed for good; called twice, late or never (R8)."""
 
     def close(self) -> None:
-        """Let go of what the coordinator holds."""
+        """Release what the coordinator holds. Called once for each coordinator, also when planning failed."""
 
 
 class Emitter(ABC):
@@ -61,17 +61,18 @@ class Emitter(ABC):
 
     @abstractmethod
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """Exactly the records the metadata names, as a DataFrame with the spout's fields.
+        """Return exactly the records that the metadata names, as a DataFrame with the spout's fields.
 
-        Asked for once by the audit, once by each state and once at the end; of a non-transactional spout once in an attempt.
-        What it persists is let go of before the next attempt.
+        Called once for the audit, once for each state and once at the end, when it may refuse a source that changed; of a
+        non-transactional spout once in an attempt. DataFrames that it persists are unpersisted before the next attempt.
         """
 
-    def success(self, attempt: TransactionAttempt) -> None:
-        """The attempt is committed."""
-
     def close(self) -> None:
-        """Let go of what the emitter holds."""
+        """Release what the emitter holds. Called once in each attempt, when its records are read, also when that failed.
+
+        A spout that is its own emitter is asked again by the next attempt. An emitter does not hear of success: the driver
+        ends, or goes on, before the commit. `BatchCoordinator.success` hears of it.
+        """
 
 
 class Spout(ABC):
@@ -140,13 +141,13 @@ class PartitionedSpout(Emitter, Spout):
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
-        frames = [
-            self.emit_partition_batch(spark, attempt, name, range_).selectExpr(
-                "*", f"{spark_text(name)} as {PARTITION_COLUMN}"
-            )
-            for name, range_ in metadata["partitions"].items()
-        ]
-        return reduce(lambda left, right: left.unionByName(right), frames)
+        ranges: Mapping[str, Metadata] = metadata["partitions"]
+        return union({name: self.emit_partition_batch(spark, attempt, name, of) for name, of in ranges.items()})
+
+    @property
+    def reads_by_partition(self) -> bool:
+        """Whether a batch is read partition by partition: `emit_batch` is not overridden."""
+        return type(self).emit_batch is PartitionedSpout.emit_batch
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
         """How many records a range has, looked at again without Spark; None where the spout cannot say.
@@ -253,3 +254,9 @@ def _check_range(of: str, range_: Metadata, last: Metadata | None) -> None:
             f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
             "anew: restore it, or read it with a new topology"
         )
+
+
+def union(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the records of all partitions, with the partition in `PARTITION_COLUMN`."""
+    named = [frame.selectExpr("*", f"{spark_text(name)} as {PARTITION_COLUMN}") for name, frame in frames.items()]
+    return reduce(lambda left, right: left.unionByName(right), named)

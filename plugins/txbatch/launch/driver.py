@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,7 +22,7 @@ from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words, java_is_gone
 from txbatch.spark.fence import stopped_when_fenced
 from txbatch.spark.parent import die_with_parent
-from txbatch.spark.reader import BatchReader
+from txbatch.spark.reader import BatchReader, opened
 from txbatch.spark.session import configured, session, ship_by_value
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -107,8 +106,10 @@ class Driver:
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
             )
-        readers, unreadable = _readers(self._spark(assignment), topology, assignment)
-        read = {name: reader.audit() for name, reader in readers.items()}
+        with ExitStack() as emitters:
+            readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment)
+            read = {name: reader.audit() for name, reader in readers.items()}
+            states = write_partials(topology, folder, readers)
         manifest = Manifest(
             topology=topology.name,
             attempt=assignment.attempt,
@@ -116,7 +117,7 @@ class Driver:
             code=assignment.code,
             metadata_digest=assignment.digest,
             streams=read,
-            states=write_partials(topology, folder, readers),
+            states=states,
             unreadable=unreadable,
         )
         check_manifest(manifest, assignment)
@@ -136,17 +137,20 @@ class Driver:
 
 
 def _readers(
-    spark: SparkSession, topology: Topology, assignment: Assignment
+    emitters: ExitStack, spark: SparkSession, topology: Topology, assignment: Assignment
 ) -> tuple[dict[str, BatchReader], dict[str, dict[str, str]]]:
-    """A reader of each stream in the batch, and the holes: PartitionUnreadable when nothing at all can be read (R13)."""
+    """Return a reader of each stream in the batch, whose emitters `emitters` closes, and the holes by stream.
+
+    Raises PartitionUnreadable when nothing at all can be read (R13).
+    """
     readers: dict[str, BatchReader] = {}
     unreadable: dict[str, dict[str, str]] = {}
     for name, planned in streams_of(assignment.metadata).items():
-        reader = BatchReader(spark, topology.streams[name], assignment)
-        holes = reader.holes()
+        reader = emitters.enter_context(opened(spark, topology.streams[name], assignment))
+        holes = reader.leave_out_unreadable()
         unreadable[name] = {**planned.unreadable, **holes}
         if not holes or len(holes) < len(planned.ranges):
-            readers[name] = replace(reader, left_out=frozenset(holes))
+            readers[name] = reader
     if not readers:
         holes = {partition: why for each in unreadable.values() for partition, why in each.items()}
         raise PartitionUnreadable(f"{assignment.topology} {assignment.attempt}: nothing can be read: {holes}")
@@ -168,7 +172,7 @@ def write_partials(
                 raise aggregator.explain(error) from error
         staged[aggregate.state.name] = parquet.describe(folder, number, aggregate)
     for reader in readers.values():
-        reader.records()  # refused where the source changed while it was read
+        reader.check_unchanged()
     return staged
 
 

@@ -1,16 +1,16 @@
-"""Reads one stream of a batch, and audits what was read (R7)."""
+"""Read one stream of a batch, and audit what was read (R7)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import StreamPlan, streams_of
 from txbatch.core.spark_sql import spark_name
-from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout, SpoutKind
+from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
 
@@ -18,57 +18,79 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True, slots=True)
+@contextmanager
+def opened(spark: SparkSession, stream: Stream, assignment: Assignment) -> Iterator[BatchReader]:
+    """Context manager. Yield a reader of one stream of a batch, and close its emitter when the block ends.
+
+    An error of the block is raised as it is, whatever closing the emitter raises then.
+    """
+    emitter = stream.spout.emitter()
+    try:
+        yield BatchReader(spark, stream, assignment, emitter)
+    except BaseException:
+        with suppress(Exception):
+            emitter.close()
+        raise
+    emitter.close()
+
+
 class BatchReader:
-    """Reads one stream of a batch, `stream` being as its spout gives it."""
+    """Reads one stream of a batch through one emitter. `planned` is what the metadata says of it, less what is left out."""
 
-    spark: SparkSession
-    stream: Stream
-    assignment: Assignment
-    left_out: frozenset[str] = frozenset()
-    _said: list[DataFrame] = field(default_factory=list, compare=False)
+    def __init__(self, spark: SparkSession, stream: Stream, assignment: Assignment, emitter: Emitter) -> None:
+        self.spark, self.stream, self.assignment = spark, stream, assignment
+        self.planned: StreamPlan = streams_of(assignment.metadata)[stream.name]
+        self._emitter = emitter
+        self._frames: dict[str, DataFrame] = {}
+        self._checkpoint: DataFrame | None = None
 
-    @property
-    def planned(self) -> StreamPlan:
-        """What the batch's metadata says of this stream, less the partitions left out."""
-        planned = streams_of(self.assignment.metadata)[self.stream.name]
-        return planned.only(planned.ranges.keys() - self.left_out) if self.left_out else planned
-
-    def holes(self) -> dict[str, str]:
-        """The partitions that an opaque spout declares unreadable, with the reason (R13)."""
+    def leave_out_unreadable(self) -> dict[str, str]:
+        """Return the partitions that an opaque spout declares unreadable, with the reason; none of them is read (R13)."""
         spout, attempt = self.stream.spout, self.assignment.attempt
-        found: dict[str, str] = {}
+        holes: dict[str, str] = {}
         if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
-            return found
+            return holes
         for partition, range_ in self.planned.ranges.items():
             try:
-                spout.emit_partition_batch(self.spark, attempt, partition, range_)
+                self._frames[partition] = spout.emit_partition_batch(self.spark, attempt, partition, range_)
             except PartitionUnreadable as error:
-                found[partition] = str(error)
-        return found
+                holes[partition] = str(error)
+        self.planned = self.planned.only(self._frames)
+        if not spout.reads_by_partition:
+            self._frames = {}  # `emit_batch` reads them in one scan
+        return holes
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
-        """The batch's records as the spout emits them, or those of some of its partitions."""
+        """Return the batch's records as the spout emits them, or those of some of its partitions."""
         if partitions is None and self.stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
             return self._once()
-        return self._ask(self.planned if partitions is None else self.planned.only(partitions))
+        planned = self.planned if partitions is None else self.planned.only(partitions)
+        if self._frames:
+            return union({name: self._frames[name] for name in planned.ranges})
+        return self._ask(planned)
+
+    def check_unchanged(self) -> None:
+        """Ask for the batch once more: an emitter raises if the source changed while it was read."""
+        if self.stream.spout.kind is not SpoutKind.NON_TRANSACTIONAL:
+            self._ask(self.planned)
 
     def _ask(self, planned: StreamPlan) -> DataFrame:
-        return self.stream.spout.emitter().emit_batch(self.spark, self.assignment.attempt, planned.plan)
+        return self._emitter.emit_batch(self.spark, self.assignment.attempt, planned.plan)
 
     def _once(self) -> DataFrame:
-        """What a source that cannot say it again has said to this attempt: on disk, and should that be lost the attempt fails."""
+        """Return what a source that cannot be read twice gave to this attempt: kept on disk; if it is lost, the attempt fails."""
         from pyspark import StorageLevel
 
-        if not self._said:
-            self._said.append(self._ask(self.planned).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY))
-        return self._said[0]
+        if self._checkpoint is None:
+            self._checkpoint = self._ask(self.planned).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+        return self._checkpoint
 
     def audit(self) -> dict[str, ReadPartition]:
-        """Per partition: records read, and the sum of their xxhash64. BadRecord names partitions with invalid UTF-8.
+        """Return for each partition the records read and the sum of their xxhash64.
 
-        An empty range and a file without records count as read; any other partition that gave nothing stays away, and
-        is found missing (R7b).
+        BadRecord names partitions with invalid UTF-8.
+        A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
+        are left out, so that `check_manifest` reports them missing (R7b).
         """
         records = self.records()
         found = {self._partition(row["partition"]): row for row in self._audit(records).collect()}
@@ -97,7 +119,7 @@ class BatchReader:
         )
 
     def _without_records(self, found: Collection[str]) -> dict[str, ReadPartition]:
-        """What counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in
+        """Return what counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in
         which the spout, asked again, counts none.
         """
         if not isinstance(self.stream.spout, PartitionedSpout):
@@ -110,7 +132,7 @@ class BatchReader:
         }
 
     def _count(self, partition: str) -> int | None:
-        """How many records the spout counts in a partition, asked again."""
+        """Return how many records the spout, asked again, counts in a partition; None where it cannot say."""
         spout = self.stream.spout
         if not isinstance(spout, PartitionedSpout):
             return None

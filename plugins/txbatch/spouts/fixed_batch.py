@@ -47,8 +47,6 @@ class FixedBatchSpout(PlainSpout):
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
         """The next `start` and `end` in the records; None after the last one."""
-        if curr_metadata is not None:
-            return curr_metadata
         start = prev_metadata["end"] if prev_metadata else 0
         if start == len(self.records) and self.cycle:
             start = 0

@@ -80,8 +80,6 @@ class IntervalSpout(PlainSpout):
         """
         if curr_metadata is None:
             raise DefinitionError("IntervalSpout reads by time: the run has no interval")
-        if "files" in curr_metadata:
-            return curr_metadata
         self._check_days(curr_metadata["interval"])
         files = self._files()
         if not files:

@@ -1,0 +1,110 @@
+"""The reader of a stream: its emitter is opened once and closed on every path; a partition is built once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from txbatch import OpaquePartitionedSpout, PartitionUnreadable, Topology
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.spark.reader import BatchReader, opened
+
+PLANNED = {name: {"start": 0, "end": 1} for name in "abc"}
+
+
+class Frame:
+    """What stands for a DataFrame: the partitions that are in it."""
+
+    def __init__(self, *partitions: str) -> None:
+        self.partitions = partitions
+
+    def selectExpr(self, *_: str) -> Frame:
+        return self
+
+    def unionByName(self, other: Frame) -> Frame:
+        return Frame(*self.partitions, *other.partitions)
+
+
+class Partitions(OpaquePartitionedSpout):
+    fields = "n bigint"
+
+    @property
+    def identity(self) -> Any:
+        return {"spout": "Partitions"}
+
+    def __init__(self, *away: str) -> None:
+        self.away, self.asked, self.closed = away, list[str](), 0
+
+    def partitions(self) -> Any:
+        return list(PLANNED)
+
+    def emit_partition_batch_new(self, *_: Any) -> Any:
+        return None
+
+    def emit_partition_batch(self, spark: Any, attempt: Any, partition: str, metadata: Any) -> Any:
+        self.asked.append(partition)
+        if partition in self.away:
+            raise PartitionUnreadable(f"{partition} is away")
+        return Frame(partition)
+
+    def close(self) -> None:
+        self.closed += 1
+        if "close" in self.away:
+            raise OSError("cannot be closed")
+
+
+class OneScan(Partitions):
+    def emit_batch(self, spark: Any, attempt: Any, metadata: Any) -> Any:
+        return Frame("scan of", *metadata["partitions"])
+
+
+def reading(spout: Partitions) -> Any:
+    metadata = {"format": 2, "streams": {"in": {"partitions": PLANNED}}}
+    assignment = Assignment("t", TransactionAttempt(1, 1), "token", metadata, "code")
+    return opened("spark", Topology("t").new_stream("in", spout), assignment)  # type: ignore[arg-type]
+
+
+def partitions(reader: BatchReader, *names: str) -> Any:
+    return reader.records(names or None).partitions  # type: ignore[attr-defined]
+
+
+def test_each_partition_of_an_opaque_spout_is_built_once_and_holes_are_left_out() -> None:
+    spout = Partitions("b")
+    with reading(spout) as reader:
+        assert reader.leave_out_unreadable() == {"b": "b is away"}
+        assert partitions(reader) == partitions(reader) == ("a", "c")
+        assert partitions(reader, "c") == ("c",)
+    assert spout.asked == ["a", "b", "c"]
+
+
+def test_a_spout_that_reads_all_partitions_in_one_scan_is_asked_for_that_scan() -> None:
+    with reading(OneScan("b")) as reader:
+        reader.leave_out_unreadable()
+        assert partitions(reader) == ("scan of", "a", "c")
+
+
+def test_at_the_end_the_emitter_is_asked_again_so_that_it_may_refuse_a_source_that_changed() -> None:
+    spout = Partitions()
+    with reading(spout) as reader:
+        reader.leave_out_unreadable()
+        spout.away = ("a",)
+        with pytest.raises(PartitionUnreadable):
+            reader.check_unchanged()
+
+
+def test_an_emitter_is_closed_once_whatever_happens() -> None:
+    spout = Partitions()
+    with reading(spout):
+        assert spout.closed == 0
+    assert spout.closed == 1
+    with pytest.raises(ValueError, match="first"), reading(spout):
+        raise ValueError("first")
+    assert spout.closed == 2
+
+
+def test_the_first_error_is_told_and_one_of_closing_alone_fails_the_attempt() -> None:
+    with pytest.raises(ValueError, match="first"), reading(Partitions("close")):
+        raise ValueError("first")
+    with pytest.raises(OSError, match="cannot be closed"), reading(Partitions("close")):
+        pass
