@@ -4,6 +4,22 @@
 -- Whether states apart have been here before.
 SELECT to_regclass('txbatch.apart') IS NOT NULL;
 
+-- counts_warehouse_migrations --
+-- Whether this warehouse says which migrations it has had.
+SELECT to_regclass('txbatch.warehouse_migration') IS NOT NULL;
+
+-- warehouse_migrations --
+-- The migrations that this warehouse has had.
+SELECT number FROM txbatch.warehouse_migration ORDER BY number;
+
+-- lock_warehouse --
+-- One migration at a time, while nothing is committed to any state apart that is here.
+LOCK TABLE txbatch.apart IN SHARE ROW EXCLUSIVE MODE;
+
+-- insert_warehouse_migration --
+-- The warehouse has had this migration.
+INSERT INTO txbatch.warehouse_migration (number, name) VALUES (:number, :name);
+
 -- insert_apart --
 -- Take a state's name for a topology; no row comes back when it is taken.
 INSERT INTO txbatch.apart (state, topology, ledger, kind, columns)

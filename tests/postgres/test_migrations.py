@@ -16,6 +16,7 @@ from txbatch.postgres import migrate as module
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import Migration, check_migrated, migrate, migrations
 from txbatch.postgres.queries import sql_root, statements
+from txbatch.postgres.warehouse_migrations import migrate_warehouse
 
 CATALOGS = {
     "columns": """SELECT table_schema, table_name, column_name, ordinal_position, data_type, is_nullable, column_default,
@@ -118,7 +119,7 @@ def test_a_password_is_in_no_error() -> None:
 def test_every_statement_can_be_planned(engine: Engine) -> None:
     """Names, columns and types fit the schema, also of those that no test runs."""
     with engine.connect() as connection:
-        connection.connection.cursor().execute((sql_root() / "warehouse.sql").read_text(encoding="utf-8"))
+        migrate_warehouse(connection, create=True)
         for number, (name, statement) in enumerate(statements().items()):
             prepared = statement
             for position, parameter in enumerate(sorted(set(text(statement).compile().params)), start=1):

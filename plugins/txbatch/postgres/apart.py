@@ -25,19 +25,19 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import commit, report_views
-from txbatch.postgres.engine import check_server, unless_made
 from txbatch.postgres.expressions import pg_name
-from txbatch.postgres.queries import query, sql_root
+from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import StateStatements, take_back
+from txbatch.postgres.warehouse_migrations import migrate_warehouse
 
 
 def ensure(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
     """Create a state that is `new` to the ledger, or check that it is there as now defined (SchemaMismatch)."""
     state = aggregate.state
     row = {"state": state.name, "topology": topology, "ledger": ledger, "kind": str(state.kind)}
+    migrate_warehouse(connection, create=new)
     if new:
-        _prepare(connection)
         as_json = canonical_json(columns(aggregate))
         if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is not None:
             statements = StateStatements(aggregate)
@@ -50,14 +50,6 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
             f"{where(state.name, state.database)} is at txid {fence.txid}, though it is new to the ledger: `txbatch drop "
             f"{topology} --database {state.database}` removes it there"
         )
-
-
-def _prepare(connection: Connection) -> None:
-    """Schemas and fences, unless a topology has made them before."""
-    check_server(connection)
-    if not connection.execute(query("has_apart")).scalar_one():
-        with unless_made(connection):
-            execute(connection, (sql_root() / "warehouse.sql").read_text(encoding="utf-8"))
 
 
 def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> RowMapping:

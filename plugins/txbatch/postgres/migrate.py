@@ -16,17 +16,17 @@ _FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A numbered file of `sql/migrations/`."""
+    """A numbered file of `sql/migrations/` or `sql/warehouse/`."""
 
     number: int
     name: str
     sql: str
 
 
-def migrations() -> list[Migration]:
-    """All migrations, in order."""
+def migrations(folder: str = "migrations") -> list[Migration]:
+    """Return all migrations of a folder below `sql/`, in order."""
     found = []
-    for file in (sql_root() / "migrations").iterdir():
+    for file in (sql_root() / folder).iterdir():
         match = _FILE_NAME.fullmatch(file.name)
         if match:
             found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
