@@ -15,7 +15,6 @@ from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, Total
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
-from txbatch.core.plan import streams_of
 from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
 from txbatch.core.state import State
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
@@ -116,7 +115,7 @@ def read_all(assignment: Assignment) -> dict[str, dict[str, ReadPartition]]:
     """Every planned range, read whole: the fingerprint follows from the range alone, as a transactional source's does."""
     return {
         stream: {partition: read_whole(range_) for partition, range_ in planned.ranges.items()}
-        for stream, planned in streams_of(assignment.metadata).items()
+        for stream, planned in assignment.plan.streams.items()
     }
 
 

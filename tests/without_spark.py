@@ -14,7 +14,7 @@ from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import merger
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
-from txbatch.core.plan import StreamPlan, streams_of
+from txbatch.core.plan import StreamPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.launch.job_file import Job, load_job
@@ -62,7 +62,7 @@ def stage(topology: Topology, folder: AttemptFolder, assignment: Assignment) -> 
         folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         pq.write_table(table, path, filesystem=folder.filesystem)
         states[aggregate.state.name] = parquet.describe(folder, number, aggregate)
-    plans = streams_of(assignment.metadata)
+    plans = assignment.plan.streams
     read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
     manifest = Manifest(
         topology.name, assignment.attempt, assignment.token, assignment.code, assignment.digest, read, states
@@ -72,7 +72,7 @@ def stage(topology: Topology, folder: AttemptFolder, assignment: Assignment) -> 
 
 def read_partitions(spout: Spout, planned: StreamPlan) -> dict[str, ReadPartition]:
     """Records and a fingerprint of each partition."""
-    plans = [planned] if planned.partitions is None else [planned.only([name]) for name in planned.ranges]
+    plans = [planned.only([name]) for name in planned.ranges]
     found = {name: records(spout, each.plan) for name, each in zip(planned.ranges, plans, strict=True)}
     return {name: ReadPartition(len(read), str(crc32(repr(read).encode()))) for name, read in found.items()}
 
@@ -87,7 +87,7 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
 
 
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
-    plan = streams_of(assignment.metadata)[aggregate.stream.name].plan
+    plan = assignment.plan.streams[aggregate.stream.name].plan
     names = [field.name for field in aggregate.stream.fields]
     combine, found, kept = merger(aggregate.merges), {}, Counter()
     if not aggregate.keys:

@@ -10,8 +10,7 @@ from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import NotItsTurn, TerminalError
-from txbatch.core.protocol import ranges
+from txbatch.core.errors import BrokenChain, NotItsTurn, TerminalError
 from txbatch.core.transaction import Batch, BatchStatus
 
 PARTITIONS = [f"{number:02}" for number in range(16)]
@@ -36,7 +35,7 @@ class Story:
         """One attempt that reads all but the partitions that are away."""
         assignment = self.backing.attempt(batch, f"run {batch.txid}")
         read = {name: each for name, each in read_all(assignment)["words"].items() if name not in self.away}
-        plan = ranges(batch.metadata["streams"]["words"])
+        plan = batch.plan.streams["words"].ranges
         partials = {
             "word_count": [
                 ((name,), (sum(10**offset for offset in range(plan[name]["start"], plan[name]["end"])),))
@@ -140,6 +139,21 @@ def test_an_aborted_batch_can_be_skipped_afterwards_unless_its_records_are_taken
         TerminalError, match="starts a at 0, committed is 10: its records are those of a later txid by now; nothing"
     ):
         skip(backing, 1)
+
+
+@pytest.mark.parametrize("spout", [lambda: LogSpout({"a": 40}), lambda: ListSpout(5, 5, 5)], ids=["log", "list"])
+def test_a_skip_of_records_that_are_not_next_says_what_to_do(backing: Any, spout: Callable[[], Any]) -> None:
+    """Those of the batch before it are free: giving up what follows them would pass them over."""
+    topology = word_count(spout(), max_pending=2)
+    first, second = backing.initialize(topology, "1"), backing.initialize(topology, "2")
+    backing.ledger.abort("word_count", first.txid, "wrong")
+    with pytest.raises(
+        BrokenChain, match="its records are not the next ones; nothing of them is given up; abort it without"
+    ):
+        skip(backing, second.txid)
+    assert backing.ledger.batch("word_count", second.txid).status is BatchStatus.PLANNED
+    backing.ledger.abort("word_count", second.txid, "wrong")
+    assert backing.initialize(topology, "1").metadata == first.metadata
 
 
 # ---- several streams

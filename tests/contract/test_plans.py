@@ -10,7 +10,6 @@ from support import Keyed, ListSpout, LogSpout, run, word_count
 
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain
-from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Batch
 
 ONE: dict[str, list[Keyed]] = {"word_count": [(("dog",), (1,))]}
@@ -61,7 +60,7 @@ def test_any_json_value_is_a_plan(backing: Any, plan: Any) -> None:
     spout = Planner(plan, plan)
     topology = word_count(spout)
     batches = [whole(backing, topology, name) for name in "12"]
-    assert [streams_of(batch.metadata)["words"].plan for batch in batches] == [plan, plan]
+    assert [batch.plan.streams["words"].plan for batch in batches] == [plan, plan]
     assert spout.prev == [None, plan]
     assert isinstance(backing.initialize(topology, "3"), NothingNew)
     assert backing.state("word_count") == {("dog",): (2, 2)}
@@ -94,8 +93,8 @@ def test_a_batch_in_flight_of_an_older_ledger_goes_on(backing: Any, plan: Any) -
     stored = {"format": 1, "streams": {"words": plan}}
     old = backing.ledger.plan(backing.ledger.head("word_count", run("1")), run("1"), stored)
     assert old.metadata == stored
-    assert streams_of(old.metadata)["words"].plan == plan
+    assert old.plan.streams["words"].plan == plan
     backing.emit(topology, old, ONE, "1")
     assert backing.commit(topology, old, ONE).applied
-    after = streams_of(whole(backing, topology, "2").metadata)["words"]
+    after = whole(backing, topology, "2").plan.streams["words"]
     assert [range_["start"] for range_ in after.ranges.values()] == [1]

@@ -11,7 +11,7 @@ from support import LogSpout, manifest_of, run, word_count
 
 from txbatch.core.coordinator import NothingNew, initialize_transaction
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn, StaleAttempt, TerminalError
-from txbatch.core.protocol import Wait, ranges
+from txbatch.core.protocol import Wait
 
 RECORDS, RUNS = 240, 4
 
@@ -38,7 +38,7 @@ def test_runs_that_race_for_everything_count_every_record_once(backing: Any) -> 
             finish(batch, mine)
 
     def finish(batch: Any, mine: Any) -> None:
-        records = sum(range_["end"] - range_["start"] for range_ in ranges(batch.metadata["streams"]["words"]).values())
+        records = sum(range_["end"] - range_["start"] for range_ in batch.plan.streams["words"].ranges.values())
         partials = {"word_count": [(("all",), (records,))]}
         try:
             assignment = backing.ledger.start_attempt(batch, mine, "code")

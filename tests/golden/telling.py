@@ -38,7 +38,7 @@ from txbatch import NonTransactionalState, OpaqueState, SpoutKind, Topology, Tra
 from txbatch.core import errors
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.protocol import Wait, ranges
+from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 from txbatch.failpoints import FailpointReached
 
@@ -240,7 +240,7 @@ def numbers(attempt: str) -> tuple[int, int]:
 
 def planned(batch: Batch) -> dict[str, list[int]]:
     """What a batch is to read."""
-    return {name: [each["start"], each["end"]] for name, each in ranges(batch.metadata["streams"][STREAM]).items()}
+    return {name: [each["start"], each["end"]] for name, each in batch.plan.streams[STREAM].ranges.items()}
 
 
 def told(found: Any) -> str:

@@ -10,7 +10,6 @@ from model.ledgers import Seen
 from model.source import STREAM, Record, Weights, records_of
 
 from txbatch.core.apart import ApartStatus
-from txbatch.core.protocol import ranges
 from txbatch.core.transaction import Batch, BatchStatus
 
 # By txid: what each of its attempts read, in the order in which they were issued; None before it did.
@@ -56,7 +55,7 @@ def given_up(seen: Seen) -> frozenset[Record]:
 
 def ranges_of(batch: Batch) -> Mapping[str, Any]:
     """The ranges that a batch names, by partition."""
-    return ranges(batch.metadata["streams"][STREAM])
+    return batch.plan.streams[STREAM].ranges
 
 
 def _counts(batch: Batch) -> bool:

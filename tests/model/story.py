@@ -51,7 +51,6 @@ from txbatch.core.errors import (
 )
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
-from txbatch.core.protocol import ranges
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.failpoints import FailpointReached
@@ -189,7 +188,7 @@ class Story:
     def emit(self, txid: int, number: int, away: Collection[str] = ()) -> None:
         """An attempt reads what there is, and the ledger takes its manifest, or refuses it."""
         work = self.works[txid][number]
-        plan = ranges(work.assignment.metadata["streams"][STREAM])
+        plan = work.assignment.plan.streams[STREAM].ranges
         if self.size.kind is SpoutKind.TRANSACTIONAL and not plan.keys().isdisjoint(away):
             self.ledger.fail_attempt(work.assignment, "away")  # R12: no hole, the same again later
             raise PartitionUnreadable("away")
@@ -202,10 +201,10 @@ class Story:
 
     def manifest(self, assignment: Assignment, away: Collection[str]) -> Manifest:
         """What an honest attempt says; a record's fingerprint follows from where it stands."""
-        plan = assignment.metadata["streams"][STREAM]
+        plan = assignment.plan.streams[STREAM]
         read = {name: each for name, each in read_all(assignment)[STREAM].items() if name not in away}
-        holes = {**plan.get("unreadable", {}), **{name: "away" for name in ranges(plan) if name in away}}
-        partials = {self.name: self.source.partials(records_of(ranges(plan), away))}
+        holes = {**plan.unreadable, **{name: "away" for name in plan.ranges if name in away}}
+        partials = {self.name: self.source.partials(records_of(plan.ranges, away))}
         unreadable = {STREAM: holes} if holes else {}
         return manifest_of(self.topology, assignment, partials, streams={STREAM: read}, unreadable=unreadable)
 

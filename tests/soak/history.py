@@ -25,7 +25,7 @@ from txbatch import Count, OpaqueState, PartitionedSpout, Spout, SpoutKind, Topo
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.manifest import Manifest
-from txbatch.core.plan import streams_of
+from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
@@ -332,7 +332,7 @@ class History:
         statement = text("SELECT metadata FROM txbatch.batch WHERE topology = :name AND kind = 'skip'")
         with self.look.connect() as connection:
             given_up = connection.execute(statement, {"name": self.name}).scalars()
-            plans = [streams_of(metadata)["in"].plan for metadata in given_up]
+            plans = [BatchPlan.from_json(metadata).streams["in"].plan for metadata in given_up]
         return {word for plan in plans for word, _ in self.spout.batch(plan)}  # type: ignore[attr-defined]
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from txbatch import Count, Interval, IntervalSpout, Sum, Topology, Transactional
 from txbatch.core import coordinator
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TransientError
 from txbatch.core.ledger import Head
-from txbatch.core.plan import streams_of
+from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spark.failures import in_our_words
 
@@ -133,7 +133,7 @@ def test_the_files_are_scanned_once_for_an_attempt(spark: SparkSession, tmp_path
     file = tmp_path / "a.csv"
     file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n")
     topology = sales(tmp_path)
-    spout, plan = topology.streams["in"].spout, streams_of(planned(topology))["in"].plan
+    spout, plan = topology.streams["in"].spout, BatchPlan.from_json(planned(topology)).streams["in"].plan
     assert isinstance(spout, IntervalSpout)
     attempt, next_attempt = TransactionAttempt(1, 1), TransactionAttempt(1, 2)
     assert spout.emit_batch(spark, attempt, plan).count() == 1

@@ -1,33 +1,63 @@
-"""What is read of stored metadata, of both formats."""
+"""Stored plans, of both formats: read, written again as they were, and known by the same digest."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from txbatch.core.plan import StreamPlan, partitioned, streams_of
+from txbatch.core.errors import NewerFormat
+from txbatch.core.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
+from txbatch.core.transaction import canonical_json, digest
 
-RANGES = {"partitions": {"a": {"start": 0, "end": 1}}, "continues": ["a"], "unreadable": {"b": "down"}}
+STORED = json.loads(Path(__file__).with_name("stored_plans.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("format_", [1, 2])
-def test_partitions_read_the_same_in_both_formats(format_: int) -> None:
-    found = streams_of({"format": format_, "streams": {"s": RANGES}})["s"]
-    assert (found, found.to_json()) == (partitioned(RANGES), RANGES)
-    assert (found.ranges, found.continues, found.unreadable) == (RANGES["partitions"], ["a"], {"b": "down"})
-    assert partitioned({"partitions": {**found.ranges, "c": {}}}).only(["a"]).plan == {"partitions": found.ranges}
+@pytest.mark.parametrize("stored", STORED, ids=lambda stored: f"{stored['plan'].get('format')} {stored['what']}")
+def test_a_stored_plan_is_written_again_as_it_was(stored: Any) -> None:
+    """The digest is the one that manifests of its attempts carry (R5)."""
+    plan = BatchPlan.from_json(stored["plan"])
+    assert canonical_json(plan.to_json()) == canonical_json(stored["plan"])
+    assert digest(plan.to_json()) == stored["digest"]
+    assert {name: type(planned).__name__ for name, planned in plan.streams.items()} == stored["streams"]
+    assert {name: type(planned).__name__ for name, planned in plan.idle.items()} == stored["idle"]
 
 
 @pytest.mark.parametrize(
-    "plan", [{"partitions": 3}, {"partitions": {"a": 1}}, {"unreadable": 1}, {"interval": 5}, 7, [], "x"]
+    "stored", [each for each in STORED if each["plan"]["format"] == 2], ids=lambda each: each["what"]
 )
-def test_whatever_an_older_ledger_holds_can_be_read(plan: Any) -> None:
-    """Such a plan could be stored, and then broke every head of its topology."""
-    found = streams_of({"streams": {"s": plan}})["s"]
-    assert (found.plan, found.partitions, found.ranges) == (plan, None, {"": plan})
+def test_both_formats_give_the_spout_the_same(stored: Any) -> None:
+    plan = BatchPlan.from_json(stored["plan"])
+    older = BatchPlan.from_json(replace(plan, format=1).to_json())
+    assert [each.plan for each in older.streams.values()] == [each.plan for each in plan.streams.values()]
 
 
-@pytest.mark.parametrize("planned", [StreamPlan(0), StreamPlan([1]), StreamPlan({"plan": 1}, interval=["a", "b"])])
-def test_what_is_stored_is_read_again(planned: StreamPlan) -> None:
-    assert streams_of({"format": 2, "streams": {"s": planned.to_json()}}) == {"s": planned}
+def test_what_is_read_of_ranges() -> None:
+    ranges = {
+        "partitions": {"a": {"start": 0, "end": 1, "records": 1}, "b": {"start": 2, "end": 3, "gone": None}},
+        "continues": ["a"],
+        "unreadable": {"c": "down"},
+    }
+    a, b = Range(0, 1, rest={"records": 1}), Range(2, 3, Gone(None))
+    found = BatchPlan.from_json({"format": 2, "streams": {"s": ranges}}).streams["s"]
+    assert found == Ranges({"a": a, "b": b}, ("a",), {"c": "down"})
+    assert (found.plan, found.ranges) == (ranges, ranges["partitions"])
+    assert found.only(["b"]).plan == {**ranges, "partitions": {"b": ranges["partitions"]["b"]}}
+
+
+def test_what_is_read_of_streams_without_partitions() -> None:
+    streams = {"w": {"plan": [7]}, "i": {"plan": {"f": 1}, "interval": ["a", "b"]}}
+    plan = BatchPlan.from_json({"format": 2, "streams": streams, "parameters": {"top": 3}})
+    assert plan == BatchPlan({"w": Whole([7]), "i": OfInterval({"f": 1}, ["a", "b"])}, parameters={"top": 3})
+    assert [(each.ranges, each.unreadable) for each in plan.streams.values()] == [({"": [7]}, {}), ({"": {"f": 1}}, {})]
+    assert plan.partitioned == {}
+    assert plan.streams["w"].only(["x"]) == Whole([7])
+
+
+@pytest.mark.parametrize("format_", [3, 99, 0, -1, "2", None, True, 2.0])
+def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
+    with pytest.raises(NewerFormat, match=r"^t: the plan of txid 7 has format .*, this txbatch reads 1 to 2: update"):
+        BatchPlan.from_json({"format": format_, "streams": {}}, "t: the plan of txid 7")

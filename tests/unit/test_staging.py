@@ -14,7 +14,7 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import settings
-from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
+from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
 from txbatch.core.fence import Fence
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.transaction import Assignment, TransactionAttempt
@@ -175,6 +175,36 @@ def test_a_manifest_of_an_older_version_is_read(folder: AttemptFolder) -> None:
     del written["states"]["n"]["kept"]
     local(folder, "manifest.json").write_text(json.dumps(written))
     assert folder.read_manifest().states["n"].kept is None
+
+
+# ---- what a newer txbatch wrote
+
+
+@pytest.mark.parametrize("name", ["assignment", "manifest", "fence", "error"])
+def test_what_a_newer_version_wrote_is_refused(folder: AttemptFolder, name: str) -> None:
+    """Not taken for what it is not, nor for a file that is broken: `emit again` would not help."""
+    written = {
+        "assignment": assignment().to_json(),
+        "manifest": MANIFEST.to_json(),
+        "fence": Fence(1).to_json(),
+        "error": {"kind": "terminal", "message": "why"},
+    }[name]
+    read = getattr(folder, f"read_{name}")
+    unmarked = {key: value for key, value in written.items() if key != "format"}
+    for told in (unmarked, {**unmarked, "format": 1}):
+        local(folder, f"{name}.json").write_text(json.dumps(told))
+        assert read() is not None
+    local(folder, f"{name}.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(
+        NewerFormat, match=rf"/{name}\.json: the {name} has format 99, this txbatch reads 1: update this"
+    ):
+        read()
+
+
+def test_a_fence_of_a_newer_version_is_superseded_all_the_same(staging: Staging, folder: AttemptFolder) -> None:
+    local(folder, "fence.json").write_text('{"format": 99}')
+    staging.supersede(assignment(3))
+    assert folder.read_fence() == Fence(0, superseded="1:3")
 
 
 # ---- fences are hints

@@ -8,7 +8,7 @@ from typing import Any
 from txbatch.core.coordinator import plan_batch
 from txbatch.core.guarantee import guarantees
 from txbatch.core.ledger import Ledger
-from txbatch.core.plan import streams_of
+from txbatch.core.plan import BatchPlan, Ranges
 from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
@@ -60,7 +60,7 @@ def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
     """What a batch's metadata names, one row per range; `note` says what is unreadable or gone. Of long lists, the length."""
-    for stream, planned in streams_of(metadata).items():
+    for stream, planned in BatchPlan.from_json(metadata).streams.items():
         for partition, range_ in planned.ranges.items():
             told = range_ if isinstance(range_, Mapping) else {"plan": range_}
             rest = {
@@ -68,7 +68,7 @@ def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
                 for name, value in told.items()
                 if name not in COLUMNS
             }
-            note = f"gone: {told['gone']}" if planned.partitions is not None and "gone" in told else None
+            note = f"gone: {told['gone']}" if isinstance(planned, Ranges) and "gone" in told else None
             row = {"stream": stream, "partition": partition or None, "start": told.get("start"), "end": told.get("end")}
             yield {**row, **rest, "note": note}
         for partition, why in planned.unreadable.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
-from txbatch.core.plan import FORMAT, StreamPlan, idle_of, partitioned, streams_of
+from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, waited_for
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
@@ -20,8 +20,10 @@ class NothingNew:
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
-    """The run's batch, found again or planned, or one that nobody looks after and that it adopts: that is finished first, and
-    then this is asked again (see `protocol.is_adopted`). Wait when max_pending batches are in flight.
+    """Find the run's batch again, or plan it; adopt one that nobody looks after, if there is one.
+
+    An adopted batch is finished first, and then this is asked again (see `protocol.is_adopted`). Returns a Wait when max_pending
+    batches are in flight.
     """
     while True:
         head = ledger.head(topology.name, run)
@@ -43,10 +45,11 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
 
 
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
-    """None when all lower txids are final, so that the run's own batch may be committed (R6).
+    """Decide what stands before the run's own batch (R6).
 
-    Else the lowest open one: with a Wait while another run looks after it, without when it is this run's to finish first.
-    An abandoned one that has an interval is aborted instead: its own run plans it anew.
+    Returns None when all lower txids are final, so that it may be committed; a Wait for the lowest open one while another run
+    looks after that; else the lowest open one, which this run must finish first. An abandoned one that has an interval is
+    aborted instead: its own run plans it anew.
     """
     while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
         lowest = ledger.batch(own.topology, txid)
@@ -59,27 +62,26 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
 
 
 def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
-    """The metadata of the next txid, as in `core.plan`; None when no stream has anything new, or one that reads by time is not
-    ready: its interval would be skipped.
+    """Ask the spouts for the plan of the next txid, and return it as it is to be stored.
 
+    None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
     DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares.
     """
     _check_declared(topology, run)
-    streams: dict[str, Any] = {}
-    idle: dict[str, Any] = {}
+    streams: dict[str, StreamPlan] = {}
+    idle: dict[str, StreamPlan] = {}
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
         planned = _plan_stream(stream, head, last, run)
         if planned is not None:
-            streams[stream.name] = planned.to_json()
+            streams[stream.name] = planned
         elif stream.spout.by_interval:
             return None
         elif last is not None:
-            idle[stream.name] = last.to_json()
+            idle[stream.name] = last
     if not streams:
         return None
-    more = {"idle": idle, "parameters": dict(run.parameters)}
-    metadata = {"format": FORMAT, "streams": streams, **{name: value for name, value in more.items() if value}}
+    metadata = BatchPlan(streams, idle, dict(run.parameters)).to_json()
     canonical_json(metadata, sum(topology.streams[name].spout.metadata_bytes_max for name in streams | idle))
     return metadata
 
@@ -92,10 +94,10 @@ def _check_declared(topology: Topology, run: Run) -> None:
 
 
 def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
-    """What the plan of a stream without partitions continues."""
+    """Return the plan that the next one of a stream without partitions continues."""
     if head.prev is None or isinstance(stream.spout, PartitionedSpout):
         return None
-    return {**idle_of(head.prev.metadata), **streams_of(head.prev.metadata)}.get(stream.name)
+    return {**head.prev.plan.idle, **head.prev.plan.streams}.get(stream.name)
 
 
 def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) -> StreamPlan | None:
@@ -113,12 +115,12 @@ def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) 
         return None
     _check_json(stream, plan)
     if isinstance(coordinator, PartitionedCoordinator):
-        return partitioned(plan)
-    return StreamPlan(plan, interval=asked["interval"] if asked and stream.spout.by_interval else None)
+        return Ranges.from_json(plan)
+    return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
 
 
 def _check_json(stream: Stream, plan: Any) -> None:
-    """DefinitionError, which names the stream, for a plan that would not come back from the ledger as it is."""
+    """Raise DefinitionError, which names the stream, for a plan that would not come back from the ledger as it is."""
     try:
         canonical_json(plan, stream.spout.metadata_bytes_max)
         for text in _texts(plan):
@@ -131,7 +133,7 @@ def _check_json(stream: Stream, plan: Any) -> None:
 
 
 def _texts(value: Any) -> Iterator[Any]:
-    """All texts in a JSON value, and its keys, which ought to be."""
+    """Yield all texts in a JSON value, and all its keys, whether they are texts or not."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -143,7 +145,7 @@ def _texts(value: Any) -> Iterator[Any]:
 
 
 def _asked(stream: Stream, run: Run) -> Metadata | None:
-    """What the run asks of the spout: its interval, and those of its parameters that the spout declares."""
+    """Build `curr_metadata` for the spout: the run's interval, and those of its parameters that the spout declares."""
     parameters = {name: value for name, value in run.parameters.items() if name in stream.spout.parameters}
     asked = {**_interval(stream, run), **({"parameters": parameters} if stream.spout.parameters else {})}
     return asked or None

@@ -46,6 +46,10 @@ class SchemaMismatch(TerminalError):
     """What is stored has another shape than what is now defined."""
 
 
+class NewerFormat(TerminalError):
+    """A newer txbatch stored this, in a format that this one does not know."""
+
+
 class StaleAttempt(TerminalError):
     """A newer attempt of the same txid exists: this one may change nothing (R5)."""
 

@@ -20,6 +20,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from txbatch.core.formats import check_format
+
+FORMAT = 1  # written down from format 2 on
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -30,10 +34,13 @@ class Fence:
     superseded: str | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return what fence.json holds."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Fence:
+        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
+        check_format("the fence", value, FORMAT)
         return cls(value["lease_seconds"], value["beat"], value["superseded"])
 
 

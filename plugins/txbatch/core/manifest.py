@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
-from txbatch.core.plan import streams_of
+from txbatch.core.formats import check_format
+from txbatch.core.plan import Range
 from txbatch.core.transaction import Assignment, TransactionAttempt
 
+FORMAT = 1
 Value = TypeVar("Value")
 
 
@@ -64,13 +66,19 @@ class Manifest:
         return sum(part.records for parts in self.streams.values() for part in parts.values())
 
     def to_json(self) -> dict[str, Any]:
+        """Return what manifest.json and the ledger hold."""
         value = asdict(self)
         value["attempt"] = {"txid": self.attempt.txid, "attempt_id": self.attempt.attempt_id}
-        return {"format": 1, **value}
+        return {"format": FORMAT, **value}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
-        """What `to_json` made; an error of some kind for anything else, also for what no attempt could have counted."""
+        """Return what `to_json` made.
+
+        Raises NewerFormat for what a newer txbatch wrote; ValueError, LookupError, TypeError or AttributeError for anything else,
+        also for what no attempt could have counted.
+        """
+        check_format("the manifest", value, FORMAT)
         of = value["attempt"]
         return cls(
             topology=_text(value["topology"]),
@@ -130,7 +138,7 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
                 f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
                 "it is not this attempt's work: emit again"
             )
-    plans = streams_of(assignment.metadata)
+    plans = assignment.plan.streams
     planned = _names({stream: plan.ranges for stream, plan in plans.items()})
     not_asked = _names({stream: plan.unreadable for stream, plan in plans.items()})
     read, left_out = _names(manifest.streams), _names(manifest.unreadable)
@@ -146,18 +154,20 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
             raise Incomplete(
                 f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
             )
-    for stream, partitions in manifest.streams.items():
-        _check_records(f"{assignment.topology} {assignment.attempt}", plans[stream].partitions or {}, partitions)
+    for stream, ranges in assignment.plan.partitioned.items():
+        _check_records(
+            f"{assignment.topology} {assignment.attempt}", ranges.partitions, manifest.streams.get(stream, {})
+        )
     if left_out and not read:
         raise PartitionUnreadable(
             f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
         )
 
 
-def _check_records(of: str, ranges: Mapping[str, Any], read: Mapping[str, ReadPartition]) -> None:
-    """A range that says how many records it has must have given so many."""
+def _check_records(of: str, ranges: Mapping[str, Range], read: Mapping[str, ReadPartition]) -> None:
+    """Refuse another number of records than a range says that it has."""
     for partition, found in read.items():
-        expected = ranges.get(partition, {}).get("records")
+        expected = ranges[partition].rest.get("records")
         if isinstance(expected, int) and found.records != expected:
             raise Incomplete(
                 f"{of}: partition {partition!r} was planned with {expected:,} records, {found.records:,} were read; the "

@@ -1,14 +1,18 @@
-"""What a batch's metadata says of each stream: the spout's own plan, any JSON value, and outside it the framework's words.
+"""The plan of a batch: what each of its streams reads. A spout plans any JSON value; the framework's words stand outside it.
+
+`BatchPlan.from_json` and `to_json` are the only edge between the plan and the JSON that the ledger stores, byte for byte:
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
-`streams` are those in the batch, `idle` the last entries of those that are not and that its next one continues. An entry is
-`{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework carries;
-else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of batches that
-are in older ledgers, had the plan itself for an entry.
+An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
+carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
+batches that older ledgers hold, has the spout's plan itself for an entry.
 
->>> metadata = {"format": 2, "streams": {"words": {"partitions": {"a": {"start": 0, "end": 9}}}, "ticks": {"plan": [7]}}}
->>> {name: planned.ranges for name, planned in streams_of(metadata).items()}
+>>> ranges = {"partitions": {"a": {"start": 0, "end": 9}}}
+>>> plan = BatchPlan.from_json({"format": 2, "streams": {"words": ranges, "ticks": {"plan": [7]}}})
+>>> plan.streams["words"].partitions["a"].end, plan.streams["ticks"]
+(9, Whole(plan=[7]))
+>>> {name: planned.ranges for name, planned in plan.streams.items()}
 {'words': {'a': {'start': 0, 'end': 9}}, 'ticks': {'': [7]}}
 """
 
@@ -16,73 +20,186 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self, assert_never
 
-from txbatch.core.transaction import Metadata
+from txbatch.core.formats import check_format
 
 FORMAT = 2
+_EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPlan:
-    """`plan` is what the coordinator planned and the emitter gets; `partitions` is None where the spout has none."""
+class Gone:
+    """Why the source no longer keeps a range, in the spout's words."""
 
-    plan: Any
-    partitions: Mapping[str, Metadata] | None = None
-    continues: Collection[str] = ()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    interval: Any = None
+    why: Any
 
-    @property
-    def ranges(self) -> Mapping[str, Any]:
-        """What is planned, by partition; without partitions it is all in the one called ''."""
-        return {"": self.plan} if self.partitions is None else self.partitions
 
-    def only(self, partitions: Collection[str]) -> StreamPlan:
-        """The same of some partitions."""
-        kept = {name: self.ranges[name] for name in self.ranges if name in partitions}
-        return replace(self, plan={**self.plan, "partitions": kept}, partitions=kept)
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of a partition: from `start` to before `end`. `rest` is whatever else the spout says of it."""
+
+    start: Any
+    end: Any
+    gone: Gone | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry."""
-        if self.partitions is not None:
-            return dict(self.plan)
-        return {"plan": self.plan, **({} if self.interval is None else {"interval": self.interval})}
+        """Return the range as the spout planned it."""
+        gone = {} if self.gone is None else {"gone": self.gone.why}
+        return {"start": self.start, "end": self.end, **gone, **self.rest}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Range:
+        """Return the range that a spout planned."""
+        gone = Gone(value["gone"]) if "gone" in value else None
+        rest = {name: each for name, each in value.items() if name not in ("start", "end", "gone")}
+        return cls(value["start"], value["end"], gone, rest)
 
 
-def partitioned(plan: Metadata) -> StreamPlan:
-    """What a PartitionedCoordinator planned."""
-    return StreamPlan(plan, plan["partitions"], plan.get("continues", ()), plan.get("unreadable", {}))
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The plan of a partitioned stream: a range of each partition.
+
+    `continues` names the partitions whose range follows one that was planned before; `unreadable` says of the others why they
+    could not be asked. `rest` is whatever else a coordinator of its own kind says.
+    """
+
+    partitions: Mapping[str, Range]
+    continues: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The JSON that the coordinator planned and the emitter gets."""
+        continues = {"continues": list(self.continues)} if self.continues else {}
+        unreadable = {"unreadable": dict(self.unreadable)} if self.unreadable else {}
+        return {"partitions": self.ranges, **continues, **unreadable, **self.rest}
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """What is planned of each partition, as JSON."""
+        return {name: range_.to_json() for name, range_ in self.partitions.items()}
+
+    def only(self, partitions: Collection[str]) -> Ranges:
+        """Return the plan of some of the partitions."""
+        return replace(self, partitions={name: of for name, of in self.partitions.items() if name in partitions})
+
+    @classmethod
+    def from_json(cls, plan: Mapping[str, Any]) -> Ranges:
+        """Return what a PartitionedCoordinator planned."""
+        kinds = {"continues": list, "unreadable": Mapping}
+        said = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
+        return cls(
+            partitions={name: Range.from_json(of) for name, of in plan["partitions"].items()},
+            continues=tuple(said.get("continues", ())),
+            unreadable=said.get("unreadable", _EMPTY),
+            rest={name: value for name, value in plan.items() if name != "partitions" and name not in said},
+        )
 
 
-def streams_of(metadata: Metadata) -> dict[str, StreamPlan]:
-    """The streams in a batch."""
-    return _read(metadata, "streams")
+@dataclass(frozen=True, slots=True)
+class _Undivided:
+    """The plan of a stream without partitions: the JSON that the coordinator planned and the emitter gets."""
+
+    plan: Any
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """The plan as that of the one partition ''."""
+        return {"": self.plan}
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """No partition is left out."""
+        return _EMPTY
+
+    def only(self, partitions: Collection[str]) -> Self:
+        """Return the plan as it is: there is nothing to choose from."""
+        return self
 
 
-def idle_of(metadata: Metadata) -> dict[str, StreamPlan]:
-    """The last plans of the streams that are not in a batch."""
-    return _read(metadata, "idle")
+@dataclass(frozen=True, slots=True)
+class Whole(_Undivided):
+    """The plan of a stream that follows on its plan before."""
 
 
-def _read(metadata: Metadata, name: str) -> dict[str, StreamPlan]:
-    of_format = _of_format_2 if metadata.get("format", 1) == FORMAT else _of_format_1
-    return {stream: of_format(entry) for stream, entry in metadata.get(name, {}).items()}
+@dataclass(frozen=True, slots=True)
+class OfInterval(_Undivided):
+    """The plan of a stream that reads the records of an interval, `[<start>, <end>]`."""
+
+    interval: Any
 
 
-def _of_format_2(entry: Metadata) -> StreamPlan:
+StreamPlan = Ranges | Whole | OfInterval
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a batch reads.
+
+    `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
+    `parameters` those of the run's that choose data.
+    """
+
+    streams: Mapping[str, StreamPlan]
+    idle: Mapping[str, StreamPlan] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def partitioned(self) -> dict[str, Ranges]:
+        """The streams with partitions."""
+        return {name: planned for name, planned in self.streams.items() if isinstance(planned, Ranges)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is stored."""
+        entry = _plan_alone if self.format == 1 else _entry
+        value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
+        more = {"idle": {name: entry(planned) for name, planned in self.idle.items()}, "parameters": self.parameters}
+        return {"format": self.format, **value, **{name: each for name, each in more.items() if each}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
+        """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
+        format_ = check_format(what, value, FORMAT)
+        read = _by_its_keys if format_ == 1 else _of_entry
+        streams, idle = (
+            {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
+        )
+        return cls(streams, idle, value.get("parameters", _EMPTY), format_)
+
+
+def _entry(planned: StreamPlan) -> Any:
+    match planned:
+        case Ranges():
+            return planned.plan
+        case Whole(plan):
+            return {"plan": plan}
+        case OfInterval(plan, interval):
+            return {"plan": plan, "interval": interval}
+        case _:
+            assert_never(planned)
+
+
+def _of_entry(entry: Mapping[str, Any]) -> StreamPlan:
     if "partitions" in entry:
-        return partitioned(entry)
-    return StreamPlan(entry["plan"], interval=entry.get("interval"))
+        return Ranges.from_json(entry)
+    return OfInterval(entry["plan"], entry["interval"]) if "interval" in entry else Whole(entry["plan"])
 
 
-def _of_format_1(plan: Any) -> StreamPlan:
-    """By the keys of the plan, where they hold what the framework put there: a partitioned one, one by time, or any other."""
+def _plan_alone(planned: StreamPlan) -> Any:
+    return planned.plan
+
+
+def _by_its_keys(plan: Any) -> StreamPlan:
+    """Tell what a plan of format 1 is by its keys, where they hold what the framework put there; any other is whole."""
     if not isinstance(plan, Mapping):
-        return StreamPlan(plan)
+        return Whole(plan)
     ranges = plan.get("partitions")
     if isinstance(ranges, Mapping) and all(
         isinstance(each, Mapping) and {"start", "end"} <= set(each) for each in ranges.values()
     ):
-        return partitioned(plan)
-    return StreamPlan(plan, interval=plan.get("interval"))
+        return Ranges.from_json(plan)
+    return Whole(plan) if plan.get("interval") is None else OfInterval(plan, plan["interval"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import assert_never
 
 from txbatch.core.errors import (
     BrokenChain,
@@ -18,7 +18,7 @@ from txbatch.core.errors import (
     TerminalError,
 )
 from txbatch.core.ledger import Head, Offsets
-from txbatch.core.plan import FORMAT, idle_of, streams_of
+from txbatch.core.plan import OfInterval, Range, Ranges, StreamPlan, Whole
 from txbatch.core.transaction import (
     INIT_TXID,
     Assignment,
@@ -29,8 +29,6 @@ from txbatch.core.transaction import (
     Run,
     canonical_json,
 )
-
-_ANEW = "it is aborted and planned anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +83,13 @@ def waited_for(batch: Batch, run: Run) -> bool:
 
 def same_parameters(batch: Batch, run: Run) -> bool:
     """Whether the batch was planned with this run's parameters."""
-    return canonical_json(batch.metadata.get("parameters", {})) == canonical_json(run.parameters)
+    return canonical_json(batch.plan.parameters) == canonical_json(run.parameters)
 
 
 def check_parameters(batch: Batch, run: Run) -> None:
     """Refuse a run that meets its own batch again with other data-choosing parameters (R2)."""
     if batch.key == run.key and not same_parameters(batch, run):
-        stored = canonical_json(batch.metadata.get("parameters", {}))
+        stored = canonical_json(batch.plan.parameters)
         raise TerminalError(
             f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
             f"planned with {stored}; run it with those, or start a new run"
@@ -110,12 +108,12 @@ def is_adopted(batch: Batch, run: Run) -> bool:
 
 def check_gone(assignment: Assignment) -> None:
     """Refuse to emit records that the source no longer keeps: they are given up by a decision, never silently."""
-    for planned in streams_of(assignment.metadata).values():
-        for partition, range_ in (planned.partitions or {}).items():
-            if "gone" in range_:
+    for planned in assignment.plan.partitioned.values():
+        for partition, range_ in planned.partitions.items():
+            if range_.gone is not None:
                 raise RecordsGone(
-                    f"{assignment.topology} {assignment.attempt}: records {range_['start']} to {range_['end']} of partition "
-                    f"{partition!r} are gone: {range_['gone']}; restore them and abort the batch, or give them up: "
+                    f"{assignment.topology} {assignment.attempt}: records {range_.start} to {range_.end} of partition "
+                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch, or give them up: "
                     f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
                 )
 
@@ -178,10 +176,11 @@ def check_fence(batch: Batch, named: Assignment | Batch) -> None:
 def check_commit(
     batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
 ) -> bool:
-    """Whether to apply; False: it is committed already.
+    """Return whether to apply the batch; False: it is committed already.
 
-    `loaded` is the batch as it was read before its partials were, `open_before` the lowest txid below that is not final,
-    `last_committed` the highest committed one. Raises StaleAttempt (R5), NotItsTurn, BrokenChain (R6).
+    `loaded` names the attempt whose partials were read, which a newer one may have replaced since; `open_before` is the lowest
+    txid below that is not final, `last_committed` the highest committed one. Raises StaleAttempt (R5), NotItsTurn, BrokenChain
+    (R6).
     """
     if batch.status is BatchStatus.COMMITTED:
         return False
@@ -194,34 +193,50 @@ def check_commit(
     return True
 
 
-def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets, then: str = _ANEW) -> None:
-    """Refuse a batch that does not continue what is committed (R6); `then` says what comes of it."""
-    plans = streams_of(batch.metadata)
-    one_by_one = [each for each in (*plans.values(), *idle_of(batch.metadata).values()) if each.partitions is None]
-    in_order = any(each.interval is None or not batch.by_interval for each in one_by_one)
-    if in_order and batch.prev_txid != last_committed:
-        raise BrokenChain(
-            f"{batch.topology}: txid {batch.txid} was planned after txid {batch.prev_txid}, "
-            f"but txid {last_committed} is the last committed: {then}"
-        )
-    for stream, planned in plans.items():
-        for partition, range_ in (planned.partitions or {}).items():
-            last = offsets.get(stream, {}).get(partition)
-            check_continues(batch, partition, range_, last, partition in planned.continues, then)
+def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse to commit a batch that does not continue what is committed (R6)."""
+    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    if broken is not None:
+        raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
 
 
-def check_continues(
-    batch: Batch, partition: str, range_: Metadata, last: Metadata | None, continues: bool, then: str = _ANEW
-) -> None:
-    """Refuse a range that does not start where the partition's last committed one ended.
+def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
+    """Return how a batch fails to follow the one it was planned after; None: it follows it, or need not."""
+    plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
+    if batch.prev_txid == last_committed or not any(_in_order(each, batch.by_interval) for each in plans):
+        return None
+    return f"was planned after txid {batch.prev_txid}, but txid {last_committed} is the last committed"
 
-    With none committed it may start anywhere, unless it `continues` one that was planned before it.
+
+def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
+    """Whether a stream's batches must be committed in the order in which they were planned."""
+    match planned:
+        case Ranges():
+            return False  # each partition has an order of its own
+        case OfInterval():
+            return not by_interval
+        case Whole():
+            return True
+        case _:
+            assert_never(planned)
+
+
+def out_of_place(batch: Batch, offsets: Offsets) -> str | None:
+    """Return which range does not start where its partition's last committed one ended; None: all do.
+
+    With none committed a range may start anywhere, unless it continues one that was planned before it.
     """
-    if continues if last is None else range_["start"] != last["end"]:
-        raise BrokenChain(
-            f"{batch.topology}: txid {batch.txid} starts {partition} at {range_['start']}, committed is "
-            f"{last['end'] if last else 'nothing'}: {then}"
-        )
+    for stream, planned in batch.plan.partitioned.items():
+        continued = frozenset(planned.continues)
+        for partition, range_ in planned.partitions.items():
+            last = offsets.get(stream, {}).get(partition)
+            if not _continues(range_, last, partition in continued):
+                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
+    return None
+
+
+def _continues(range_: Range, last: Metadata | None, planned_before: bool) -> bool:
+    return not planned_before if last is None else bool(range_.start == last["end"])
 
 
 def check_success(batch: Batch) -> None:
@@ -257,21 +272,24 @@ def check_skip(
             f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
             "nothing of them is given up"
         )
-    check_chain(
-        batch, last_committed, offsets, "its records are those of a later txid by now; nothing of them is given up"
-    )
+    _check_next(batch, last_committed, offsets)
 
 
-def ranges(entry: Any) -> Mapping[str, Any]:
-    """What an entry of `streams` names, by partition; an unpartitioned stream has the one partition ''."""
-    return streams_of({"format": FORMAT if "plan" in entry else 1, "streams": {"": entry}})[""].ranges
+def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse to give up records that are not the next ones: what lies between would be lost, or counted twice (R16)."""
+    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    if broken is None:
+        return
+    later = last_committed is not None and last_committed > batch.txid
+    whose = "its records are those of a later txid by now" if later else "its records are not the next ones"
+    then = "" if batch.status.final else "; abort it without --skip, and the next run plans what comes next"
+    raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: {whose}; nothing of them is given up{then}")
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
     """The offsets after these batches, in txid order."""
     after = {stream: dict(partitions) for stream, partitions in offsets.items()}
     for batch in batches:
-        for stream, planned in streams_of(batch.metadata).items():
-            if planned.partitions is not None:
-                after.setdefault(stream, {}).update(planned.partitions)
+        for stream, planned in batch.plan.partitioned.items():
+            after.setdefault(stream, {}).update(planned.ranges)
     return after

@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.formats import check_format
+from txbatch.core.plan import BatchPlan
 
 INIT_TXID = 1
 INTERVAL_KEY = "interval:"
+ASSIGNMENT_FORMAT = 1
 # What a spout may plan, unless it says otherwise; and what the ledger takes: a manifest has more to say of a partition
 # than its plan, but not ten times as much.
 METADATA_BYTES_MAX = 1_000_000
@@ -85,9 +89,9 @@ class Run:
         return f"{INTERVAL_KEY}{self.interval}" if self.interval else f"run:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
-    """A row of the ledger: a txid with its metadata, as of when it was read."""
+    """A row of the ledger: a txid with its metadata, which is its plan as stored, as of when it was read."""
 
     topology: str
     txid: int
@@ -102,6 +106,11 @@ class Batch:
     succeeded: bool = False
     created_at: datetime | None = None
 
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """What the batch reads; raises NewerFormat for what a newer txbatch planned."""
+        return BatchPlan.from_json(self.metadata, f"{self.topology}: the plan of txid {self.txid}")
+
     @property
     def by_interval(self) -> bool:
         """Whether the batch has a data interval, which found it and which no other may reach into (R2)."""
@@ -113,7 +122,7 @@ class Batch:
         return TransactionAttempt(self.txid, self.fence)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assignment:
     """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5)."""
 
@@ -123,14 +132,20 @@ class Assignment:
     metadata: Metadata
     code: str
 
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """What the attempt reads; raises NewerFormat for what a newer txbatch planned."""
+        return BatchPlan.from_json(self.metadata, f"{self.topology} {self.attempt}: the plan")
+
     @property
     def digest(self) -> str:
         """The metadata's digest, repeated by the manifest."""
         return digest(self.metadata)
 
     def to_json(self) -> dict[str, Any]:
+        """Return what assignment.json holds."""
         return {
-            "format": 1,
+            "format": ASSIGNMENT_FORMAT,
             "topology": self.topology,
             "txid": self.attempt.txid,
             "attempt_id": self.attempt.attempt_id,
@@ -142,6 +157,8 @@ class Assignment:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Assignment:
+        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
+        check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"])
 

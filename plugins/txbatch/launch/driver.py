@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
-from txbatch.core.plan import streams_of
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
@@ -145,7 +144,7 @@ def _readers(
     """
     readers: dict[str, BatchReader] = {}
     unreadable: dict[str, dict[str, str]] = {}
-    for name, planned in streams_of(assignment.metadata).items():
+    for name, planned in assignment.plan.streams.items():
         reader = emitters.enter_context(opened(spark, topology.streams[name], assignment))
         holes = reader.leave_out_unreadable()
         unreadable[name] = {**planned.unreadable, **holes}

@@ -17,7 +17,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from txbatch.core.errors import TransientError
-from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
 from txbatch.fit import check_fit
@@ -97,8 +96,7 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
 def is_short(job: Job, assignment: Assignment) -> bool:
     """Whether the batch is too small to be worth an optimising compiler."""
     streams = job.topology.streams
-    plans = streams_of(assignment.metadata)
-    planned = [streams[name].spout.planned_bytes(each.plan) for name, each in plans.items()]
+    planned = [streams[name].spout.planned_bytes(each.plan) for name, each in assignment.plan.streams.items()]
     return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
 
 

@@ -21,7 +21,6 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import streams_of
 from txbatch.core.protocol import check_gone
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
@@ -50,7 +49,7 @@ def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:
 def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
     """What Spark does: read what the metadata names, run the operations, aggregate to partials."""
     check_gone(assignment)
-    plans = streams_of(assignment.metadata)
+    plans = assignment.plan.streams
     read = {name: _read(topology.streams[name], planned.plan) for name, planned in plans.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
     partials = {each.state.name: _partials(each, kept[each.state.name]) for each in topology.aggregates}

@@ -21,7 +21,6 @@ from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import streams_of
 from txbatch.core.state import Value, update_state
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -250,8 +249,8 @@ class Tables:
         for at, txids in self.batch_keys.items():
             if at[0] == batch.topology and batch.txid in txids:
                 self.batch_keys[at] = (*txids, txid)
-        for stream, plan in streams_of(batch.metadata).items():
-            for partition, range_ in (plan.partitions or {}).items():
+        for stream, plan in batch.plan.partitioned.items():
+            for partition, range_ in plan.ranges.items():
                 self.consumed[batch.topology, stream, partition] = range_
         return given_up
 
@@ -273,12 +272,13 @@ class Tables:
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """What was read, where the next batch starts, and that the batch is final."""
-        for stream, plan in streams_of(batch.metadata).items():
-            for partition in {**plan.unreadable, **plan.ranges}:
+        carried = batch.plan.partitioned
+        for stream, plan in batch.plan.streams.items():
+            for partition, range_ in {**dict.fromkeys(plan.unreadable), **plan.ranges}.items():
                 read = manifest.streams.get(stream, {}).get(partition)
                 self.partitions[batch.topology, stream, partition, batch.txid] = read
-                if read is not None and plan.partitions is not None:
-                    self.consumed[batch.topology, stream, partition] = plan.partitions[partition]
+                if read is not None and stream in carried:
+                    self.consumed[batch.topology, stream, partition] = range_
         at = batch.topology, batch.attempt
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core.manifest import Manifest
-from txbatch.core.plan import streams_of
 from txbatch.core.transaction import Batch, canonical_json
 from txbatch.postgres.queries import query
 
@@ -17,7 +16,7 @@ Outcome = dict[str, Any]
 
 
 def read(manifest: Manifest) -> Callable[[str, str], Outcome]:
-    """Outcomes as the manifest tells them: read, or a hole (R13)."""
+    """Return what tells an outcome as the manifest does: read, or a hole (R13)."""
 
     def outcome(stream: str, partition: str) -> Outcome:
         found = manifest.streams.get(stream, {}).get(partition)
@@ -29,8 +28,8 @@ def read(manifest: Manifest) -> Callable[[str, str], Outcome]:
 
 
 def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
-    """Outcomes of a batch whose records are given up (R16): all that it planned, and no partition that it could not ask."""
-    plans = streams_of(batch.metadata)
+    """Return what tells an outcome of a batch whose records are given up: skipped, but for what it could not ask (R16)."""
+    plans = batch.plan.streams
 
     def outcome(stream: str, partition: str) -> Outcome:
         if partition in plans[stream].unreadable:
@@ -41,15 +40,14 @@ def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
 
 
 def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> None:
-    """Write what became of each range of the batch; the next one starts after all but the unreadable ones."""
-    plans = streams_of(batch.metadata)
+    """Write what became of each range of the batch; the next batch starts after all but the unreadable ones."""
     ranges: list[dict[str, Any]] = []
-    for stream, plan in plans.items():
+    for stream, plan in batch.plan.streams.items():
         for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
             where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
             ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
     connection.execute(query("insert_partition"), ranges)
-    carried = {stream for stream, plan in plans.items() if plan.partitions is not None}
+    carried = batch.plan.partitioned
     consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
     if consumed:
         connection.execute(query("set_consumed"), consumed)

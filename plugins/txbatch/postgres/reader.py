@@ -10,7 +10,7 @@ from sqlalchemy.exc import DataError
 
 from txbatch.core.changes import Counted
 from txbatch.core.errors import TerminalError, UnknownName
-from txbatch.core.plan import streams_of
+from txbatch.core.plan import BatchPlan
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name, sql_type
 from txbatch.postgres.queries import query
@@ -81,7 +81,8 @@ class Reader:
         found = list(files.values())
         for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
             interval = row["interval_start"], row["interval_end"]
-            for stream, planned in streams_of(row["metadata"]).items():
+            plan = BatchPlan.from_json(row["metadata"], f"{row['topology']}: the plan of txid {row['txid']}")
+            for stream, planned in plan.streams.items():
                 if row["source"][stream]["spout"] == "IntervalSpout":
                     of, source = (row["topology"], stream), row["source"][stream]
                     found.append(Counted(*of, source, planned.plan["files"], row["txid"], interval, row["created_at"]))

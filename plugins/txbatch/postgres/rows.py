@@ -9,7 +9,6 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.errors import UnknownName
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
-from txbatch.core.plan import streams_of
 from txbatch.core.protocol import consumed
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.postgres import takeover
@@ -110,7 +109,7 @@ def last_txid(connection: Connection, topology: str) -> int:
 def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Metadata]]:
     """Last ranges of the partitions that a batch names."""
     found: dict[str, dict[str, Metadata]] = {}
-    for stream, plan in streams_of(planned.metadata).items():
+    for stream, plan in planned.plan.partitioned.items():
         if plan.partitions:
             parameters = {"topology": planned.topology, "stream": stream, "partitions": list(plan.partitions)}
             found.update(offsets(connection, "consumed_of", **parameters))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed, in_our_words
@@ -85,7 +86,8 @@ class BatchAggregator:
     def _where(self, problem: type[TxbatchError]) -> str:
         """A partition on which the same happens alone, found by halving; reads the batch at most once more."""
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
-        places = [(root, name) for root in roots for name in self.readers[root].planned.partitions or ()]
+        plans = {root: self.readers[root].planned for root in roots}
+        places = [(root, name) for root, plan in plans.items() if isinstance(plan, Ranges) for name in plan.partitions]
         while len(places) > 1:
             half = places[: len(places) // 2]
             places = half if self._fails(problem, half) else places[len(half) :]

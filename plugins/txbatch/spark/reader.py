@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.plan import StreamPlan, streams_of
+from txbatch.core.plan import StreamPlan
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.stream import Stream
@@ -39,7 +39,7 @@ class BatchReader:
 
     def __init__(self, spark: SparkSession, stream: Stream, assignment: Assignment, emitter: Emitter) -> None:
         self.spark, self.stream, self.assignment = spark, stream, assignment
-        self.planned: StreamPlan = streams_of(assignment.metadata)[stream.name]
+        self.planned: StreamPlan = assignment.plan.streams[stream.name]
         self._emitter = emitter
         self._frames: dict[str, DataFrame] = {}
         self._checkpoint: DataFrame | None = None

@@ -25,8 +25,9 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from txbatch.core.errors import DefinitionError, Incomplete, TerminalError, TransientError
+from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
 from txbatch.core.fence import Fence
+from txbatch.core.formats import check_format
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import checked_topology_name
 from txbatch.core.transaction import Assignment
@@ -47,6 +48,9 @@ _NOT_SHARED = {
     "tar",
 }
 Value = TypeVar("Value")
+
+
+ERROR_FORMAT = 1  # written down from format 2 on
 
 
 class Unreadable(Exception):
@@ -101,7 +105,7 @@ class AttemptFolder:
         """The fence with what takes the attempt's place, also of one that cannot be read: the ledger decides, this is a hint."""
         try:
             fence = self.read_fence()
-        except TransientError:
+        except (TransientError, NewerFormat):
             fence = Fence(lease_seconds=0)
         return replace(fence, superseded=by)
 
@@ -123,9 +127,9 @@ class AttemptFolder:
         self._write_json("error.json", {"kind": kind, "message": message})
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Why the attempt failed, if it could say: `kind` and `message`."""
+        """Return why the attempt failed, `kind` and `message`, if it could say; raise NewerFormat as all that is read here."""
         try:
-            return self._read("error.json", lambda said: {"kind": str(said["kind"]), "message": str(said["message"])})
+            return self._read("error.json", _error_of)
         except (FileNotFoundError, Unreadable):
             return None
 
@@ -153,11 +157,13 @@ class AttemptFolder:
             self.filesystem.mv(temporary, self.path(name))
 
     def _read(self, name: str, made: Callable[[Any], Value]) -> Value:
-        """What is made of a file's JSON; Unreadable for whatever else stands in it."""
+        """Return what is made of a file's JSON; raise NewerFormat for that of a newer txbatch, Unreadable for whatever else."""
         with self._open(name) as file:
             content = file.read()
         try:
             return made(json.loads(content))
+        except NewerFormat as error:
+            raise NewerFormat(f"{self.uri}/{name}: {error}") from error
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise Unreadable(f"{type(error).__name__}: {str(error)[:200]}") from error
 
@@ -175,6 +181,11 @@ class AttemptFolder:
             return open(opened, "rb")
         os.close(opened)
         raise Unreadable("it is no regular file")
+
+
+def _error_of(value: Mapping[str, Any]) -> Mapping[str, str]:
+    check_format("the error", value, ERROR_FORMAT)
+    return {"kind": str(value["kind"]), "message": str(value["message"])}
 
 
 def check_uri(uri: str) -> None:

@@ -1,0 +1,24 @@
+"""The formats of what is stored as JSON: a process may meet what a newer txbatch wrote, and must not guess at it.
+
+>>> check_format("words: the plan of txid 7", {"format": 2}, newest=2)
+2
+>>> check_format("words: the plan of txid 7", {"format": 3}, newest=2)
+Traceback (most recent call last):
+txbatch.core.errors.NewerFormat: words: the plan of txid 7 has format 3, this txbatch reads 1 to 2: update this txbatch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from txbatch.core.errors import NewerFormat
+
+
+def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
+    """Return the format of a stored object, 1 where none is written; raise NewerFormat for one above `newest`."""
+    found = value.get("format", 1)
+    if type(found) is int and 1 <= found <= newest:
+        return found
+    readable = "1" if newest == 1 else f"1 to {newest}"
+    raise NewerFormat(f"{what} has format {found!r}, this txbatch reads {readable}: update this txbatch")
