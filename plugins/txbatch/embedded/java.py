@@ -8,7 +8,6 @@ An archive belongs to one Java and one set of Spark's jars. Java checks that its
 archive where it does not fit, as with a SPARK_CONF_DIR that is not empty.
 """
 
-import fcntl
 import os
 import re
 import shlex
@@ -19,6 +18,8 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from txbatch.embedded.locks import locked
 
 VERSION_MIN = 17
 
@@ -92,8 +93,7 @@ def build_class_data_archive(home: Path, java_home: Path) -> Path | None:
     if archive is None or spark is None:
         return None
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with archive.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(archive.with_suffix(".lock")):
         failure = archive.with_suffix(".failed")
         if not archive.exists() and not failure.exists():
             try:

@@ -7,19 +7,19 @@ root is called 65534; its files stay root's. The server outlives the process tha
 There is no TCP port and no password: the only way in is a socket in the data folder, whose mode is 0700.
 """
 
-import fcntl
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from txbatch.embedded.locks import locked
 from txbatch.embedded.postgres_process import postmaster, processes_in, runs_in, server_status, wait
 
 DATABASE = "txbatch"
@@ -124,15 +124,15 @@ def _log(home: Path) -> Path:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    try:
-        _log(home).parent.mkdir(parents=True, exist_ok=True)
-        lock = (home / "postgres.lock").open("w")
-    except OSError as error:
-        raise EmbeddedPostgresError(
-            f"cannot write {error.filename}: {error.strerror}; set TXBATCH_HOME to a folder of your own"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Context manager. Hold the lock of starting and stopping; EmbeddedPostgresError when the home cannot be written."""
+    with ExitStack() as held:
+        try:
+            _log(home).parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(home / "postgres.lock"))
+        except OSError as error:
+            raise EmbeddedPostgresError(
+                f"cannot write {error.filename}: {error.strerror}; set TXBATCH_HOME to a folder of your own"
+            ) from error
         yield
 
 

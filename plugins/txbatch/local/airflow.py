@@ -1,7 +1,6 @@
 """A real Airflow on one machine: API server, scheduler with LocalExecutor, DAG processor and triggerer."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shlex
@@ -17,6 +16,7 @@ from typing import Any, Self
 import httpx
 import psutil
 
+from txbatch.embedded.locks import locked
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.airflow_config import USERNAME, write_config
 from txbatch.local.metadata import migrate
@@ -261,9 +261,10 @@ def _write_run(home: Path, **run: Any) -> None:
 
 @contextlib.contextmanager
 def _only_start(folder: Path) -> Iterator[None]:
-    with (folder / "start.lock").open("w") as lock:
+    """Context manager. Keep a second start out until the block ends; LocalAirflowError when one is under way."""
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(folder / "start.lock", wait=False))
         except BlockingIOError:
             raise LocalAirflowError(
                 f"Airflow is just being started in {folder}: wait for it, or `{command('down')}`"

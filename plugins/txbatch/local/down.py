@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.embedded import postgres
+from txbatch.embedded.locks import locked
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
@@ -41,9 +41,9 @@ def main() -> int:
 def only_up(home: Path, complaint: str = "it runs already in {home}: use it") -> Iterator[None]:
     """Context manager. Keep a second `up` or demo out until the block ends; LocalAirflowError when one runs."""
     home.mkdir(parents=True, exist_ok=True)
-    with (home / _LOCK).open("w") as lock:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(home / _LOCK, wait=False))
         except BlockingIOError:
             raise LocalAirflowError(f"{complaint.format(home=home)}, or stop it with `{command('down')}`") from None
         yield

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
 from txbatch.launch.job_file import Job, load_job
-from txbatch.orchestration.doc import describe, page
+from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
 from txbatch.orchestration.operators import (
     CommitOperator,
     EmitBatchOperator,
@@ -53,7 +53,10 @@ def topology_dag(
     Raises DefinitionError, which Airflow shows as an import error of the DAG file.
     """
     _refuse_placeholders(dag_arguments)
-    loaded = load_job(job, _root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
+    # The caller is the DAG file: Airflow tells its path nowhere while it is parsed, and an argument for it would be one more
+    # line to get wrong in each. So nothing may be put between the DAG file and this function.
+    dag_file = Path(sys._getframe(1).f_globals["__file__"])
+    loaded = load_job(job, _root_of(job, dag_file))
     name = loaded.topology.name
     arguments = {"catchup": False, **dag_arguments}
     arguments["params"] = {
@@ -112,11 +115,7 @@ def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_agai
 
 def _choosing(name: str) -> Param:
     """A parameter that a spout declares, where the DAG file does not say more of it: a text, or nothing."""
-    description = (
-        "Chooses the data of this run: stored with its batch, which every retry and clear meets again. "
-        "A run that has a batch is refused with another value."
-    )
-    return Param(None, type=["null", "string"], title=name, description=description)
+    return Param(None, type=["null", "string"], title=name, description=CHOOSES_DATA)
 
 
 def _positive(default: float, maximum: float, title: str, description: str) -> Param:

@@ -11,6 +11,11 @@ from txbatch.core.topology import Topology
 from txbatch.launch.job_file import Job
 from txbatch.orchestration.result import zone_of
 
+# What the form says of a parameter for which the DAG file has no words of its own.
+CHOOSES_DATA = (
+    "Chooses the data of this run: stored with its batch, which every retry and clear meets again. "
+    "A run that has a batch is refused with another value."
+)
 _NOTE = "When a run is over, its note says what came of it: its txid, what it counted, or why there was nothing to do."
 _NO_DATES = (
     "**To start a run**, trigger it with the form as it is: it counts what is new. Where nothing is, it is skipped, and its "
@@ -80,7 +85,7 @@ def _form(topology: Topology, params: Mapping[str, Any]) -> str:
     lines = ["| parameter of a run | meaning |", "|---|---|"]
     for name, param in params.items():
         said = getattr(param, "description", None) or ""
-        chooses = "Chooses data." if name in topology.parameters and "hooses" not in said else ""
+        chooses = "Chooses data." if name in topology.parameters and said != CHOOSES_DATA else ""
         lines.append(f"| `{_cell(name)}` | {_cell(' '.join(filter(None, (said, chooses))))} |")
     return "\n".join(lines)
 

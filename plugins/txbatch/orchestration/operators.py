@@ -197,11 +197,13 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     def _launch(self, what: Submission) -> Submitted:
         from txbatch.launch.submission import spark_environment
 
+        # SparkSubmitOperator._get_hook takes what is submitted from the attributes alone. `conf` is put back, as a
+        # task may submit several attempts: what belongs to one of them must not be handed to the next as the user's own.
         given = self.conf or {}
         self.name, self.application_args, self.py_files = what.name, list(what.arguments), what.py_files
         self.conf = {**what.conf, **given}
         hook = self._hook = SubmitHook.of(self._get_hook())
-        self.conf = given  # a task may submit several
+        self.conf = given
         return Submitted(hook, what, {**spark_environment(), **what.environment, **(self.env_vars or {})})
 
 

@@ -24,7 +24,11 @@ class SubmitHook(SparkSubmitHook):
 
     @classmethod
     def of(cls, hook: SparkSubmitHook) -> Self:
-        """The same hook, as one of ours."""
+        """Return a hook of ours with all that the given one was made with.
+
+        SparkSubmitHook takes some thirty arguments, a few of them new in each version, and the operator that fills them makes
+        its class alone. Copying what it has made needs to know none of them.
+        """
         ours = cls.__new__(cls)
         ours.__dict__.update(hook.__dict__)
         return ours
