@@ -295,12 +295,12 @@ SELECT DISTINCT ON (key) topology, key, newest.ordinal + 1, CAST(:skip_txid AS b
        USING (topology, key)
  WHERE topology = :topology AND txid = :txid ORDER BY key, k.ordinal DESC;
 
--- resumable_run --
--- The oldest unfinished batch above a txid that `txbatch run` began, with its run, whether or not that is still alive.
+-- oldest_unfinished --
+-- The oldest unfinished batch above a txid whose run has such a name, whether or not that is still alive.
 SELECT b.txid, b.lease_run AS run, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
        b.metadata -> 'parameters' AS parameters
   FROM txbatch.batch b
- WHERE b.topology = :topology AND b.lease_run LIKE 'cli:%' AND b.succeeded_at IS NULL AND b.status <> 'aborted'
+ WHERE b.topology = :topology AND starts_with(b.lease_run, :prefix) AND b.succeeded_at IS NULL AND b.status <> 'aborted'
    AND b.txid > :above ORDER BY b.txid LIMIT 1;
 
 -- prove_alive --

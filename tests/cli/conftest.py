@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def txbatch(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Txbatch:
     """Calls a command on a fresh migrated database; partials are computed without Spark."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setattr("txbatch.run.runner.Application", WithoutSpark)
+    monkeypatch.setattr("txbatch.wiring.Application", WithoutSpark)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, list(arguments), prog_name="txbatch")

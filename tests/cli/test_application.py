@@ -28,6 +28,7 @@ from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
 from txbatch.postgres.reader import Reader
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_runner
 
 pytestmark = pytest.mark.timeout(300)
 WriteJob = Callable[[str, str], str]
@@ -64,7 +65,7 @@ def runner(
     home: Path, folder: Path, postgres_url: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Runner]:
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    with Runner(load_job(write_job("words.py", WORDS)), settings.load()) as runner:
+    with open_runner(load_job(write_job("words.py", WORDS)), settings.load()) as runner:
         yield runner
 
 
@@ -152,7 +153,7 @@ def test_attempt_after_attempt_in_one_application(
         "2:2",
         "1:1",
     ]
-    runner.spark.close()
+    runner.application.close()
     assert drivers() == []
     assert not any(name.startswith("txbatch-") for name in sockets())
 
@@ -178,7 +179,7 @@ def test_an_attempt_reads_anew_what_the_one_before_has_read(
     file, day = folder / "sales" / "a.csv", datetime(2026, 1, 1, tzinfo=UTC)
     run = Run("a-day", interval=Interval(day, day + timedelta(1)))
     file.write_text("at,price\n2026-01-01T12:00:00Z,1\n")
-    with Runner(load_job(write_job("sales.py", SALES)), settings.load()) as sales:
+    with open_runner(load_job(write_job("sales.py", SALES)), settings.load()) as sales:
         found = sales.steps.initialize_transaction(run)
         assert isinstance(found, Batch)
         sales.steps.emit_batch(found, run, sales.submit)

@@ -21,8 +21,8 @@ from txbatch.cli.main import main
 from txbatch.core.errors import TxbatchError
 from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import load_job
-from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_steps
 
 pytestmark = pytest.mark.timeout(600)
 DAY = ("2013-01-01T00:00:00Z", "2013-01-02T00:00:00Z")
@@ -35,12 +35,12 @@ tried: list[int] = []
 def ledger(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """A job with two committed batches on a fresh database; nobody starts Spark."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setattr("txbatch.run.runner.Application", WithoutSpark)
+    monkeypatch.setattr("txbatch.wiring.Application", WithoutSpark)
     monkeypatch.chdir(tmp_path)
     job = tmp_path / "words.py"
     job.write_text("from txbatch import *\n" + job_of("words", "words"))
     assert call("run", str(job), "--until-idle").exit_code == 0
-    monkeypatch.setattr("txbatch.run.runner.Application", None)  # what is refused comes nowhere near it
+    monkeypatch.setattr("txbatch.wiring.Application", None)  # what is refused comes nowhere near it
     return str(job)
 
 
@@ -153,7 +153,7 @@ def test_keys(type_: str, ledger: str, engine: Engine, tmp_path: Path) -> None:
         "stream.group_by('word').persistent_aggregate(OpaqueState('typed'), count=Count())\n"
     )
     loaded = load_job(str(job))
-    Steps.open(loaded, settings.load()).ledger.register(loaded.topology, "typed.py")
+    open_steps(loaded, settings.load()).ledger.register(loaded.topology, "typed.py")
     before, count = contents(engine), 0
     for key in [*bad.TEXTS, *bad.NUMBERS, *bad.MOMENTS]:
         count += 1
@@ -242,7 +242,7 @@ def test_files_of_the_staging_area(tmp_path: Path) -> None:
     folder, count = AttemptFolder(tmp_path.as_uri()), 0
     for name, read in {
         "manifest.json": folder.read_manifest,
-        "fence.json": folder.read_fence,
+        "fence.json": folder.read_heartbeat,
         "error.json": folder.read_error,
     }.items():
         for content in bad.STAGED:

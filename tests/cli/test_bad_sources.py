@@ -16,8 +16,8 @@ from txbatch.core.errors import Incomplete
 from txbatch.core.transaction import Batch, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.reader import Reader
-from txbatch.run.steps import Steps
 from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.wiring import open_steps
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -191,7 +191,7 @@ def test_other_records_for_the_same_metadata(
     """The run's emit_batch is cleared after it had recorded its manifest; a line was edited in place meanwhile."""
     log.append("a", ["a0", "a1"])
     log.append("b", ["b0", "b1"])
-    steps = Steps.open(load_job(log_job), settings.load())
+    steps = open_steps(load_job(log_job), settings.load())
     run, batch = Run("run"), steps.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
 

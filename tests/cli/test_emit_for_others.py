@@ -15,10 +15,12 @@ from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.run_locks import PostgresRunLocks
 from txbatch.run import shared_emission
+from txbatch.run.shared_emission import EMIT_FOR_ALL, Emit, WaitForOthers, decide
 from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_steps
 
 WORDS = """
 topology = Topology("words", max_pending=4)
@@ -47,7 +49,7 @@ class Spark(WithoutSpark):
 
 @pytest.fixture
 def steps(txbatch: Callable[..., Result], write_job: Callable[[str, str], str]) -> Steps:
-    return Steps.open(load_job(write_job("words.py", WORDS)), settings.load())
+    return open_steps(load_job(write_job("words.py", WORDS)), settings.load())
 
 
 @pytest.fixture
@@ -102,12 +104,14 @@ def test_a_first_try_does_not_fence_off_what_is_emitted_for_it_just_now(steps: S
             """Meanwhile the run's own task begins."""
             batch = steps.ledger.batch("words", assignment.attempt.txid)
             for first_try in (True, False):
-                leaves[first_try] = shared_emission.left_to_others(batch, Run("airflow:words:2"), first_try=first_try)
+                decision = decide(batch, Run("airflow:words:2"), alone=False, first_try=first_try)
+                leaves[first_try] = decision == WaitForOthers(batch)
             super().emit(folder, assignment)
 
     own = Run("airflow:words:2")
-    assert shared_emission.left_to_others(four[1], own, first_try=False), "nobody has tried it"
-    assert not shared_emission.left_to_others(four[2], own, first_try=True), "it is another run's"
+    assert decide(four[1], own, alone=False, first_try=False) == WaitForOthers(four[1]), "nobody has tried it"
+    assert decide(four[2], own, alone=False, first_try=True) == Emit(four[2], for_others=False), "it is another run's"
+    assert decide(four[1], own, alone=True, first_try=True) == Emit(four[1], for_others=True), "nobody else is there"
     steps.emit_batch(four[1], own, Slow(steps).emit)
     assert leaves == {True: True, False: False}
 
@@ -120,30 +124,30 @@ def test_whoever_is_killed_starts_no_other(steps: Steps, four: list[Batch]) -> N
 
 
 @pytest.fixture
-def other_process(postgres_url: str) -> Iterator[PostgresLedger]:
+def other_process(postgres_url: str) -> Iterator[PostgresRunLocks]:
     engine = connect(postgres_url)
-    yield PostgresLedger(engine)
+    yield PostgresRunLocks(engine)
     engine.dispose()
 
 
 @pytest.mark.rule("R6")
-def test_one_process_emits_for_all(steps: Steps, other_process: PostgresLedger) -> None:
+def test_one_process_emits_for_all(steps: Steps, other_process: PostgresRunLocks) -> None:
     """Until it is done, or gone: its session ends with it."""
     assert not shared_emission.somebody_emits(other_process, "words")
-    with shared_emission.alone(steps.ledger, "words") as first:
+    with steps.locks.hold("words", EMIT_FOR_ALL) as first:
         assert first
         assert shared_emission.somebody_emits(other_process, "words")
         assert not shared_emission.somebody_emits(other_process, "other")
         with (
-            shared_emission.alone(other_process, "words") as second,
-            shared_emission.alone(other_process, "other") as third,
+            other_process.hold("words", EMIT_FOR_ALL) as second,
+            other_process.hold("other", EMIT_FOR_ALL) as third,
         ):
             assert (second, third) == (False, True)
     assert not shared_emission.somebody_emits(other_process, "words")
     with ExitStack() as gone:
-        assert gone.enter_context(shared_emission.alone(steps.ledger, "words"))
+        assert gone.enter_context(steps.locks.hold("words", EMIT_FOR_ALL))
         with other_process.engine.begin() as connection:
             ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
             connection.execute(text(ended))
-        with shared_emission.alone(other_process, "words") as heir:
+        with other_process.hold("words", EMIT_FOR_ALL) as heir:
             assert heir

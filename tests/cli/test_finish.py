@@ -14,9 +14,10 @@ from txbatch.core.errors import Incomplete, NotItsTurn, PartitionUnreadable
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.failpoints import FailpointReached
 from txbatch.launch.job_file import load_job
-from txbatch.run.advance import Finished, bring_to_commit
+from txbatch.run.advance import Advance, Finished
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_runner
 
 WriteJob = Callable[[str, str], str]
 WORDS = """
@@ -30,7 +31,7 @@ MINE = Run("cli:mine")
 @pytest.fixture
 def runner(txbatch: Callable[..., Result], write_job: WriteJob) -> Runner:
     """Of a topology three batches of which may be in flight; no Spark is started."""
-    return Runner(load_job(write_job("words.py", WORDS)), settings.load())
+    return open_runner(load_job(write_job("words.py", WORDS)), settings.load())
 
 
 def planned(runner: Runner, run: Run) -> Batch:
@@ -63,13 +64,13 @@ def test_what_a_dead_run_left_below_is_finished_first(runner: Runner, engine: En
     if emitted:
         runner.steps.emit_batch(dead, Run("cli:dead"), runner.submit)
     end_leases(engine, dead.txid)
-    found = bring_to_commit(runner.steps, MINE, runner.submit)
+    found = Advance(runner.steps, MINE, runner.submit).to_commit()
     assert isinstance(found, Finished)
     assert (found.batch.txid, found.applied, found.adopted) == (own.txid, True, (dead.txid,))
     assert runner.steps.ledger.batch("words", dead.txid).succeeded
     assert attempts(engine) == ["1:1", "2:1"]
     assert counts(engine) == {"one": 1, "two": 1}
-    again = bring_to_commit(runner.steps, MINE, runner.submit)
+    again = Advance(runner.steps, MINE, runner.submit).to_commit()
     assert isinstance(again, Finished)
     assert (again.batch.txid, again.applied, again.adopted) == (own.txid, False, ())
 
@@ -93,12 +94,12 @@ def test_an_heir_for_whom_nothing_is_left(runner: Runner, engine: Engine) -> Non
     dead = planned(runner, Run("airflow:words:dead"))
     end_leases(engine, dead.txid)
     heir = Run("airflow:words:heir")
-    found = bring_to_commit(runner.steps, heir, runner.submit)
+    found = Advance(runner.steps, heir, runner.submit).to_commit()
     assert isinstance(found, Finished)
     assert (found.batch.txid, found.applied, found.adopted) == (4, True, ())
     assert runner.steps.batch_of(heir).txid == 4
     assert runner.steps.success(found.batch)
-    assert isinstance(bring_to_commit(runner.steps, heir, runner.submit), NothingNew)
+    assert isinstance(Advance(runner.steps, heir, runner.submit).to_commit(), NothingNew)
 
 
 @pytest.mark.rule("R6", "R8")
@@ -112,7 +113,7 @@ def test_killed_between_the_commit_and_the_success_of_what_it_adopted(
     with monkeypatch.context() as patch:
         patch.setenv("TXBATCH_FAILPOINTS", "commit.committed=raise")
         with pytest.raises(FailpointReached):
-            bring_to_commit(runner.steps, MINE, runner.submit)
+            Advance(runner.steps, MINE, runner.submit).to_commit()
     assert [batch.txid for batch in runner.run()] == [dead.txid, own.txid, 3]
     assert runner.steps.ledger.batch("words", dead.txid).succeeded
     assert counts(engine) == {"one": 1, "two": 1, "three": 1}
@@ -130,8 +131,8 @@ def test_an_heir_that_fails_goes_on_where_it_was(runner: Runner, engine: Engine)
         runner.submit(folder, assignment)
 
     with pytest.raises(PartitionUnreadable):
-        bring_to_commit(runner.steps, MINE, submit)
-    found = bring_to_commit(runner.steps, MINE, runner.submit)
+        Advance(runner.steps, MINE, submit).to_commit()
+    found = Advance(runner.steps, MINE, runner.submit).to_commit()
     assert isinstance(found, Finished)
     assert (found.batch.txid, found.adopted) == (own.txid, (dead.txid,))
     assert attempts(engine) == ["1:1", "1:2", "2:1"]
@@ -153,7 +154,7 @@ def test_a_batch_that_no_longer_continues_is_planned_anew_by_its_run(runner: Run
     own = planned(runner, MINE)
     runner.steps.emit_batch(own, MINE, runner.submit)
     runner.steps.ledger.abort("words", dead.txid, "wrong")
-    found = bring_to_commit(runner.steps, MINE, runner.submit)
+    found = Advance(runner.steps, MINE, runner.submit).to_commit()
     assert isinstance(found, Finished)
     assert (found.batch.txid, found.applied, found.batch.metadata) == (3, True, dead.metadata)
     aborted = runner.steps.ledger.batch("words", own.txid)
@@ -179,7 +180,7 @@ def test_what_was_staged_and_is_lost_is_emitted_again(runner: Runner, engine: En
     runner.steps.staging.transaction("words", batch.txid).remove()
     end_leases(engine, batch.txid)
     planned(runner, MINE)
-    found = bring_to_commit(runner.steps, MINE, runner.submit)
+    found = Advance(runner.steps, MINE, runner.submit).to_commit()
     assert isinstance(found, Finished)
     assert attempts(engine)[:2] == ["1:1", "1:2"]
     assert counts(engine)["one"] == 1
@@ -193,4 +194,4 @@ def test_staging_that_loses_everything_fails_the_run(runner: Runner) -> None:
             folder.filesystem.rm(name)
 
     with pytest.raises(Incomplete, match="is not the file that the manifest describes; emit again"):
-        bring_to_commit(runner.steps, MINE, submit)
+        Advance(runner.steps, MINE, submit).to_commit()

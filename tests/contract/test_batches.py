@@ -10,7 +10,7 @@ import pytest
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, TransactionalState
-from txbatch.core.coordinator import NothingNew, initialize_transaction, take_turn
+from txbatch.core.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
 from txbatch.core.errors import (
     BrokenChain,
     Incomplete,
@@ -26,7 +26,7 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.protocol import Wait, is_adopted
+from txbatch.core.protocol import Wait, WaitReason, is_adopted
 from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
 
 Words = dict[str, list[Keyed]]
@@ -381,14 +381,15 @@ def test_a_run_that_waits_for_the_dead_finishes_their_batch_and_keeps_its_own(ba
 
     backing.end_leases()
     for _ in ("adopted", "the heir was killed and is there again"):
-        adopted = take_turn(backing.ledger, own, run("heir"))
-        assert isinstance(adopted, Batch)
+        turn = take_turn(backing.ledger, own, run("heir"))
+        assert isinstance(turn, FinishFirst)
+        adopted = turn.batch
         assert (adopted.txid, adopted.metadata, adopted.lease_run) == (1, dead.metadata, "heir")
     assert backing.initialize(topology, "heir").txid == 2
     assert backing.initialize(topology, "dead").txid == 1
     backing.emit(topology, adopted, words(dog=1), "heir")
     backing.commit(topology, adopted, words(dog=1))
-    assert take_turn(backing.ledger, own, run("heir")) is None
+    assert take_turn(backing.ledger, own, run("heir")) == Yours()
     assert backing.commit(topology, own, words(dog=2)).applied
     assert backing.state("word_count") == {("dog",): (3, 2)}
 
@@ -400,7 +401,7 @@ def test_a_run_whose_own_batch_was_aborted_goes_on_with_what_it_adopted(backing:
     backing.initialize(topology, "dead")
     own = backing.initialize(topology, "heir")
     backing.end_leases()
-    assert isinstance(take_turn(backing.ledger, own, run("heir")), Batch)
+    assert isinstance(take_turn(backing.ledger, own, run("heir")), FinishFirst)
     backing.ledger.abort("word_count", own.txid, "wrong")
     assert backing.initialize(topology, "heir").txid == 1
 
@@ -833,9 +834,9 @@ def test_a_run_that_waits_for_a_dead_runs_interval_aborts_it(backing: Any) -> No
     backing.ledger.register(topology, "jobs/job.py")
     dead, own = (initialize_transaction(backing.ledger, topology, of_day(number)) for number in (1, 2))
     assert isinstance(own, Batch)
-    assert take_turn(backing.ledger, own, of_day(2)) == Wait(dead)
+    assert take_turn(backing.ledger, own, of_day(2)) == Wait(dead, WaitReason.TURN)
     backing.end_leases()
-    assert take_turn(backing.ledger, own, of_day(2)) is None
+    assert take_turn(backing.ledger, own, of_day(2)) == Yours()
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
     again = initialize_transaction(backing.ledger, topology, of_day(1))
     assert isinstance(again, Batch)

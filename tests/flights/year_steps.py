@@ -18,8 +18,8 @@ from txbatch import settings
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import load_job
-from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_steps
 
 POINTS = [
     "initialize.planned",
@@ -37,7 +37,7 @@ class Life:
     """One process: from the day that the one before it was killed at, until it is killed itself."""
 
     def __init__(self, job: str, folder: Path, seed: int) -> None:
-        self.steps, self.folder, self.seed = Steps.open(load_job(job), settings.load()), folder, seed
+        self.steps, self.folder, self.seed = open_steps(load_job(job), settings.load()), folder, seed
         self.spark = Client(str(folder / "socket"))
 
     def live(self) -> None:

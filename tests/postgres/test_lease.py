@@ -1,4 +1,4 @@
-"""A lease is kept alive in the ledger and in the fence file, on any filesystem, until a newer attempt has begun (R5)."""
+"""A lease is kept alive in the ledger and in the heartbeat file, on any filesystem, until a newer attempt has begun (R5)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sqlalchemy import Engine
 from support import code, run
 
 from txbatch.core.errors import TransientError
-from txbatch.core.fence import Fence
+from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.transaction import Assignment
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.run.lease import kept_alive
+from txbatch.run.lease import attempt_kept_alive
 from txbatch.storage.staging import AttemptFolder, Staging
 
 pytestmark = pytest.mark.rule("R5")
@@ -49,31 +49,31 @@ def wait_for(what: Callable[[], bool]) -> None:
 def test_the_beat_rises_with_the_lease(
     bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
 ) -> None:
-    with kept_alive(ledger, assignment, folder):
-        assert folder.read_fence() == Fence(1)
+    with attempt_kept_alive(ledger, assignment, folder):
+        assert folder.read_heartbeat() == Heartbeat(1)
         bench.run("UPDATE txbatch.batch SET lease_until = now() - interval '1 h'")
-        wait_for(lambda: folder.read_fence().beat >= 2)
+        wait_for(lambda: folder.read_heartbeat().beat >= 2)
         assert bench.ledger.batch("word_count", 1).lease_live
-        assert folder.read_fence().superseded is None
+        assert folder.read_heartbeat().superseded is None
 
 
 def test_a_newer_attempt_or_an_abort_is_told(
     bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
 ) -> None:
-    with kept_alive(ledger, assignment, folder):
+    with attempt_kept_alive(ledger, assignment, folder):
         newer = ledger.start_attempt(bench.ledger.batch("word_count", 1), run("run"), code())
-        wait_for(lambda: folder.read_fence().superseded == "1:2")
+        wait_for(lambda: folder.read_heartbeat().superseded == "1:2")
     bench.ledger.abort("word_count", 1, "why")
-    with kept_alive(ledger, newer, folder):
-        wait_for(lambda: folder.read_fence().superseded == "txid 1, which is aborted,")
+    with attempt_kept_alive(ledger, newer, folder):
+        wait_for(lambda: folder.read_heartbeat().superseded == "txid 1, which is aborted,")
 
 
 def test_a_topology_that_is_dropped_meanwhile_has_no_newer_attempt(
     bench: Bench, ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder
 ) -> None:
-    with kept_alive(ledger, assignment, folder):
+    with attempt_kept_alive(ledger, assignment, folder):
         bench.run("DELETE FROM txbatch.attempt", "DELETE FROM txbatch.batch_key", "DELETE FROM txbatch.batch")
-        wait_for(lambda: folder.read_fence().superseded == "the end of its topology, which was dropped,")
+        wait_for(lambda: folder.read_heartbeat().superseded == "the end of its topology, which was dropped,")
 
 
 def test_no_beat_while_the_ledger_cannot_be_asked(
@@ -86,14 +86,14 @@ def test_no_beat_while_the_ledger_cannot_be_asked(
             asked.append(True)
             raise TransientError("away")
 
-    with kept_alive(Away(bench.engine, lease_seconds=1), assignment, folder):
+    with attempt_kept_alive(Away(bench.engine, lease_seconds=1), assignment, folder):
         wait_for(lambda: len(asked) >= 2)
-        assert folder.read_fence().beat == 0
+        assert folder.read_heartbeat().beat == 0
 
 
 def test_a_folder_that_is_gone_stays_gone(folder: AttemptFolder) -> None:
     folder.remove()
-    folder.write_fence(Fence(1))
+    folder.write_heartbeat(Heartbeat(1))
     assert not folder.filesystem.exists(folder.path(""))
     with pytest.raises(TransientError, match=r"fence\.json cannot be read"):
-        folder.read_fence()
+        folder.read_heartbeat()

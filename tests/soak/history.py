@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,7 +31,8 @@ from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, R
 from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.expressions import pg_name
-from txbatch.run.advance import Finished, bring_to_commit
+from txbatch.postgres.run_locks import PostgresRunLocks
+from txbatch.run.advance import Advance, Finished
 from txbatch.run.steps import Steps
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging
@@ -198,7 +200,7 @@ class History:
         return run
 
     def _finish(self, steps: Steps, run: Run) -> bool:
-        found = bring_to_commit(steps, run, lambda folder, assignment: self._submit(steps, folder, assignment))
+        found = Advance(steps, run, partial(self._submit, steps)).to_commit()
         if isinstance(found, Finished):
             steps.success(found.batch)
         return isinstance(found, NothingNew)
@@ -265,7 +267,7 @@ class History:
         """In a process of its own; what it is refused is an answer, and what goes wrong when it is dead is its death."""
         process, answer = Process(self.url, self.url_of, life), None
         try:
-            answer = call(Steps(self.job, process.ledger, self.staging))
+            answer = call(Steps(self.job, process.ledger, self.staging, PostgresRunLocks(process.engine)))
             self.happened.append(
                 f"  {who}: {answer if isinstance(answer, bool) else 'ok'}, {life.statements} statements"
             )

@@ -10,7 +10,7 @@ import pytest
 from txbatch import settings
 from txbatch.core import coordinator
 from txbatch.core.errors import TransientError
-from txbatch.core.fence import Fence
+from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
 from txbatch.launch.job_file import Job, load_job
@@ -87,7 +87,7 @@ def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
         assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, job.code)
         folder = AttemptFolder((tmp_path / "attempt 1").as_uri())
         folder.write_assignment(assignment)
-        folder.write_fence(Fence(3600))
+        folder.write_heartbeat(Heartbeat(3600))
         SparkSubmit(submission(job, assignment, folder.uri, home, local=True), master).run()
         return folder
 

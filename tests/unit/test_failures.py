@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import txbatch
-from txbatch.core.fence import Fence
+from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver
 from txbatch.spark.failures import in_our_words
 from txbatch.storage.staging import AttemptFolder
@@ -61,7 +61,7 @@ def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, mo
 
     monkeypatch.setattr(Driver, "_emit", emit)
     monkeypatch.setattr(AttemptFolder, "read_assignment", lambda _: SimpleNamespace(topology="words", attempt="1:1"))
-    monkeypatch.setattr(AttemptFolder, "read_fence", lambda _: Fence(60))
+    monkeypatch.setattr(AttemptFolder, "read_heartbeat", lambda _: Heartbeat(60))
     job = tmp_path / "job.py"
     job.touch()
     folder = AttemptFolder((tmp_path / "attempt").as_uri())

@@ -24,6 +24,7 @@ from txbatch.core.protocol import (
     Plan,
     Use,
     Wait,
+    WaitReason,
     check_abort,
     check_attempt,
     check_commit,
@@ -65,7 +66,7 @@ def test_what_a_run_does_first() -> None:
     for head, max_pending, expected in (
         (HEAD, 1, Plan(4)),
         (replace(HEAD, own=COMMITTED, pending=(dead,)), 1, Use(COMMITTED)),
-        (replace(HEAD, pending=(PLANNED,)), 1, Wait(PLANNED)),
+        (replace(HEAD, pending=(PLANNED,)), 1, Wait(PLANNED, WaitReason.FULL)),
         (replace(HEAD, pending=(PLANNED,)), 2, Plan(4)),
         (replace(HEAD, pending=(PLANNED, dead)), 2, Adopt(dead)),
         (replace(HEAD, pending=(PLANNED, dead)), 9, Adopt(dead)),

@@ -15,7 +15,7 @@ from support import LogSpout, word_count
 
 from txbatch import settings
 from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
-from txbatch.core.fence import Fence
+from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.storage import parquet
@@ -78,7 +78,7 @@ def test_a_file_of_another_shape_cannot_be_read(folder: AttemptFolder, content: 
     with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(.{0,250}\); emit again"):
         folder.read_manifest()
     with pytest.raises(TransientError, match=r"fence\.json cannot be read \(.{0,250}\); emit again"):
-        folder.read_fence()
+        folder.read_heartbeat()
     with pytest.raises(TransientError, match=r"assignment\.json cannot be read \(.{0,250}\); emit again"):
         folder.read_assignment()
     assert folder.read_error() is None
@@ -103,7 +103,7 @@ def test_what_is_no_file_is_neither_read_nor_followed(folder: AttemptFolder, tmp
     with pytest.raises(Incomplete, match=r"manifest\.json cannot be read \(it is no regular file\); emit again"):
         folder.read_manifest()
     with pytest.raises(TransientError, match=r"fence\.json cannot be read \(it is no regular file\); emit again"):
-        folder.read_fence()
+        folder.read_heartbeat()
     assert folder.read_error() is None
     if kind == "folder":
         with pytest.raises(IsADirectoryError):
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_neither_read_nor_followed(folder: AttemptFolder, tmp
         assert list(elsewhere.iterdir()) == []
 
 
-def test_a_fence_that_is_a_pipe_or_leads_elsewhere_is_left_alone(staging: Staging, tmp_path: Path) -> None:
+def test_a_heartbeat_that_is_a_pipe_or_leads_elsewhere_is_left_alone(staging: Staging, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     pipe, link = (staging.attempt(assignment(number)) for number in (3, 4))
     for each in (pipe, link):
@@ -180,53 +180,56 @@ def test_a_manifest_of_an_older_version_is_read(folder: AttemptFolder) -> None:
 # ---- what a newer txbatch wrote
 
 
-@pytest.mark.parametrize("name", ["assignment", "manifest", "fence", "error"])
-def test_what_a_newer_version_wrote_is_refused(folder: AttemptFolder, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("assignment", "assignment"), ("manifest", "manifest"), ("fence", "heartbeat"), ("error", "error")],
+)
+def test_what_a_newer_version_wrote_is_refused(folder: AttemptFolder, name: str, what: str) -> None:
     """Not taken for what it is not, nor for a file that is broken: `emit again` would not help."""
     written = {
         "assignment": assignment().to_json(),
         "manifest": MANIFEST.to_json(),
-        "fence": Fence(1).to_json(),
+        "fence": Heartbeat(1).to_json(),
         "error": {"kind": "terminal", "message": "why"},
     }[name]
-    read = getattr(folder, f"read_{name}")
+    read = getattr(folder, f"read_{what}")
     unmarked = {key: value for key, value in written.items() if key != "format"}
     for told in (unmarked, {**unmarked, "format": 1}):
         local(folder, f"{name}.json").write_text(json.dumps(told))
         assert read() is not None
     local(folder, f"{name}.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(
-        NewerFormat, match=rf"/{name}\.json: the {name} has format 99, this txbatch reads 1: update this"
+        NewerFormat, match=rf"/{name}\.json: the {what} has format 99, this txbatch reads 1: update this"
     ):
         read()
 
 
-def test_a_fence_of_a_newer_version_is_superseded_all_the_same(staging: Staging, folder: AttemptFolder) -> None:
+def test_a_heartbeat_of_a_newer_version_is_superseded_all_the_same(staging: Staging, folder: AttemptFolder) -> None:
     local(folder, "fence.json").write_text('{"format": 99}')
     staging.supersede(assignment(3))
-    assert folder.read_fence() == Fence(0, superseded="1:3")
+    assert folder.read_heartbeat() == Heartbeat(0, superseded="1:3")
 
 
-# ---- fences are hints
+# ---- heartbeats are hints
 
 
 @pytest.mark.parametrize("content", SHAPES, ids=lambda content: content[:20])
-def test_a_fence_that_cannot_be_read_is_written_anew(staging: Staging, folder: AttemptFolder, content: str) -> None:
+def test_a_heartbeat_that_cannot_be_read_is_written_anew(staging: Staging, folder: AttemptFolder, content: str) -> None:
     local(folder, "fence.json").write_bytes(content.encode("latin1"))
     staging.supersede(assignment(3))
-    assert folder.read_fence() == Fence(0, superseded="1:3")
+    assert folder.read_heartbeat() == Heartbeat(0, superseded="1:3")
 
 
 def test_whatever_else_lies_beside_an_attempt_is_left_alone(
     staging: Staging, folder: AttemptFolder, tmp_path: Path
 ) -> None:
-    folder.write_fence(Fence(1))
+    folder.write_heartbeat(Heartbeat(1))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "fence.json").write_text("mine")
     (local(folder).parent / "link").symlink_to(tmp_path / "elsewhere")
     (local(folder).parent / "file").write_text("")
     staging.supersede(assignment(3))
-    assert folder.read_fence().superseded == "1:3"
+    assert folder.read_heartbeat().superseded == "1:3"
     assert (tmp_path / "elsewhere" / "fence.json").read_text() == "mine"
 
 

@@ -33,9 +33,10 @@ from txbatch.postgres.psql import REPORT, make_reader
 from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses, identity_of
-from txbatch.run.runner import RUN_PREFIX, Runner
+from txbatch.run.runner import RUN_PREFIX
 from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
+from txbatch.wiring import open_runner
 
 ORDER = (
     *("init", "run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "up", "down", "migrate", "drop"),
@@ -157,7 +158,7 @@ def run(
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
-    with Runner(loaded, where, master) as runner:
+    with open_runner(loaded, where, master) as runner:
         if pieces is None:
             batches = runner.run(run_id, between, parameters, until_idle=until_idle)
         else:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
-from txbatch.core.protocol import Adopt, Use, Wait, check_parameters, decide_initialize, waited_for
+from txbatch.core.protocol import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize, waited_for
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run, canonical_json
 
 
+@dataclass(frozen=True, slots=True)
 class NothingNew:
     """The spout is not ready: no txid is used (R4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yours:
+    """All lower txids are final: the run's own batch may be committed (R6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFirst:
+    """Nobody but this run looks after a lower txid, which is to be committed before its own."""
+
+    batch: Batch
+
+
+Turn = Yours | Wait | FinishFirst
 
 
 def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
@@ -44,21 +61,19 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             return batch
 
 
-def take_turn(ledger: Ledger, own: Batch, run: Run) -> Batch | Wait | None:
-    """Decide what stands before the run's own batch (R6).
+def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
+    """Decide what stands before the run's own batch: nothing, a batch of another live run, or one to finish first (R6).
 
-    Returns None when all lower txids are final, so that it may be committed; a Wait for the lowest open one while another run
-    looks after that; else the lowest open one, which this run must finish first. An abandoned one that has an interval is
-    aborted instead: its own run plans it anew.
+    An abandoned batch is adopted, or aborted when it has an interval: its own run plans it anew.
     """
     while (txid := ledger.turn_of(own.topology, own.txid)) is not None:
         lowest = ledger.batch(own.topology, txid)
         if waited_for(lowest, run):
-            return Wait(lowest)
+            return Wait(lowest, WaitReason.TURN)
         adopted = ledger.adopt(lowest, run)
         if adopted is not None:
-            return adopted
-    return None
+            return FinishFirst(adopted)
+    return Yours()
 
 
 def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:

@@ -39,8 +39,20 @@ class Committed:
     applied: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A batch without success, and the run that looked after it."""
+
+    txid: int
+    run: Run
+
+
 class Ledger(Protocol):
     """The only source of truth. `postgres.ledger` is the real one, `memory.ledger` its twin; each method is one transaction."""
+
+    @property
+    def lease_seconds(self) -> int:
+        """How long a run looks after its batch without a sign of life (R6)."""
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
@@ -67,6 +79,9 @@ class Ledger(Protocol):
         looked after too.
         """
 
+    def note_wait(self, batch: Batch, run: Run) -> None:
+        """Let others see that this run, which has no batch yet, waits for that one's end."""
+
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt: from now on no older one can change anything (R5)."""
 
@@ -88,12 +103,22 @@ class Ledger(Protocol):
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
 
+    def committed_by(self, topology: str, run: Run) -> Batch | None:
+        """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
+
+    def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
+        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
 
-    def commit(self, topology: Topology, batch: Batch, partials: Mapping[str, Any]) -> Committed:
+    def commit(
+        self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
+    ) -> Committed:
         """Apply the partials of an attempt, whole or not at all (R6..R10): of the one that `batch` names, as it was read
         before they were loaded. StaleAttempt when a newer one has begun since (R5).
+
+        `run` may end an older commit of its own that does not go on.
         """
 
     def success(self, topology: str, txid: int) -> bool:

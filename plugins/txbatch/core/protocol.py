@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import assert_never
 
 from txbatch.core.errors import (
@@ -45,11 +46,20 @@ class Adopt:
     batch: Batch
 
 
+class WaitReason(StrEnum):
+    """Why a run waits for a batch."""
+
+    FULL = "as many batches as allowed are in flight, and this is the oldest"
+    TURN = "it is below the run's own, and another run looks after it"
+    HELD = "another live run works on it"
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """As many batches as allowed are in flight; this is the oldest."""
+    """The run goes on when this batch of another live run is final, or nobody looks after it any more."""
 
     batch: Batch
+    why: WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
     if abandoned is not None:
         return Adopt(abandoned)
     if len(head.pending) >= max_pending:
-        return Wait(head.pending[0])
+        return Wait(head.pending[0], WaitReason.FULL)
     return Plan(head.next_txid)
 
 

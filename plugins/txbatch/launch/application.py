@@ -25,7 +25,7 @@ from txbatch.launch.job_file import Job, check_main, emits_nothing
 from txbatch.launch.submission import Submission, is_short, submission
 
 if TYPE_CHECKING:
-    from txbatch.storage.staging import AttemptFolder
+    from txbatch.core.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
 # So long Spark may take to stop once there is no more to do; then it is killed.

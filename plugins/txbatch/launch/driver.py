@@ -19,7 +19,7 @@ from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import in_our_words, java_is_gone
-from txbatch.spark.fence import stopped_when_fenced
+from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
 from txbatch.spark.session import configured, session, ship_by_value
@@ -80,7 +80,7 @@ class Driver:
         """
         try:
             assignment = folder.read_assignment()
-            with stopped_when_fenced(f"{assignment.topology} {assignment.attempt}", folder.read_fence):
+            with stopped_when_superseded(f"{assignment.topology} {assignment.attempt}", folder.read_heartbeat):
                 self._emit(assignment, folder)
         except Exception as error:
             if java_is_gone(error):

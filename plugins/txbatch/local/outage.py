@@ -15,6 +15,7 @@ from txbatch import settings
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.protocol import Wait
+from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres import state_tables
@@ -24,8 +25,9 @@ from txbatch.postgres.psql import make_reader
 from txbatch.postgres.reader import Reader
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
-from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.storage.staging import Staging
 from txbatch.tables import lines_of
+from txbatch.wiring import open_runner
 
 TOPOLOGY = "demo_outage"
 PARTITIONS = [f"{number:02}" for number in range(16)]
@@ -105,7 +107,7 @@ def play(config: settings.Settings) -> Iterator[str]:
         Staging(config.staging).topology(TOPOLOGY).remove()
         yield f"dropped {TOPOLOGY} of an earlier demo"
     job = load_job("jobs/outage.py", settings.project_root())
-    with Runner(job, config) as runner:
+    with open_runner(job, config) as runner:
         outage = Outage(runner, PartitionedLog(root), {})
         yield from outage.play()
     yield from lines_of(_by_txid(Reader(engine).partitions(TOPOLOGY)))

@@ -28,7 +28,7 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.ledger import Committed, Head
+from txbatch.core.ledger import Committed, Head, Unfinished
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
 from txbatch.core.text import shown
@@ -118,6 +118,7 @@ class MemoryLedger:
             stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
             batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
             tables.let_find(batch, run)
+            tables.waiting.pop((head.topology, run.name), None)
             return self._lease(tables, batch, run)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
@@ -134,7 +135,13 @@ class MemoryLedger:
                 with suppress(HalfCommitted):
                     self._abort(tables, now)
                     return None
+            tables.waiting.pop((now.topology, run.name), None)
             return self._lease(tables, now, run)
+
+    def note_wait(self, batch: Batch, run: Run) -> None:
+        """Let others see that this run, which has no batch yet, waits for that one's end."""
+        with self._transaction() as tables:
+            tables.waiting[batch.topology, run.name] = batch.txid
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
@@ -198,12 +205,30 @@ class MemoryLedger:
             newest = tables.newest_attempt(batch)
             return newest.assignment, newest.manifest
 
+    def committed_by(self, topology: str, run: Run) -> Batch | None:
+        """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
+        with self._transaction() as tables:
+            committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
+            return next((batch for batch in reversed(committed) if batch.lease_run == run.name), None)
+
+    def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
+        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+        with self._transaction() as tables:
+            for batch in tables.batches_of(topology):
+                name = batch.lease_run or ""
+                over = batch.succeeded or batch.status is BatchStatus.ABORTED
+                if batch.txid > above and name.startswith(prefix) and not over:
+                    parameters = batch.metadata.get("parameters", {})
+                    interval = tables.intervals.get((topology, batch.txid))
+                    return Unfinished(batch.txid, Run(name, interval=interval, parameters=parameters))
+        return None
+
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
         with self._transaction() as tables:
             return tables.open_before(topology, txid)
 
-    def commit(self, topology: Topology, batch: Batch, partials: Partials) -> Committed:
+    def commit(self, topology: Topology, batch: Batch, partials: Partials, run: Run | None = None) -> Committed:
         """Apply the partials of the attempt that `batch` names, whole or not at all (R6..R10)."""
         with self._transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)

@@ -88,6 +88,7 @@ class Tables:
     intervals: dict[tuple[str, int], Interval] = field(default_factory=dict)
     batch_keys: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     attempts: dict[tuple[str, TransactionAttempt], Attempt] = field(default_factory=dict)
+    waiting: dict[tuple[str, str], int] = field(default_factory=dict)
     partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
 # A batch is held this long between two tasks of its run; emit_batch and waits renew it. Others adopt it afterwards.
-LEASE_SECONDS = 900
+AIRFLOW_LEASE_SECONDS = 900
 LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
 
 
@@ -53,10 +53,10 @@ def _interval(dag_run: object) -> Interval | None:
 
 
 def open_steps(job: Job) -> Steps:
-    """The steps of a job on the database of this Airflow."""
-    from txbatch.run.steps import Steps
+    """Return the steps of a job on the database of this Airflow."""
+    from txbatch import wiring
 
-    return Steps.open(job, load_settings(), lease_seconds=LEASE_SECONDS)
+    return wiring.open_steps(job, load_settings(), lease_seconds=AIRFLOW_LEASE_SECONDS)
 
 
 def load_settings() -> Settings:
@@ -92,7 +92,8 @@ async def open_ledger() -> PostgresLedger:
         with suppress(AirflowNotFoundException):
             url = url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
     loaded = await asyncio.to_thread(settings.load, url)
-    return PostgresLedger(connect(loaded.database_url, application_name="txbatch trigger"), lease_seconds=LEASE_SECONDS)
+    engine = connect(loaded.database_url, application_name="txbatch trigger")
+    return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
 
 
 def url_of(connection: Connection) -> str:

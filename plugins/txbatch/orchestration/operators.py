@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import DefinitionError, LeaseHeld, TransientError, TxbatchError
+from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
+from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.launch.job_file import check_main, emits_nothing
 from txbatch.orchestration import result
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from txbatch.launch.application import Application
     from txbatch.launch.job_file import Job
     from txbatch.launch.submission import Submission
-    from txbatch.run.advance import Finished, Submit
+    from txbatch.run.advance import Finished
     from txbatch.run.steps import Steps
-    from txbatch.storage.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class TransactionOperator(BaseOperator):
         """What this task does for the run."""
 
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
-        """The run's batch, planned if need be: also when it was aborted meanwhile."""
+        """Find the run's batch, or plan one, also after its batch was aborted. Does not return while the run must wait."""
         found = steps.initialize_transaction(run)
         if isinstance(found, Batch):
             return found
@@ -69,6 +69,7 @@ class TransactionOperator(BaseOperator):
     def not_now(self, why: Wait | NothingNew, steps: Steps, waiting: Waiting) -> NoReturn:
         """Skip when there is nothing new; wait for an interval whose source is not ready (R4), and for another run (R6)."""
         if isinstance(why, Wait):
+            log.info("%s: txid %s is waited for: %s", why.batch.topology, why.batch.txid, why.why)
             own = steps.ledger.head(self.job.topology.name, waiting.run).own
             if own is None or own.txid == why.batch.txid:  # its own is another run's, which works on it
                 steps.ledger.note_wait(why.batch, waiting.run)
@@ -84,11 +85,11 @@ class TransactionOperator(BaseOperator):
         raise AirflowSkipException(why)
 
     def counted(self, steps: Steps, batch: Batch, context: Context) -> str:
-        """What the run's committed batch counted; no more than its txid where that cannot be asked."""
-        from txbatch.postgres.reader import Reader
+        """Return what the run's committed batch counted; no more than its txid where that cannot be asked."""
+        from txbatch.wiring import reader_beside
 
         try:
-            (row,) = Reader(steps.ledger.engine).batches_by_txid(batch.topology, [batch.txid])
+            (row,) = reader_beside(steps).batches_by_txid(batch.topology, [batch.txid])
         except TxbatchError as error:
             log.warning("%s", error)
             return f"txid {batch.txid}"
@@ -115,7 +116,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5).
 
     With `coalesce` its Spark application goes on to emit for other runs that wait (`run.shared_emission`): a first try
-    waits while another's is at work, deferred, and takes what that has emitted for it.
+    defers while another run's application works, then uses the manifest it staged for this run.
     """
 
     def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
@@ -131,31 +132,30 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         elif self.coalesce:
             self._emit_coalesced(steps, batch, run, waiting)
         else:
-            self._emit(steps, batch, run, waiting, self.submit)
+            emitted = steps.emit_or_wait(batch, run, self.submit)
+            if isinstance(emitted, Wait):
+                self.not_now(emitted, steps, waiting)
+            self._log_emitted(emitted)
 
     def _emit_coalesced(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting) -> None:
         from txbatch.run import shared_emission
 
-        with shared_emission.alone(steps.ledger, batch.topology) as alone:
-            batch = steps.ledger.batch(batch.topology, batch.txid)
-            own = batch.lease_run == run.name
-            if own and batch.status is BatchStatus.EMITTED and waiting.first_try:
+        found = shared_emission.emit(steps, batch, run, self._application, first_try=waiting.first_try)
+        match found:
+            case shared_emission.Emitted(emitted):
+                self._log_emitted(emitted)
+            case shared_emission.Taken(taken):
                 log.info(
-                    "%s: txid %s was emitted for this run, with attempt %s", batch.topology, batch.txid, batch.attempt
+                    "%s: txid %s was emitted for this run, with attempt %s", taken.topology, taken.txid, taken.attempt
                 )
-            elif not alone and shared_emission.left_to_others(batch, run, first_try=waiting.first_try):
-                waiting.for_emission(batch)
-            else:
-                with self._application() as spark:
-                    self._emit(steps, batch, run, waiting, spark.emit)
-                    if alone:
-                        shared_emission.emit_for_others(steps, run, spark)
+            case shared_emission.WaitForOthers(own):
+                waiting.for_emission(own)
+            case Wait():
+                self.not_now(found, steps, waiting)
+            case _:
+                assert_never(found)
 
-    def _emit(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting, submit: Submit) -> None:
-        try:
-            emitted = steps.emit_batch(batch, run, submit)
-        except LeaseHeld:
-            self.not_now(Wait(steps.ledger.batch(batch.topology, batch.txid)), steps, waiting)
+    def _log_emitted(self, emitted: Batch) -> None:
         log.info("%s: txid %s is %s with attempt %s", emitted.topology, emitted.txid, emitted.status, emitted.attempt)
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
@@ -215,9 +215,9 @@ class CommitOperator(EmitBatchOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
-        from txbatch.run.advance import bring_to_commit
+        from txbatch.run.advance import Advance
 
-        found = bring_to_commit(steps, run, self.submit)
+        found = Advance(steps, run, self.submit).to_commit()
         if isinstance(found, Wait | NothingNew):
             self.not_now(found, steps, waiting)
         return _told(found)

@@ -80,7 +80,10 @@ class EmissionTrigger(TurnTrigger):
     """Fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
 
     def _fires(self, ledger: PostgresLedger) -> bool:
+        from txbatch.postgres.run_locks import PostgresRunLocks
         from txbatch.run.shared_emission import somebody_emits
 
         batch = ledger.batch(self.topology, self.txid)
-        return batch.status is not BatchStatus.PLANNED or not somebody_emits(ledger, self.topology)
+        return batch.status is not BatchStatus.PLANNED or not somebody_emits(
+            PostgresRunLocks(ledger.engine), self.topology
+        )

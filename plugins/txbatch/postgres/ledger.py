@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.errors import HalfCommitted, LeaseHeld
-from txbatch.core.ledger import Committed, Head
+from txbatch.core.ledger import Committed, Head, Unfinished
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -35,14 +35,14 @@ from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
 from txbatch.postgres.warehouses import Warehouses
 
-LEASE_SECONDS = 120
+CLI_LEASE_SECONDS = 120
 
 
 class PostgresLedger:
     """`core.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
 
     def __init__(
-        self, engine: Engine, *, lease_seconds: int = LEASE_SECONDS, warehouses: Warehouses | None = None
+        self, engine: Engine, *, lease_seconds: int = CLI_LEASE_SECONDS, warehouses: Warehouses | None = None
     ) -> None:
         self.engine, self.warehouses = engine, warehouses or Warehouses()
         self.lease_seconds = lease_seconds
@@ -191,6 +191,16 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             found = rows.batches(connection, "committed_by", topology=topology, run=run.name)
             return found[0] if found else None
+
+    def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
+        """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
+        with transaction(self.engine) as connection:
+            given = {"topology": topology, "prefix": prefix, "above": above}
+            found = connection.execute(query("oldest_unfinished"), given).mappings().first()
+        if found is None:
+            return None
+        interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
+        return Unfinished(found["txid"], Run(found["run"], interval=interval, parameters=found["parameters"] or {}))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""

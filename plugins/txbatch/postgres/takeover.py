@@ -1,4 +1,4 @@
-"""A batch's row, locked; if need be by ending the session of an older commit that holds it and stands still (R5).
+"""Lock a batch's row; if a stalled commit of the same batch holds it, end that commit's session (R5).
 
 A commit cannot renew the lease that stands in the row it holds. What says that it is alive is its session: it works, or it
 has gone on between two looks at it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -17,15 +16,17 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import OperationalError
 
 from txbatch.core.errors import LeaseHeld, TransientError, Unavailable
+from txbatch.core.repeat import repeated
 from txbatch.core.transaction import Batch, Run, TransactionAttempt
 from txbatch.postgres.queries import query
 
 log = logging.getLogger(__name__)
-# So long a commit may hold the batch's row before anybody looks at its session, and so long that must stand still to be ended.
+# Seconds a commit may hold the batch's row before anybody looks at its session, and seconds that must then stand still to be
+# ended: by its own run, or by anyone once the lease has expired.
 PATIENCE_SECONDS = 10
-# So long it is waited for then.
+# Seconds to wait for the row then.
 WAIT_SECONDS = 60
-# So often a commit that waits for a warehouse shows, in the ledger's session, that it is alive.
+# Seconds between two signs of life, in the ledger's session, of a commit that waits for a warehouse.
 BEAT_SECONDS = 2.0
 _NAME_BYTES_MAX = 63
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -46,21 +47,15 @@ def say_commit(connection: Connection, batch: Batch) -> None:
 
 @contextmanager
 def beating(connection: Connection) -> Iterator[None]:
-    """Meanwhile the session, in which nothing else is done, shows that this process is alive."""
-    cursor, over = connection.connection.cursor(), threading.Event()
+    """Context manager. Show in the session, in which nothing else is done, that this process is alive."""
+    cursor = connection.connection.cursor()
 
     def beat() -> None:
         with suppress(psycopg2.Error):  # whoever needs the session next finds that it is gone
-            while not over.wait(BEAT_SECONDS):
-                cursor.execute("SELECT")
+            cursor.execute("SELECT")
 
-    keeper = threading.Thread(target=beat, name="txbatch beat", daemon=True)
-    keeper.start()
-    try:
+    with repeated(beat, seconds=BEAT_SECONDS, name="txbatch beat"):
         yield
-    finally:
-        over.set()
-        keeper.join()
 
 
 def locked_row(connection: Connection, topology: str, txid: int, run: Run | None) -> RowMapping | None:
@@ -118,7 +113,7 @@ class _Commit:
             log.warning("%s: ended the session %s, a commit that did not go on", self._name(), ended.pid)
 
     def held(self) -> TransientError:
-        """What is to be told when the row does not become free."""
+        """Return the error to raise if the row stays locked."""
         batch = self._batch()
         topology, txid, name = batch["topology"], batch["txid"], self._name()
         if self.connection.execute(query("commit_sessions"), {"name": name}).first() is not None:

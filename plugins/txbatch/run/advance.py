@@ -8,21 +8,20 @@ own. What another live run looks after is waited for, by the caller.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from txbatch.core import coordinator, protocol
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.coordinator import FinishFirst, NothingNew, Turn, Yours
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.run.lease import kept
+from txbatch.core.submit import Submit
+from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.run.lease import batch_kept
 from txbatch.run.steps import Steps
-from txbatch.storage.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
-Submit = Callable[[AttemptFolder, Assignment], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,80 +36,92 @@ class Finished:
     adopted: tuple[int, ...] = ()
 
 
-def bring_to_commit(steps: Steps, run: Run, submit: Submit) -> Finished | Wait | NothingNew:
-    """Bring the run's batch to its commit; Wait while another live run is in the way, NothingNew when there is no batch.
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Nothing was committed: the batch was aborted, or is another run's by now."""
 
-    What it adopts is finished first. `submit` runs the job on an attempt's folder. Errors are those of the steps, but for
-    BrokenChain and LeaseHeld.
-    """
-    adopted: list[int] = []
-    last: Committed | None = (
-        None  # it adopted, and has not told the spouts: that is the caller's, should nothing come after it
-    )
-    while True:
-        found = steps.initialize_transaction(run)
-        if last is not None:
-            if isinstance(found, NothingNew):
-                return Finished(last.batch, last.applied, tuple(adopted))
-            steps.success(last.batch)
-            adopted, last = [*adopted, last.batch.txid], None
-        if not isinstance(found, Batch):
-            return found
-        before = None if found.status.final else _emit_and_take_turn(steps, found, run, submit)
-        if isinstance(before, Wait):
-            return before
-        if before is not None:
-            with kept(steps.ledger, found, run):
-                if _finish_adopted(steps, before, run, submit):
-                    adopted.append(before.txid)
-        elif committed := _commit(steps, found, run, submit):
-            if not protocol.is_adopted(found, run):
-                return Finished(committed.batch, committed.applied, tuple(adopted))
-            last = committed
+    why: str
 
 
-def _emit_and_take_turn(steps: Steps, own: Batch, run: Run, submit: Submit) -> Batch | Wait | None:
-    if own.status is BatchStatus.PLANNED:
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A run on its way to its commit. `submit` runs the job on an attempt's folder."""
+
+    steps: Steps
+    run: Run
+    submit: Submit
+
+    def to_commit(self) -> Finished | Wait | NothingNew:
+        """Bring the run's batch to its commit, after those that it adopts on the way.
+
+        Wait while another live run is in the way; NothingNew when there is no batch. Errors are those of the steps, but
+        for BrokenChain and LeaseHeld.
+        """
+        self.steps.register()
+        adopted: tuple[int, ...] = ()
+        last: Committed | None = None  # of another run; should nothing come after it, its success is the caller's
+        while True:
+            found = self.steps.find_or_plan(self.run)
+            if last is not None:
+                if isinstance(found, NothingNew):
+                    return Finished(last.batch, last.applied, adopted)
+                self.steps.success(last.batch)
+                adopted, last = (*adopted, last.batch.txid), None
+            if not isinstance(found, Batch):
+                return found
+            match self._emit_and_take_turn(found):
+                case Wait() as wait:
+                    return wait
+                case FinishFirst(lowest):
+                    adopted += self._finish_first(lowest, found)
+                case Yours():
+                    committed = self._commit(found)
+                    if isinstance(committed, Committed):
+                        if not protocol.is_adopted(found, self.run):
+                            return Finished(committed.batch, committed.applied, adopted)
+                        last = committed
+                case turn:
+                    assert_never(turn)
+
+    def _emit_and_take_turn(self, own: Batch) -> Turn:
+        if own.status.final:
+            return Yours()
+        if own.status is BatchStatus.PLANNED:
+            emitted = self.steps.emit_or_wait(own, self.run, self.submit)
+            if isinstance(emitted, Wait):
+                return emitted
+        return coordinator.take_turn(self.steps.ledger, own, self.run)
+
+    def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
+        """Emit, commit and succeed an adopted batch, while the run's own is kept; return its txid, or none to look again."""
+        log.info("%s: nobody looks after txid %s of %s; it is finished first", batch.topology, batch.txid, batch.key)
+        with batch_kept(self.steps.ledger, own, self.run, self.steps.repeat):
+            if batch.status is BatchStatus.PLANNED:
+                emitted = self.steps.emit_or_wait(batch, self.run, self.submit)
+                if isinstance(emitted, Wait):
+                    return ()
+            if isinstance(self._commit(batch), LookAgain):
+                return ()
+            self.steps.success(batch)
+        return (batch.txid,)
+
+    def _commit(self, batch: Batch) -> Committed | LookAgain:
         try:
-            steps.emit_batch(own, run, submit)
-        except LeaseHeld:
-            return Wait(steps.ledger.batch(own.topology, own.txid))
-    return coordinator.take_turn(steps.ledger, own, run)
+            return self._commit_what_is_staged(batch)
+        except (BrokenChain, LeaseHeld) as error:
+            why = str(error)
+        except StaleAttempt as error:
+            if self.steps.ledger.batch(batch.topology, batch.txid).lease_run == self.run.name:
+                raise  # a newer try of this very run is at work
+            why = str(error)
+        log.info("%s", why)
+        return LookAgain(why)
 
-
-def _finish_adopted(steps: Steps, batch: Batch, run: Run, submit: Submit) -> bool:
-    """Whether it is committed; False: it was aborted, or another run took it over."""
-    log.info("%s: nobody looks after txid %s of %s; it is finished first", batch.topology, batch.txid, batch.key)
-    try:
-        if batch.status is BatchStatus.PLANNED:
-            steps.emit_batch(batch, run, submit)
-    except LeaseHeld as error:
-        log.info("%s", error)
-        return False
-    if not _commit(steps, batch, run, submit):
-        return False
-    steps.success(batch)
-    return True
-
-
-def _commit(steps: Steps, batch: Batch, run: Run, submit: Submit) -> Committed | None:
-    """None when the batch was aborted as it does not continue what is committed, or is another run's by now."""
-    try:
-        return _commit_what_is_staged(steps, batch, run, submit)
-    except (BrokenChain, LeaseHeld) as error:
-        log.info("%s", error)
-    except StaleAttempt as error:
-        if steps.ledger.batch(batch.topology, batch.txid).lease_run == run.name:
-            raise  # a newer try of this very run is at work
-        log.info("%s", error)
-    return None
-
-
-def _commit_what_is_staged(steps: Steps, batch: Batch, run: Run, submit: Submit) -> Committed:
-    """Of a batch whose staged files are lost or changed meanwhile a new attempt is emitted first, once (R7)."""
-    try:
-        return steps.commit(batch, run)
-    except Incomplete as error:
-        log.warning("%s: it is emitted again", error)
-        steps.emit_batch(batch, run, submit)
-        return steps.commit(batch, run)
+    def _commit_what_is_staged(self, batch: Batch) -> Committed:
+        """Commit; of a batch whose staged files are lost or changed, emit a new attempt first, once (R7)."""
+        try:
+            return self.steps.commit(batch, self.run)
+        except Incomplete as error:
+            log.warning("%s: it is emitted again", error)
+            self.steps.emit_batch(batch, self.run, self.submit)
+            return self.steps.commit(batch, self.run)

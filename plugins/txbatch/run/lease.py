@@ -1,76 +1,65 @@
-"""Leases that a task keeps alive: of the attempt it emits, for the ledger and the driver, and of a batch that waits (R5, R6)."""
+"""Keep leases alive: of an attempt that is emitted, in the ledger and for its driver, and of a batch that waits (R5, R6)."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from txbatch.core.errors import TxbatchError, UnknownName
-from txbatch.core.fence import Fence
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.ledger import Ledger
+from txbatch.core.repeat import Repeat, repeated
+from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.postgres.ledger import PostgresLedger
-from txbatch.storage.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
 _RENEW_SECONDS_MAX = 30.0
 
 
-@contextmanager
-def kept_alive(ledger: PostgresLedger, assignment: Assignment, folder: AttemptFolder) -> Iterator[None]:
-    """Meanwhile the attempt's lease in the ledger is renewed, and then its fence file, until a newer one has begun."""
-    fence = Fence(ledger.lease_seconds)
-    folder.write_fence(fence)
+def attempt_kept_alive(
+    ledger: Ledger, assignment: Assignment, folder: AttemptFolder, repeat: Repeat = repeated
+) -> AbstractContextManager[None]:
+    """Context manager. Renew the attempt's lease, then its heartbeat, until the block ends or a newer attempt exists."""
+    heartbeat = Heartbeat(ledger.lease_seconds)
+    folder.write_heartbeat(heartbeat)
 
     def renew() -> None:
-        nonlocal fence
-        if not fence.superseded:
-            fence = _renewed(ledger, assignment, fence)
-            folder.write_fence(fence)
+        nonlocal heartbeat
+        if not heartbeat.superseded:
+            heartbeat = _renewed(ledger, assignment, heartbeat)
+            folder.write_heartbeat(heartbeat)
 
-    with _repeated(renew, ledger, f"{assignment.topology} {assignment.attempt}"):
-        yield
-
-
-@contextmanager
-def kept(ledger: PostgresLedger, batch: Batch, run: Run) -> Iterator[None]:
-    """Meanwhile nobody takes the run's batch, at which nothing is being done, for abandoned (R6)."""
-    with _repeated(lambda: ledger.keep_lease(batch, run), ledger, f"{batch.topology} {batch.txid}"):
-        yield
+    return _renewing(renew, ledger, f"{assignment.topology} {assignment.attempt}", repeat)
 
 
-@contextmanager
-def _repeated(renew: Callable[[], object], ledger: PostgresLedger, name: str) -> Iterator[None]:
-    """Meanwhile a thread renews, well before the lease is over; what can be tried again is tried again the next time."""
-    over = threading.Event()
-
-    def keep() -> None:
-        while not over.wait(min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX)):
-            try:
-                renew()
-            except (TxbatchError, OSError) as error:
-                log.warning("%s: the lease was not renewed: %s", name, error)
-
-    keeper = threading.Thread(target=keep, name="lease", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        over.set()
-        keeper.join()
+def batch_kept(ledger: Ledger, batch: Batch, run: Run, repeat: Repeat = repeated) -> AbstractContextManager[None]:
+    """Context manager. Renew the lease of a batch that is idle, so that no other run adopts it (R6)."""
+    return _renewing(lambda: ledger.keep_lease(batch, run), ledger, f"{batch.topology} {batch.txid}", repeat)
 
 
-def _renewed(ledger: PostgresLedger, assignment: Assignment, fence: Fence) -> Fence:
+def _renewing(renew: Callable[[], object], ledger: Ledger, name: str, repeat: Repeat) -> AbstractContextManager[None]:
+    """Context manager. Renew well before the lease is over; an error that may pass is left to the next time."""
+
+    def try_to() -> None:
+        try:
+            renew()
+        except (TxbatchError, OSError) as error:
+            log.warning("%s: the lease was not renewed: %s", name, error)
+
+    return repeat(try_to, seconds=min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX), name="lease")
+
+
+def _renewed(ledger: Ledger, assignment: Assignment, heartbeat: Heartbeat) -> Heartbeat:
     if ledger.renew_lease(assignment):
-        return replace(fence, beat=fence.beat + 1)
+        return replace(heartbeat, beat=heartbeat.beat + 1)
     newest = _newest(ledger, assignment)
     log.warning("%s %s: %s took its place; it can change nothing", assignment.topology, assignment.attempt, newest)
-    return replace(fence, superseded=newest)
+    return replace(heartbeat, superseded=newest)
 
 
-def _newest(ledger: PostgresLedger, assignment: Assignment) -> str:
+def _newest(ledger: Ledger, assignment: Assignment) -> str:
     try:
         now = ledger.batch(assignment.topology, assignment.attempt.txid)
     except UnknownName:

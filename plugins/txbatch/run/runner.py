@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
@@ -14,35 +13,32 @@ from uuid import uuid4
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
+from txbatch.core.staging import AttemptFolder
+from txbatch.core.submit import Application, Job
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
-from txbatch.launch.application import Application
-from txbatch.launch.job_file import Job
-from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
-from txbatch.postgres import run_lock
-from txbatch.run.advance import bring_to_commit
+from txbatch.run.advance import Advance
 from txbatch.run.steps import Steps
-from txbatch.settings import Settings
-from txbatch.storage.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
 
 
 class Runner:
-    """Runs batches of one job, all in one Spark application, which ends with the `with` block."""
+    """Runs batches of one job, all in one application, which ends with the `with` block."""
 
-    def __init__(self, job: Job, settings: Settings, master: str = LOCAL_MASTER) -> None:
-        self.job = job
-        self.steps = Steps.open(job, settings)
-        self.spark = Application(
-            job, settings.home, partial(SparkSubmit, master=master), local=master.startswith("local")
-        )
+    def __init__(self, steps: Steps, application: Application) -> None:
+        self.steps, self.application = steps, application
+
+    @property
+    def job(self) -> Job:
+        """The job whose batches are run."""
+        return self.steps.job
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.spark.close()
+        self.application.close()
 
     def run(
         self,
@@ -67,32 +63,32 @@ class Runner:
                 return
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
-        """The batch of each interval, in order, also of those that are committed already; as `run` does."""
+        """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
         for interval in intervals:
             yield from self.run(interval=interval, parameters=parameters)
 
     def _unfinished(self) -> Iterator[Batch]:
-        ledger, name, txid = self.steps.ledger, self.job.topology.name, 0
-        ledger.register(self.job.topology, self.job.name)
-        while found := run_lock.oldest_unfinished(ledger.engine, name, txid):
-            txid = found[0]
-            with self._held(found[1]) as run:
+        name, txid = self.job.topology.name, 0
+        self.steps.register()
+        while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
+            txid = found.txid
+            with self._held(found.run) as run:
                 log.info("%s: finishing what %s began", name, run.name)
-                batch = ledger.batch(name, txid)
+                batch = self.steps.ledger.batch(name, txid)
                 committed = batch.status is BatchStatus.COMMITTED
                 done = [self._succeeded(batch)] if committed else self._finish(run)
             yield from done
 
     @contextmanager
     def _held(self, run: Run) -> Iterator[Run]:
-        with run_lock.hold(self.steps.ledger.engine, self.job.topology.name, run.name) as held:
+        with self.steps.locks.hold(self.job.topology.name, run.name) as held:
             if not held:
                 raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
             yield run
 
     def _finish(self, run: Run) -> list[Batch]:
-        """What the run adopted and its own batch, through all steps; none for nothing new."""
-        found = bring_to_commit(self.steps, run, self.submit)
+        """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
+        found = Advance(self.steps, run, self.submit).to_commit()
         if isinstance(found, NothingNew):
             return []
         if isinstance(found, Wait):
@@ -109,4 +105,4 @@ class Runner:
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
-        self.spark.emit(folder, assignment)
+        self.application.emit(folder, assignment)

@@ -1,4 +1,4 @@
-"""What lets one run emit for others of its topology, in the Spark application that it has started anyway.
+"""One run emits for others of its topology too, in the Spark application that it has started anyway.
 
 To the ledger each is an ordinary attempt of its own run. While an application is at work others wait for it, and start
 none: who may is decided by a lock that ends with its process.
@@ -7,42 +7,95 @@ none: who may is decided by a lock that ends with its process.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import assert_never
 
-from txbatch.core.protocol import waited_for
+from txbatch.core.protocol import Wait, waited_for
+from txbatch.core.run_locks import RunLocks
+from txbatch.core.submit import Application
 from txbatch.core.transaction import Batch, BatchStatus, Run
-from txbatch.launch.application import Application
-from txbatch.postgres import run_lock
-from txbatch.postgres.ledger import PostgresLedger
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-_NAME = "emit for all"  # no run is called so: theirs begin with whose they are
+EMIT_FOR_ALL = "emit for all"  # no run is called so: theirs begin with whose they are
 
 
-@contextmanager
-def alone(ledger: PostgresLedger, topology: str) -> Iterator[bool]:
-    """Meanwhile this process is the one that emits for all; yields False when another is."""
-    with run_lock.hold(ledger.engine, topology, _NAME) as held:
-        yield held
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """The run emits its batch itself; `for_others` too, as no other process does."""
+
+    batch: Batch
+    for_others: bool
 
 
-def somebody_emits(ledger: PostgresLedger, topology: str) -> bool:
-    """Whether a process emits for all now."""
-    return run_lock.held(ledger.engine, topology, _NAME)
+@dataclass(frozen=True, slots=True)
+class WaitForOthers:
+    """The application of another run is at work, and is going to emit this run's batch."""
+
+    batch: Batch
 
 
-def left_to_others(batch: Batch, run: Run, *, first_try: bool) -> bool:
-    """Whether the run leaves its batch to the application of another that is at work.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Another run has emitted this run's batch for it."""
 
-    A first try does so even where an attempt was made: it may be under way, and a second one would fence it off. A task
-    that was retried or cleared leaves only what nobody has tried.
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The run has emitted its batch itself."""
+
+    batch: Batch
+
+
+Emission = Emit | WaitForOthers | Taken
+
+
+def somebody_emits(locks: RunLocks, topology: str) -> bool:
+    """True while a process emits for all runs of the topology."""
+    return locks.held(topology, EMIT_FOR_ALL)
+
+
+def decide(batch: Batch, run: Run, *, alone: bool, first_try: bool) -> Emission:
+    """Decide who emits the run's batch; `alone` is the only process that emits for others.
+
+    A first try leaves its batch to the application that is at work even where an attempt was made: it may be under way,
+    and a second one would fence it off. A task that was retried or cleared leaves only what nobody has tried.
     """
-    return batch.lease_run == run.name and (first_try or not batch.fence)
+    own = batch.lease_run == run.name
+    if own and batch.status is BatchStatus.EMITTED and first_try:
+        return Taken(batch)
+    if own and not alone and (first_try or not batch.fence):
+        return WaitForOthers(batch)
+    return Emit(batch, for_others=alone)
 
 
-def emit_for_others(steps: Steps, run: Run, spark: Application) -> None:
+def emit(
+    steps: Steps, batch: Batch, run: Run, start: Callable[[], AbstractContextManager[Application]], *, first_try: bool
+) -> Emitted | Taken | WaitForOthers | Wait:
+    """Emit the run's batch, and then for others if nobody else does; or say for whom the run waits.
+
+    `start` gives the application, which ends with its block; it is called only when this run emits.
+    """
+    with steps.locks.hold(batch.topology, EMIT_FOR_ALL) as alone:
+        decision = decide(steps.ledger.batch(batch.topology, batch.txid), run, alone=alone, first_try=first_try)
+        match decision:
+            case Taken() | WaitForOthers():
+                return decision
+            case Emit():
+                with start() as application:
+                    emitted = steps.emit_or_wait(decision.batch, run, application.emit)
+                    if isinstance(emitted, Batch) and decision.for_others:
+                        emit_for_others(steps, run, application)
+                return Emitted(emitted) if isinstance(emitted, Batch) else emitted
+            case _:
+                assert_never(decision)
+
+
+def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
     """Emit, one after the other, what other living runs have planned and nobody has tried yet; max_pending at most.
 
     What fails is left to its own run.
@@ -53,9 +106,9 @@ def emit_for_others(steps: Steps, run: Run, spark: Application) -> None:
             if batch is None:
                 return
             log.info("%s: emits txid %s for %s", batch.topology, batch.txid, batch.lease_run)
-            steps.emit_batch(batch, Run(batch.lease_run or ""), spark.emit)
+            steps.emit_batch(batch, Run(batch.lease_run or ""), application.emit)
         except Exception as error:
-            if spark.killed:
+            if application.killed:
                 raise
             log.warning("%s; it is left to its own run", error)
 

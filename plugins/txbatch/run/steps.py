@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from txbatch import failpoints
 from txbatch.core import coordinator, protocol
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, StaleAttempt, TerminalError, TransientError, TxbatchError
-from txbatch.core.ledger import Committed
-from txbatch.core.protocol import Wait
+from txbatch.core.errors import BrokenChain, LeaseHeld, StaleAttempt, TerminalError, TransientError, TxbatchError
+from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.protocol import Wait, WaitReason
+from txbatch.core.repeat import Repeat, repeated
+from txbatch.core.run_locks import RunLocks
+from txbatch.core.staging import AttemptFolder, Staging
+from txbatch.core.submit import Job, Submit
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.launch.job_file import Job
-from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import LEASE_SECONDS, PostgresLedger
-from txbatch.postgres.migrate import check_migrated
-from txbatch.postgres.warehouses import Warehouses
-from txbatch.run.lease import kept_alive
-from txbatch.settings import Settings
-from txbatch.storage.staging import AttemptFolder, Staging, check_uri
+from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one job on one ledger and one staging area."""
+    """The steps of one job, on whatever ledger, staging area, locks and clock it is given (`txbatch.wiring`)."""
 
     job: Job
-    ledger: PostgresLedger
+    ledger: Ledger
     staging: Staging
+    locks: RunLocks
+    repeat: Repeat = repeated
 
-    @classmethod
-    def open(cls, job: Job, settings: Settings, *, lease_seconds: int = LEASE_SECONDS) -> Steps:
-        """With the ledger and staging area of these settings. NotMigrated when the database is not ready."""
-        check_uri(settings.staging)
-        name = f"txbatch {job.topology.name}"
-        engine = connect(settings.database_url, application_name=name)
-        check_migrated(engine)
-        warehouses = Warehouses(settings.warehouse_url, application_name=name)
-        ledger = PostgresLedger(engine, lease_seconds=lease_seconds, warehouses=warehouses)
-        return cls(job, ledger, Staging(settings.staging))
+    def register(self) -> None:
+        """Make the topology known to the ledger; SchemaMismatch when its history is another's (R2, R23)."""
+        self.ledger.register(self.job.topology, self.job.name)
 
     def initialize_transaction(self, run: Run) -> Batch | Wait | NothingNew:
         """Find or plan the run's batch (R1..R4)."""
-        self.ledger.register(self.job.topology, self.job.name)
+        self.register()
+        return self.find_or_plan(run)
+
+    def find_or_plan(self, run: Run) -> Batch | Wait | NothingNew:
+        """Do the same for a topology that this process has registered."""
         found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
             log.info("%s: txid %s is %s, for %s", found.topology, found.txid, found.status, run.name)
@@ -54,7 +49,7 @@ class Steps:
         return found
 
     def batch_of(self, run: Run) -> Batch:
-        """The run's own batch, or, where there was nothing new for one, the last it adopted; TerminalError for none."""
+        """Return the run's own batch, or else the last that it adopted; TerminalError when there is none."""
         name = self.job.topology.name
         batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
@@ -63,8 +58,8 @@ class Steps:
             )
         return batch
 
-    def emit_batch(self, batch: Batch, run: Run, submit: Callable[[AttemptFolder, Assignment], None]) -> Batch:
-        """A new attempt: Spark reads the batch and stages its partials; the ledger takes the manifest (R5, R7).
+    def emit_batch(self, batch: Batch, run: Run, submit: Submit) -> Batch:
+        """Make a new attempt: Spark reads the batch and stages its partials; the ledger takes the manifest (R5, R7).
 
         `submit` runs the job on an attempt's folder and raises when it fails. A committed batch is returned as it is.
         """
@@ -77,19 +72,30 @@ class Steps:
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
         try:
-            protocol.check_gone(assignment)
-            self.staging.supersede(assignment)
-            folder.write_assignment(assignment)
-            with kept_alive(self.ledger, assignment, folder):
-                submit(folder, assignment)
-            failpoints.hit("emit.manifest_written")
-            emitted = self.ledger.record_manifest(assignment, folder.read_manifest())
+            emitted = self._emit(assignment, folder, submit)
         except Exception as error:
             failure = _superseded(folder, assignment) or _said_by_job(folder, error)
             self.ledger.fail_attempt(assignment, str(failure))
             raise failure from error
         failpoints.hit("emit.recorded")
         return emitted
+
+    def _emit(self, assignment: Assignment, folder: AttemptFolder, submit: Submit) -> Batch:
+        protocol.check_gone(assignment)
+        self.staging.supersede(assignment)
+        folder.write_assignment(assignment)
+        with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
+            submit(folder, assignment)
+        failpoints.hit("emit.manifest_written")
+        return self.ledger.record_manifest(assignment, folder.read_manifest())
+
+    def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
+        """Emit the batch; Wait while another live run works on it."""
+        try:
+            return self.emit_batch(batch, run, submit)
+        except LeaseHeld as error:
+            log.info("%s", error)
+            return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
     def commit(self, batch: Batch, run: Run | None = None) -> Committed:
         """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted.
@@ -102,14 +108,11 @@ class Steps:
             return Committed(batch, applied=False)
         assignment, manifest = self.ledger.newest_attempt(batch)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
-        folder = self.staging.attempt(assignment)
         if manifest is None:
             raise TerminalError(
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
             )
-        from txbatch.storage import parquet  # brings Arrow, which only a commit needs
-
-        staged = {name: parquet.read(folder, state) for name, state in manifest.states.items()}
+        staged = self.staging.attempt(assignment).read_partials(manifest)
         try:
             committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
@@ -127,23 +130,23 @@ class Steps:
             spout_coordinator = stream.spout.coordinator()
             spout_coordinator.success(batch.txid)
             spout_coordinator.close()
-        self.staging.transaction(batch.topology, batch.txid).remove()
+        self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)
 
 
 def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
-    """What took the attempt's place, and ended its driver."""
+    """Return the error that names the newer attempt, if one ended this attempt's driver."""
     try:
-        fence = folder.read_fence()
+        newer = folder.read_heartbeat().superseded
     except TransientError:
         return None
-    what = f"{assignment.topology} {assignment.attempt}: {fence.superseded} took its place; nothing was changed"
-    return StaleAttempt(what) if fence.superseded else None
+    what = f"{assignment.topology} {assignment.attempt}: {newer} took its place; nothing was changed"
+    return StaleAttempt(what) if newer else None
 
 
 def _said_by_job(folder: AttemptFolder, error: Exception) -> Exception:
-    """The error that the job itself wrote down, which says more than the exit code of spark-submit."""
+    """Return the error that the job itself wrote down, which says more than the exit code of spark-submit."""
     said = folder.read_error()
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error

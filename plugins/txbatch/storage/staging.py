@@ -3,7 +3,7 @@ that fsspec knows. The token keeps apart what attempts of the same number write:
 numbers again, while drivers of the old ones may still be at work (R5).
 
 assignment.json              what the attempt is told: metadata, token
-fence.json                   whether it may go on: see `core.fence`
+fence.json                   its heartbeat, which says whether it may go on: see `core.heartbeat`
 partials/<number>/*.parquet  one folder per state: see `storage.parquet`
 manifest.json                what it read and wrote; last, and whole or not at all
 error.json                   why it failed
@@ -26,8 +26,8 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
-from txbatch.core.fence import Fence
 from txbatch.core.formats import check_format
+from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import checked_topology_name
 from txbatch.core.transaction import Assignment
@@ -78,49 +78,55 @@ class AttemptFolder:
         self._write_json("assignment.json", assignment.to_json())
 
     def read_assignment(self) -> Assignment:
-        """What the attempt is told; TransientError when the folder does not say."""
+        """Read what the attempt is told; TransientError when the folder does not say."""
         try:
             return self._read("assignment.json", Assignment.from_json)
         except (OSError, Unreadable) as error:
             raise TransientError(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
 
-    def has_fence(self) -> bool:
-        """Whether it is an attempt's folder, and not a link to elsewhere, that says something of its fence."""
+    def has_heartbeat(self) -> bool:
+        """True for the folder of an attempt, not a link to elsewhere, that holds a heartbeat file."""
         link = links_on(self.filesystem, self.path("").rstrip("/"))
         return not link and bool(self.filesystem.isfile(self.path("fence.json")))
 
-    def write_fence(self, fence: Fence) -> None:
-        """Say whether the attempt may go on (R5); nothing is made of a folder that is gone."""
+    def write_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""
         if self.filesystem.exists(self.path("")):
-            self._write_json("fence.json", fence.to_json())
+            self._write_json("fence.json", heartbeat.to_json())
 
-    def read_fence(self) -> Fence:
-        """Whether the attempt may go on; TransientError when the folder does not say."""
+    def read_heartbeat(self) -> Heartbeat:
+        """Read whether the attempt may go on; TransientError when the folder does not say."""
         try:
-            return self._read("fence.json", Fence.from_json)
+            return self._read("fence.json", Heartbeat.from_json)
         except (OSError, Unreadable) as error:
             raise TransientError(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
 
-    def superseded(self, by: str) -> Fence:
-        """The fence with what takes the attempt's place, also of one that cannot be read: the ledger decides, this is a hint."""
+    def superseded(self, by: str) -> Heartbeat:
+        """Return the heartbeat with the attempt that takes its place, also when the file cannot be read."""
         try:
-            fence = self.read_fence()
+            heartbeat = self.read_heartbeat()
         except (TransientError, NewerFormat):
-            fence = Fence(lease_seconds=0)
-        return replace(fence, superseded=by)
+            heartbeat = Heartbeat(lease_seconds=0)
+        return replace(heartbeat, superseded=by)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Say what was read and written; the attempt's last act."""
         self._write_json("manifest.json", manifest.to_json())
 
     def read_manifest(self) -> Manifest:
-        """What the attempt read and wrote; Incomplete when it did not get that far."""
+        """Read what the attempt read and wrote; Incomplete when it did not get that far."""
         try:
             return self._read("manifest.json", Manifest.from_json)
         except FileNotFoundError:
             raise Incomplete(f"{self.uri} has no manifest: the attempt did not finish; emit again") from None
         except Unreadable as error:
             raise Incomplete(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
+
+    def read_partials(self, manifest: Manifest) -> Mapping[str, Any]:
+        """Open the record batches of each state; Incomplete, while they are read, when a file is another (R7)."""
+        from txbatch.storage import parquet  # brings Arrow, which only a commit needs
+
+        return {name: parquet.read(self, staged) for name, staged in manifest.states.items()}
 
     def write_error(self, kind: str, message: str) -> None:
         """Say why the attempt failed, for the process that submitted it."""
@@ -134,7 +140,7 @@ class AttemptFolder:
             return None
 
     def said_something(self) -> bool:
-        """Whether the attempt wrote its manifest, or why it failed."""
+        """True when the attempt wrote its manifest, or why it failed."""
         return any(self.filesystem.exists(self.path(name)) for name in ("manifest.json", "error.json"))
 
     def partials_uri(self, number: int) -> str:
@@ -243,8 +249,8 @@ class Staging:
             return
         for path in parent.filesystem.ls(parent.path("").rstrip("/"), detail=False):
             other = AttemptFolder(f"{parent.uri}/{path.rstrip('/').rpartition('/')[2]}")
-            if other != mine and other.has_fence():
-                other.write_fence(other.superseded(str(by.attempt)))
+            if other != mine and other.has_heartbeat():
+                other.write_heartbeat(other.superseded(str(by.attempt)))
 
     def topology(self, topology: str) -> AttemptFolder:
         """The folder of a topology."""
@@ -253,6 +259,10 @@ class Staging:
     def transaction(self, topology: str, txid: int) -> AttemptFolder:
         """The folder of all attempts of a txid."""
         return self._folder(topology, str(txid))
+
+    def remove(self, topology: str, txid: int) -> None:
+        """Remove what all attempts of a txid staged."""
+        self.transaction(topology, txid).remove()
 
     def _folder(self, topology: str, *names: str) -> AttemptFolder:
         """DefinitionError for a name, TerminalError for a link, that would lead out of the staging area."""

@@ -1,4 +1,4 @@
-"""A driver that works for nobody stops itself: the last resort, where its parent's death did not end it (R5)."""
+"""Stop a superseded or orphaned driver, when the death of its parent process did not (R5)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from txbatch.core.fence import Fence, FenceWatch
+from txbatch.core.heartbeat import Heartbeat, HeartbeatWatch
 
 FENCED_EXIT_CODE = 86
 _LOOK_SECONDS_MAX = 5.0
 
 
 @contextmanager
-def stopped_when_fenced(name: str, read: Callable[[], Fence]) -> Iterator[None]:
-    """Meanwhile a thread looks at the fence, and ends this process, with FENCED_EXIT_CODE, when the attempt must stop.
+def stopped_when_superseded(name: str, read: Callable[[], Heartbeat]) -> Iterator[None]:
+    """Context manager. A thread reads the heartbeat, and ends this process with FENCED_EXIT_CODE when the attempt must stop.
 
-    `read` raises while the fence cannot be read: here at the start that is the caller's error, later a beat missed.
+    What `read` raises before the block begins is raised here; later it counts as a missed beat.
     """
-    watch, over, deciding = FenceWatch(read(), time.monotonic()), threading.Event(), threading.Lock()
+    watch, over, deciding = HeartbeatWatch(read(), time.monotonic()), threading.Event(), threading.Lock()
 
     def look() -> None:
         while (why := watch.why_stop(_read(read), time.monotonic())) is None:
-            if over.wait(min(watch.fence.lease_seconds / 8, _LOOK_SECONDS_MAX)):
+            if over.wait(min(watch.heartbeat.lease_seconds / 8, _LOOK_SECONDS_MAX)):
                 return
         with deciding:
             if not over.is_set():
                 _stop(name, why)
 
-    threading.Thread(target=look, name="fence", daemon=True).start()
+    threading.Thread(target=look, name="heartbeat", daemon=True).start()
     try:
         yield
     finally:
@@ -44,7 +44,7 @@ def _stop(name: str, why: str) -> None:
     os._exit(FENCED_EXIT_CODE)
 
 
-def _read(read: Callable[[], Fence]) -> Fence | None:
+def _read(read: Callable[[], Heartbeat]) -> Heartbeat | None:
     try:
         return read()
     except Exception:

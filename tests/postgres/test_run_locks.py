@@ -13,9 +13,9 @@ from postgres_bench import Bench, Calls, raw_connection
 from sqlalchemy import Engine, make_url, text
 
 from txbatch.core.errors import Unavailable
-from txbatch.postgres import run_lock
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import migrate, migrations
+from txbatch.postgres.run_locks import PostgresRunLocks
 
 pytestmark = pytest.mark.rule("R6")
 _numbers = count(1)
@@ -45,13 +45,16 @@ def reader(engine: Engine, postgres_url: str) -> Iterator[Any]:
 
 
 def test_a_name_is_held_once_in_its_topology(engine: Engine, other: Engine) -> None:
-    with run_lock.hold(engine, "a", "nightly") as first, run_lock.hold(other, "b", "nightly") as elsewhere:
+    with (
+        PostgresRunLocks(engine).hold("a", "nightly") as first,
+        PostgresRunLocks(other).hold("b", "nightly") as elsewhere,
+    ):
         assert (first, elsewhere) == (True, True)
-        assert run_lock.held(other, "a", "nightly")
-        with run_lock.hold(other, "a", "nightly") as second:
+        assert PostgresRunLocks(other).held("a", "nightly")
+        with PostgresRunLocks(other).hold("a", "nightly") as second:
             assert not second
-        assert run_lock.held(other, "a", "nightly")
-    assert not run_lock.held(other, "a", "nightly")
+        assert PostgresRunLocks(other).held("a", "nightly")
+    assert not PostgresRunLocks(other).held("a", "nightly")
 
 
 def test_two_ask_at_once(engine: Engine, other: Engine) -> None:
@@ -59,33 +62,33 @@ def test_two_ask_at_once(engine: Engine, other: Engine) -> None:
         calls = Calls()
         with ExitStack() as held:
             for name, each in (("one", engine), ("other", other)):
-                asked = run_lock.hold(each, "a", str(number))
+                asked = PostgresRunLocks(each).hold("a", str(number))
                 calls.start(name, partial(held.enter_context, asked))
             assert sorted(calls.join().values()) == [False, True]
 
 
 def test_a_session_that_is_gone_holds_nothing(bench: Bench, other: Engine) -> None:
-    with run_lock.hold(bench.engine, "a", "nightly"):
+    with PostgresRunLocks(bench.engine).hold("a", "nightly"):
         ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'"
         with other.begin() as connection:
             connection.execute(text(ended))
-        assert not run_lock.held(other, "a", "nightly")
-        with run_lock.hold(other, "a", "nightly") as heir:
+        assert not PostgresRunLocks(other).held("a", "nightly")
+        with PostgresRunLocks(other).hold("a", "nightly") as heir:
             assert heir
-    assert not run_lock.held(other, "a", "nightly")
+    assert not PostgresRunLocks(other).held("a", "nightly")
     assert bench.rows("SELECT FROM txbatch.running WHERE name = 'nightly'") == []
 
 
 def test_a_reader_who_saw_the_key_holds_nobody_up(engine: Engine, other: Engine, reader: Any) -> None:
     """He waits for the key, and gets it when its holder ends."""
-    with run_lock.hold(engine, "a", "nightly"):
+    with PostgresRunLocks(engine).hold("a", "nightly"):
         reader.execute("SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory'")
         ((key,),) = reader.fetchall()
         calls = Calls()
         calls.start("reader", lambda: reader.execute("SELECT pg_advisory_lock(%s)", (key,)))
     assert calls.join() == {"reader": None}
-    assert not run_lock.held(other, "a", "nightly")
-    with run_lock.hold(other, "a", "nightly") as held:
+    assert not PostgresRunLocks(other).held("a", "nightly")
+    with PostgresRunLocks(other).hold("a", "nightly") as held:
         assert held
 
 
@@ -105,5 +108,5 @@ def test_a_reader_does_not_hold_up_a_migration(engine: Engine, reader: Any) -> N
 
 def test_a_database_that_is_away_is_told_in_our_words(postgres_url: str) -> None:
     away = connect(str(make_url(postgres_url).set(query={"host": "/nowhere", "port": "1"})))
-    with pytest.raises(Unavailable), run_lock.hold(away, "a", "nightly"):
+    with pytest.raises(Unavailable), PostgresRunLocks(away).hold("a", "nightly"):
         pass

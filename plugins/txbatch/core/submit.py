@@ -1,0 +1,43 @@
+"""What is run for an attempt: a job, by something that runs it on the attempt's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from txbatch.core.staging import AttemptFolder
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment
+
+# Runs the job on an attempt's folder; raises when it fails.
+Submit = Callable[[AttemptFolder, Assignment], None]
+
+
+class Job(Protocol):
+    """A topology with the code that emits it. `launch.job_file` loads one from a file."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls the job: the path of its file."""
+
+    @property
+    def topology(self) -> Topology:
+        """Its topology, checked."""
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of its code."""
+
+
+class Application(Protocol):
+    """Something that emits several attempts, one after the other. `launch.application` is Spark's."""
+
+    @property
+    def killed(self) -> bool:
+        """True when it was ended for good: it starts nothing any more."""
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Run the job on an attempt's folder; raises when it fails."""
+
+    def close(self) -> None:
+        """End it."""
