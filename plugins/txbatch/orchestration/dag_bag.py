@@ -9,12 +9,19 @@ import json
 import sys
 from pathlib import Path
 
-from airflow.dag_processing.dagbag import BundleDagBag
+try:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    _NAMED = {"bundle_name": "dags-folder"}
+except ImportError:  # Airflow 3.1
+    from airflow.models.dagbag import BundleDagBag  # type: ignore[no-redef]
+
+    _NAMED = {}
 
 
 def main(folder: str) -> None:
     """Print one line of JSON, the last one."""
-    bag = BundleDagBag(dag_folder=folder, bundle_path=Path(folder), bundle_name="dags-folder")
+    bag = BundleDagBag(dag_folder=folder, bundle_path=Path(folder), **_NAMED)
     found = {"dags": sorted(bag.dags), "errors": dict(bag.import_errors)}
     print(f"\n{json.dumps(found)}")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
+# Providers from 6.0 on would take up an application of an earlier try again, which is another attempt (R5).
+_NOT_RESUMED = {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
 
 
 class TransactionOperator(BaseOperator):
@@ -121,7 +124,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
         name = job.topology.name
-        super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, durable=False, **kwargs)
+        super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **_NOT_RESUMED, **kwargs)
         self.coalesce = coalesce
         self._spark: Application | None = None
 
