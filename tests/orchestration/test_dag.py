@@ -91,7 +91,7 @@ def long(minutes):
     except AirflowFailException as error:
         return str(error)
 
-def url_of(**fields):
+def url_for(**fields):
     try:
         return url_of(Connection(conn_id="txbatch", conn_type="postgres", **fields))
     except DefinitionError as error:
@@ -115,7 +115,7 @@ print(json.dumps({
     "source over": waits(dict(again), lambda waiting: waiting.for_source()),
     "most": {name: param.schema.get("maximum") for name, param in dag.params.items()},
     "long": [long(minutes) for minutes in (1e10, 1e300, float("inf"), 1e7, "x", None)],
-    "urls": [url_of(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
+    "urls": [url_for(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
     "spark": [[dag.get_task(task)._conn_id, dag.get_task(task).pool] for task in ("emit_batch", "commit")],
 }))
 """

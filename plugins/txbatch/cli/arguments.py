@@ -123,7 +123,7 @@ class Ledger(click.ParamType[str]):
 
 
 def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-    """A text that the database can keep; click's error when it is none."""
+    """Return the text if the database can keep it, or fail as click does."""
     if "\0" in value or not encodable(value):
         type_.fail(f"{shown(value, CITED)!r} is not UTF-8, or holds U+0000", param, ctx)
     return str(value)
@@ -145,7 +145,7 @@ param_option = click.option(
 
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:
-    """What --interval names, for a job that reads by time."""
+    """Return the interval that --interval names, for a job that reads by time."""
     if given and not job.topology.by_interval:
         raise click.BadParameter(f"{job.name} does not read by time; leave it out", param_hint="--interval")
     try:
@@ -182,7 +182,7 @@ def check_cron(run_id: str | None, interval: object, cron: str | None, timezone:
 
 
 def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
-    """The interval, cut by --cron."""
+    """Cut the interval by --cron, and return the pieces in order."""
     try:
         return cut(whole, cron, timezone)
     except DefinitionError as error:
@@ -190,7 +190,7 @@ def pieces(whole: Interval, cron: str, timezone: str) -> list[Interval]:
 
 
 def parameters(job: Job, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """What --param gives, all of it declared by the job's spouts."""
+    """Return what --param gives. BadParameter for a name that no spout of the job declares."""
     for name, _ in given:
         if name not in job.topology.parameters:
             known = ", ".join(job.topology.parameters) or "none"

@@ -1,6 +1,6 @@
-"""Cuts a stretch of time at the times of a cron expression, in a zone: the intervals that Airflow's timetables make.
+"""Cut a stretch of time at the times of a cron expression, in a zone, into the intervals that Airflow's timetables make.
 
-But for an expression with several times in the hour that is missing where clocks go forward.
+Known difference to Airflow: expressions that fire several times within the hour that is skipped in spring.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INTERVALS_MAX = 20_000
 
 
 def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
-    """The intervals between the times of `cron`, in order; together they are the whole.
+    """Return the intervals between the times of `cron`, in order; together they cover the whole.
 
     DefinitionError for a bad expression, an unknown zone, a start or end that is none of its times, and for more intervals
     than INTERVALS_MAX.
@@ -62,8 +62,8 @@ def _times(whole: Interval, cron: str, zone: ZoneInfo) -> Iterator[datetime]:
 
 
 def _after(moment: datetime, cron: str, zone: ZoneInfo) -> datetime:
-    """The next time of `cron`, in UTC. Where clocks go back, times of an hour that comes twice are those of the second,
-    unless there is one every hour; where they go forward, those of the hour that is missing come an hour later.
+    """Return the next time of `cron`, in UTC. In autumn the second occurrence of an hour counts (both, for hourly expressions);
+    in spring the times of the skipped hour move one hour later.
     """
     local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
     times = croniter(cron, start_time=local)

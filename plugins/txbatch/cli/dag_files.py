@@ -43,7 +43,7 @@ def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:
 
 
 def _import_errors(dags: Path) -> tuple[list[str], int]:
-    """What Airflow would show as import errors, in a line each, and how many DAGs there are."""
+    """Return what Airflow would show as import errors, a line each, and the number of DAGs."""
     with TemporaryDirectory(prefix="txbatch-") as home:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
         environment = kept | {

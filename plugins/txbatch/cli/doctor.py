@@ -65,7 +65,7 @@ def _writable(staging: str) -> str:
 
 
 def _runs(job: Job) -> None:
-    """Whether a run of the job would be refused, by Spark or by what the ledger knows, where that can be asked."""
+    """Check that neither Spark nor the ledger, where each can be asked, would refuse a run of the job."""
     check_main(job)
     with (
         suppress(TransientError, NotMigrated, EmbeddedPostgresError),

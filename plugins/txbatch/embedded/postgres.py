@@ -88,7 +88,7 @@ def stop(home: Path) -> None:
 
 
 def is_running(home: Path) -> bool:
-    """Whether the server of this home accepts connections."""
+    """True if the server of this home accepts connections."""
     return server_status(_data(home.resolve())) == "ready"
 
 
@@ -194,7 +194,7 @@ def _run(home: Path, program: str, *arguments: str, stdin: str = "") -> None:
 
 
 def _user_namespace(home: Path) -> tuple[str, ...]:
-    """What has to stand before a command for root, so that PostgreSQL takes it for an ordinary user."""
+    """Return what to write before a command run by root, so that PostgreSQL sees an ordinary user."""
     if os.geteuid():
         return ()
     try:

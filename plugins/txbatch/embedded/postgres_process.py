@@ -31,7 +31,7 @@ def processes_in(data: Path) -> list[int]:
 
 
 def runs_in(pid: int, data: Path) -> bool:
-    """Whether this is a live process of the server: they all work in its data folder."""
+    """True if this is a live process of the server: all of them work in its data folder."""
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "postgres\n" and os.path.samefile(f"/proc/{pid}/cwd", data)
     except OSError:
@@ -39,7 +39,7 @@ def runs_in(pid: int, data: Path) -> bool:
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came to hold within the time."""
+    """Wait until the condition holds; return False if it does not within the time."""
     deadline = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

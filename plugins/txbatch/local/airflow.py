@@ -178,7 +178,7 @@ class LocalAirflow:
                 time.sleep(POLL_SECONDS)
 
     def _missing(self, api: AirflowApi) -> list[str]:
-        """What is not ready yet. Heartbeats before our start are an earlier run's."""
+        """Return what is not ready yet. Heartbeats from before our start belong to an earlier run."""
         try:
             health = api.health()
             # Airflow builds the API of its tasks on the first request, for seconds: not at the first task's expense.

@@ -45,7 +45,7 @@ class AirflowApi:
         self._client.close()
 
     def health(self) -> Json:
-        """State and newest heartbeat of each component. Logs in first, so only our own Airflow's answer counts."""
+        """Return state and newest heartbeat of each component. Logs in first, so that only our own Airflow can answer."""
         return self._get("monitor/health")
 
     def dag(self, dag_id: str) -> Json:
@@ -64,7 +64,7 @@ class AirflowApi:
         return _wait(parsed, timeout, lambda: f"no DAG {dag_id} after {timeout:g} s; import errors: {self._errors()}")
 
     def import_errors(self) -> list[Json]:
-        """What kept DAG files from loading: `filename` and `stack_trace` of each."""
+        """Return what kept DAG files from loading: `filename` and `stack_trace` of each."""
         return self._pages("importErrors", "import_errors")
 
     def unpause(self, dag_id: str) -> Json:

@@ -163,7 +163,7 @@ def _failed_log(api: AirflowApi, topology: str, run_id: str) -> str:
 
 @contextmanager
 def _timeline(engine: Engine, markers: Path) -> Iterator[None]:
-    """Tell what happens while it happens."""
+    """Context manager. Print from a thread what happens, until the block ends."""
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(engine, markers, over))
     teller.start()
@@ -187,7 +187,7 @@ def _tell(engine: Engine, markers: Path, over: threading.Event) -> None:
 
 
 def _killed(markers: Path) -> dict[str, str]:
-    """By topology and attempt what of it was killed so far."""
+    """Return what was killed so far, by topology and attempt."""
     told = {name: markers / name for name in KILLS}
     return {file.read_text(): KILLS[name] for name, file in told.items() if file.exists() and file.stat().st_size}
 

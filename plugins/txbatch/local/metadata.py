@@ -26,11 +26,11 @@ def metadata_database(home: Path) -> str:
 
 
 def migrate(database_url: str, environment: Mapping[str, str], log: Path, *, timeout: float) -> None:
-    """Make the tables of Airflow's database, or bring them to the installed version; nothing where that is done.
+    """Make the tables of Airflow's database, or bring them to the installed version; do nothing if they are there.
 
-    The database itself says so: a copy of it is as migrated as it is, and one that was made anew is not. `environment`
+    The version is stored in the database, so copies carry it and a fresh database has none. `environment`
     names the home whose `airflow.cfg` has this database. Raises `subprocess.CalledProcessError`, `log` says why, or
-    after `timeout` seconds `subprocess.TimeoutExpired`; what was done until then is gone on with the next time.
+    after `timeout` seconds `subprocess.TimeoutExpired`; the next call continues from there.
     """
     if migrated_version(database_url) == AIRFLOW_VERSION:
         return
@@ -51,7 +51,7 @@ def migrated_version(database_url: str) -> str | None:
 
 @contextmanager
 def _connection(database_url: str) -> Iterator[Connection]:
-    """One transaction, after which no connection is left: a database can only be copied while nobody is in it."""
+    """Context manager. One transaction, and no connection after it: a database can be copied only while nobody is connected."""
     engine = connect(database_url)
     try:
         with transaction(engine) as connection:

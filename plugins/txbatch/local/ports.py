@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 @contextlib.contextmanager
 def reserved_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
-    """A free port, `preferred` if nobody has it, that no other start of txbatch is given before the block ends.
+    """Context manager. Yield a free port, `preferred` if it is free, that no other txbatch takes until the block ends.
 
     Leave the block when the program listens. A stranger's program can still take the port first; binding then fails.
     """
@@ -22,7 +22,7 @@ def reserved_port(preferred: int, host: str = LOOPBACK) -> Iterator[int]:
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a server could listen on the port now (0 stands for any)."""
+    """True if a server could listen on the port now (0 stands for any)."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -40,7 +40,7 @@ def _any_free_port(host: str) -> int:
 
 @contextlib.contextmanager
 def _claim(port: int) -> Iterator[bool]:
-    """Claims the port among txbatch's processes, by an abstract socket name, which Linux frees whatever happens."""
+    """Context manager. Claim the port among txbatch's processes by an abstract socket name, which Linux frees in any case."""
     with socket.socket(socket.AF_UNIX) as claim:
         try:
             claim.bind(f"\0txbatch.port.{port}")

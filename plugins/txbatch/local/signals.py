@@ -12,7 +12,7 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """Lets a signal that would end the program at once raise SystemExit instead, so that `with` blocks are left.
+    """Context manager. Let a signal that would end the program at once raise SystemExit, so that `with` blocks are left.
 
     Leaves alone what the program handles itself or was told to ignore. Only the main thread can do it; in others
     nothing changes.
@@ -23,13 +23,14 @@ def unwinding() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignores the signals that end a program, for a moment that must come to its end."""
+    """Context manager. Ignore the signals that end a program, for a block that must run to its end."""
     with _handling(signal.SIG_IGN, ENDING):
         yield
 
 
 @contextlib.contextmanager
 def _handling(handler: Handler, numbers: Iterable[int]) -> Iterator[None]:
+    """Context manager. Handle these signals by `handler` until the block ends; in other threads than the main one do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -137,6 +137,7 @@ def _relative(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _postgres_stopped_after(home: Path) -> Iterator[None]:
+    """Context manager. Stop PostgreSQL at the end of the block, unless others use it then."""
     try:
         yield
     finally:

@@ -125,7 +125,7 @@ def spark_master(conn_id: str) -> str:
 
 @contextmanager
 def failing_as_airflow() -> Iterator[None]:
-    """An error that no retry helps fails the task at once; every other one is retried."""
+    """Context manager. Turn an error that no retry helps into one that fails the task at once; Airflow retries all others."""
     try:
         yield
     except TerminalError as error:

@@ -77,7 +77,7 @@ def topology_dag(
 
 
 def _refuse_placeholders(arguments: dict[str, Any]) -> None:
-    """What is copied with `...` for a value; Airflow's own complaint names neither the argument nor the line."""
+    """DefinitionError for an argument copied as `...`; Airflow's own complaint names neither the argument nor the line."""
     for name, value in arguments.items():
         if value is ...:
             raise DefinitionError(

@@ -24,7 +24,7 @@ _NO_DATES = (
 
 
 def describe(job: Job) -> str | None:
-    """What the job file's docstring begins with: Airflow's list of DAGs has one line for each."""
+    """Return the first line of the job file's docstring, or None: Airflow's list of DAGs has one line for each."""
     docstring = ast.get_docstring(ast.parse(job.path.read_bytes()))
     return docstring.partition("\n")[0] if docstring else None
 
@@ -64,7 +64,7 @@ def _order(topology: Topology, coalesce: bool) -> str:
 
 
 def _dates(zone: str) -> str:
-    """What a run is called after, and what the dates of Airflow's forms choose: neither is the day that is counted."""
+    """Explain a run's name and the dates of Airflow's forms: neither is the day that is counted."""
     return "\n".join(
         [
             f"**Dates.** A run counts its data interval, cut in the zone {zone}. Runs are named after the interval's *end*: of "
@@ -81,7 +81,7 @@ def _dates(zone: str) -> str:
 
 
 def _form(topology: Topology, params: Mapping[str, Any]) -> str:
-    """What the parameters of a run mean; whether they choose data is what one must know before changing one (R2)."""
+    """Explain the parameters of a run, and which of them choose data (R2)."""
     lines = ["| parameter of a run | meaning |", "|---|---|"]
     for name, param in params.items():
         said = getattr(param, "description", None) or ""
@@ -91,5 +91,5 @@ def _form(topology: Topology, params: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text that ends no cell."""
+    """Escape what would end a cell of the table."""
     return text.replace("|", "\\|").replace("\n", " ")

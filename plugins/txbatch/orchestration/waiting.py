@@ -38,11 +38,11 @@ class Waiting:
 
     @property
     def first_try(self) -> bool:
-        """Whether this is the task's first try, or one that has waited: nobody has asked to do it again since."""
+        """True for try 1 and for its resumptions after a deferral."""
         return bool(self.deadlines) or self.context["ti"].try_number == 1
 
     def for_batch(self, batch: Batch, own: Batch | None = None) -> NoReturn:
-        """Wait until another run's batch is final or abandoned; `own`, kept for this run meanwhile, for all before it."""
+        """Wait until another run's batch is final or abandoned; with `own`, whose lease this renews, until all before it are."""
         whom = f"txid {batch.txid} of {batch.lease_run}"
         left = self._left(TURN_TIMEOUT_PARAM, f"{whom} is {batch.status} still; see `txbatch status`")
         self._say(
@@ -53,7 +53,7 @@ class Waiting:
         self._defer(trigger, TURN_TIMEOUT_PARAM, left)
 
     def for_emission(self, own: Batch) -> NoReturn:
-        """Wait until the run's batch is emitted for it, or nobody is at it any more; it is kept for this run meanwhile."""
+        """Wait until another run has emitted this run's batch, or no longer tries to; the lease of the batch is renewed."""
         left = self._left(
             TURN_TIMEOUT_PARAM, f"another run's application is at work still, txid {own.txid} not emitted"
         )
@@ -77,7 +77,7 @@ class Waiting:
         )
 
     def _left(self, parameter: str, complaint: str) -> timedelta:
-        """Until the deadline of this kind of wait, which begins with the first one; the task fails when it is over."""
+        """Defer the task until the deadline of this kind of wait, counted from the first one; then the task fails."""
         minutes = _limit(self.context["params"][parameter])
         now = datetime.now(UTC)
         deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())

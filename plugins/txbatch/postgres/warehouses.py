@@ -97,9 +97,9 @@ class Warehouses:
             _still_there(ledger)
 
     def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
-        """Before an aborted batch's records are given up: the one in flight that may have them too must not end there by half.
+        """Keep the open batch that may hold an aborted one's records from being half committed there, before those are given up.
 
-        TerminalError when it has. `pending` are the batches in flight, locked, oldest first: above the first nothing can be
+        TerminalError when it is. `pending` are the batches in flight, locked, oldest first: above the first nothing can be
         there.
         """
         for turn in pending[:1]:
@@ -201,5 +201,5 @@ def _identity(ledger: Connection) -> str:
 
 
 def _still_there(ledger: Connection) -> None:
-    """Without the ledger's lock on the batch nothing is committed elsewhere, as far as that can be known."""
+    """Fail if our ledger session, and with it the lock of the batch's row, is gone. Called right before COMMIT elsewhere."""
     ledger.execute(query("clock"))

@@ -38,11 +38,11 @@ class BatchAggregator:
 
     @property
     def has_records(self) -> bool:
-        """Whether a stream of the state is in the batch; a global value is written without one."""
+        """True if a stream of the state is in the batch, or the state is a global value, which is written in any case."""
         return not self.aggregate.keys or any(root.name in self.readers for root in self.aggregate.stream.roots)
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
-        """One row per key with the batch's partials and their number of records, or with those of some places."""
+        """Return a row for each key: the partials of the batch, or of some places, and the number of their records."""
         frame = run_operations(self.aggregate.stream, lambda root: self._records(root, places))
         grouped = _aggregated(frame, self.aggregate)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
@@ -53,7 +53,7 @@ class BatchAggregator:
         return grouped.selectExpr(*checked, RECORDS_COLUMN)
 
     def explain(self, error: Exception) -> TxbatchError:
-        """Why the partials could not be made, in our words; with a partition that has it, if one alone does."""
+        """Return why the partials could not be made, in our words, and the partition, if one alone has the problem."""
         problem = self._bad_value(error) or in_our_words(error)
         if problem is error:
             return problem
@@ -84,7 +84,7 @@ class BatchAggregator:
         return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; filter such records out in the job")
 
     def _where(self, problem: type[TxbatchError]) -> str:
-        """A partition on which the same happens alone, found by halving; reads the batch at most once more."""
+        """Return a partition that fails the same way by itself, found by halving; reads the batch at most once more."""
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
         plans = {root: self.readers[root].planned for root in roots}
         places = [(root, name) for root, plan in plans.items() if isinstance(plan, Ranges) for name in plan.partitions]

@@ -30,7 +30,7 @@ def check_kept(what: str, given: Sequence[tuple[str, str]], fields: Sequence[Fie
 
 
 def kept(given: str, declared: str) -> bool:
-    """Whether a cast keeps every value or fails, both types as Spark names them.
+    """True if a cast keeps every value or fails. Both types are written as Spark names them.
 
     >>> kept("int", "bigint"), kept("bigint", "int"), kept("decimal(10,3)", "decimal(10,2)"), kept("timestamp", "date")
     (True, True, False, False)

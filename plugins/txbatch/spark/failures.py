@@ -55,7 +55,7 @@ def in_our_words(error: Exception) -> TxbatchError:
 
 
 def java_is_gone(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that nobody answers at the other end of py4j."""
+    """True if an error, or its cause, says that Spark's Java process no longer answers."""
     while error is not None:
         if isinstance(error, Py4JNetworkError):
             return True
@@ -101,7 +101,7 @@ def _is_own(module: str, file: str, installed: list[Path]) -> bool:
 
 
 def record_note(record: Mapping[str, Any]) -> str:
-    """What is noted with an exception that a function raised, on the executor, for a record; one line."""
+    """Return the note, one line, for an exception that a user's function raised for a record on the executor."""
     return f"txbatch record: {shown_record(record)}"
 
 

@@ -134,7 +134,7 @@ def _listed(function: str | Sequence[str]) -> list[str]:
 
 
 def as_tuple(value: Any, width: int) -> tuple[Any, ...]:
-    """What a Python function returned, as one value per field."""
+    """Return what a Python function returned, as one value per field."""
     if width == 1 and not isinstance(value, tuple):
         return (value,)
     if not isinstance(value, tuple) or len(value) != width:
@@ -170,7 +170,7 @@ def _told(rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]], record: dict[
 def _batch(
     records: Sequence[dict[str, Any]], made: Sequence[list[tuple[Any, ...]]], fields: Sequence[Field]
 ) -> pa.RecordBatch:
-    """What was made of the records; when a value does not fit, the records are gone through one by one to say of which."""
+    """Return the results as a batch. If a value does not fit, look at each record by itself, to name the one that has it."""
     import pyarrow as pa
 
     rows = list(chain.from_iterable(made))

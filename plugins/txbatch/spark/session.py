@@ -28,7 +28,7 @@ SEMANTICS = {
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """The session that spark-submit configured, under this application name; stopped afterwards."""
+    """Context manager. Yield the session that spark-submit configured, under this application name, and stop it at the end."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(name).getOrCreate()

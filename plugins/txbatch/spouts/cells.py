@@ -87,7 +87,7 @@ def _decimal_pattern(type_: str) -> str:
 
 
 def _digits_alone(text: pa.Array) -> bool:
-    """Whether there is no byte but digits and '-': what Arrow takes for an integer then is one in decimal."""
+    """True if all bytes are digits or '-': whatever Arrow reads as an integer is then written in decimal."""
     _, offsets, data = text.buffers()
     if data is None or not len(text):
         return True
@@ -136,7 +136,7 @@ def _is_integer(value: str, type_: str) -> bool:
 
 
 def _odd(value: str) -> str | None:
-    """What is wrong with a text as any type but string."""
+    """Return what is wrong with a text, for any type but string."""
     if not value:
         return "it is empty; say null_value='' if that means null"
     if value.strip() != value:

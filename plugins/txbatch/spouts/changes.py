@@ -25,7 +25,7 @@ class Looks:
     found: dict[Path, Entry | None] = field(default_factory=dict)
 
     def at(self, file: Path) -> Entry | None:
-        """What is there now; None for nothing."""
+        """Return what a plan would say of the file now, or None if it is gone."""
         if file not in self.found:
             self.left -= 1
             self.found[file] = look(file)
@@ -33,7 +33,7 @@ class Looks:
 
 
 def look(file: Path) -> list[int] | None:
-    """What a plan would say of a file now; None when it cannot be looked at."""
+    """Return what a plan would say of a file now, or None if the file cannot be looked at."""
     try:
         found = file.stat()
     except OSError:
@@ -42,7 +42,7 @@ def look(file: Path) -> list[int] | None:
 
 
 def planned(file: Path) -> list[int] | None:
-    """What a plan says of a file that may grow: the same, and a checksum of its ending; None when it is not there."""
+    """Return what a plan says of a file that may grow: size, time and a checksum of its end; None if the file is gone."""
     entry = look(file)
     ending = _ending(file, entry[0]) if entry else None
     return [*entry, ending] if entry and ending is not None else entry

@@ -101,7 +101,7 @@ def blocks(
 
 
 def splittable(path: Path) -> bool:
-    """Whether ranges of it can be read apart: it is not compressed. Raises as `blocks` does."""
+    """True if ranges of the file can be read by themselves: it is not compressed. Raises as `blocks` does."""
     try:
         with path.open("rb", buffering=0) as file:
             return compression(path, file.read(16)) is None
@@ -137,7 +137,7 @@ def compression(path: Path, beginning: bytes) -> str | None:
 
 
 def check_planned(path: Path, file: BinaryIO, planned: int | None, codec: str | None) -> bool:
-    """Whether a plain file has grown since it was planned. TransientError when it shrank, or is compressed and changed."""
+    """True if a plain file has grown since it was planned. TransientError if it shrank, or is compressed and changed."""
     size = file.seek(0, 2)
     if planned is None or size == planned:
         return False
@@ -215,7 +215,7 @@ class _Cutter:
             data, offset = data[cut:], offset + cut
 
     def _beginning(self) -> tuple[bytes, int]:
-        """What follows the mark of byte order, or the line that began before `start`, with its offset."""
+        """Return what follows the byte order mark, or follows the line that began before `start`, with its offset."""
         data, offset = self._read(), max(self.start - 1, 0)
         if self.start == 0:
             mark = len(MARK) if data.startswith(MARK) else 0

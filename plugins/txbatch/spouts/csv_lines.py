@@ -192,7 +192,7 @@ def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.
 
 
 def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfit | None:
-    """What Arrow's parser refused, found again record by record."""
+    """Return what Arrow's parser refused, by reading record after record."""
     for line, record in _records(data, options, blank=len(names) == 1):
         if len(record) != len(names):
             return Misfit(
@@ -247,7 +247,7 @@ def _checked(
     make: Callable[[], pa.Array],
     rows: pa.Array | None = None,
 ) -> pa.Array:
-    """What is made of a column; the value that does not fit named with its line."""
+    """Return a column's values. An error names the value that does not fit, and its line."""
     try:
         return make()
     except BadValue as bad:

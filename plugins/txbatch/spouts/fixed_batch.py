@@ -40,13 +40,13 @@ class FixedBatchSpout(PlainSpout):
         }
 
     def planned_bytes(self, metadata: Metadata) -> int:
-        """Nothing is read."""
+        """Return 0: nothing is read."""
         return 0
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """The next `start` and `end` in the records; None after the last one."""
+        """Return the next `start` and `end` in the records, or None after the last one."""
         start = prev_metadata["end"] if prev_metadata else 0
         if start == len(self.records) and self.cycle:
             start = 0
@@ -64,5 +64,5 @@ class FixedBatchSpout(PlainSpout):
         return spark.createDataFrame(table, ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields))
 
     def batch(self, metadata: Metadata) -> Sequence[tuple[Any, ...]]:
-        """The same as tuples, for the in-memory twin."""
+        """Return the same records as tuples, for the in-memory twin."""
         return self.records[metadata["start"] : metadata["end"]]

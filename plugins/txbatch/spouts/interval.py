@@ -60,7 +60,7 @@ class IntervalSpout(PlainSpout):
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to this process."""
+        """Return the spout's attributes without those that belong to this process."""
         return {**self.__dict__, "_kept": None}
 
     @property
@@ -68,7 +68,7 @@ class IntervalSpout(PlainSpout):
         return {"spout": "IntervalSpout", "root": str(self.root), "time": self.time}
 
     def planned_bytes(self, metadata: Metadata) -> int:
-        """The sizes of the files."""
+        """Return the sum of the files' sizes."""
         return sum(map(planned_size, metadata["files"].values()))
 
     def initialize_transaction(

@@ -106,7 +106,7 @@ class _Lines:
         return self.checked(name, numbers, lambda: self._array(member.values(records), member))
 
     def checked(self, name: str, numbers: Sequence[int], make: Callable[[], pa.Array]) -> pa.Array:
-        """What is made of a field; a value that does not fit named with its line."""
+        """Return a field's values. An error names the value that does not fit, and its line."""
         try:
             return make()
         except BadValue as bad:
@@ -155,7 +155,7 @@ class _Lines:
         raise AssertionError("a line was refused, and then none was")
 
     def _each_key_once(self, records: Sequence[Any]) -> bool:
-        """Whether there are as many keys as fields were found, so that none was there twice, in a few steps for all.
+        """True if there are as many keys as fields were found, so that no key stands twice; checked for all lines together.
 
         A key is what stands before a colon; within texts there may be more of those, never less.
         """
@@ -196,7 +196,7 @@ class _Lines:
 
 
 def _has_escaped_key(text: bytes) -> bool:
-    """Whether a key of right JSON is written with an escape that a field's name may be written with."""
+    """True if a key of valid JSON is written with an escape, behind which a field's name may stand."""
     return any(found[1] for found in _ESCAPED.finditer(text))
 
 

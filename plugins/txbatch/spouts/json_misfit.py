@@ -78,7 +78,7 @@ def parsed(text: bytes) -> Any:
 
 
 def unlike(value: Any, type_: str, options: Mapping[str, Any]) -> str:
-    """What is wrong with a value for the type, as a predicate; empty if nothing is."""
+    """Return what is wrong with a value for its type, as a predicate; empty if nothing is."""
     wanted = _wanted(type_, options)
     if value is None or type(value) is wanted:
         return ""
@@ -118,7 +118,7 @@ def _broken(text: str, error: ValueError) -> str:
 
 
 def _odd(value: Any, type_: str) -> str:
-    """What else there is to say of a value of the right kind."""
+    """Return what is wrong with a value of the right kind."""
     if isinstance(value, str) and _half(value):
         return "has half a character, as \\ud800 is one; mend the source"
     if isinstance(value, _Number) and type_ in INTEGER_TYPES:

@@ -49,7 +49,7 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
-    """Whether a link leads out of what is listed anyway; TransientError when its files would be listed twice."""
+    """True if a link leads to a folder that is not listed otherwise; TransientError if its files would be listed twice."""
     target, where = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     for known, name in entered.items():
         if _lists(known, target) and (name == root or _lists(known, where)):
@@ -61,7 +61,7 @@ def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
 
 
 def _lists(folder: str, path: str) -> bool:
-    """Whether what lies in `path` is listed with what lies in the folder: it lies below it, and not in a hidden one."""
+    """True if listing the folder lists `path` too: it lies below the folder, and in no hidden one."""
     below = os.path.relpath(path, folder)
     return below == os.curdir or not any(map(hidden, below.split(os.sep)))  # ".." is hidden, too
 
@@ -103,7 +103,7 @@ def check_size(file: Path, planned: int) -> None:
 
 
 def hidden(name: str) -> bool:
-    """Whether Spark and Hadoop would read nothing from it, silently."""
+    """True if Spark and Hadoop would read nothing from it, without an error."""
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 

@@ -79,7 +79,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) -> bool:
-    """Whether Spark reads the column exactly as declared, or else Arrow does; BadRecord when neither."""
+    """True if Spark reads the column exactly as declared, False if only Arrow does; BadRecord if neither does."""
     import pyarrow as pa
 
     exactly = {arrow_type(field.type)}
@@ -97,7 +97,7 @@ def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) ->
 
 
 def _widens(found: pa.DataType, declared: str) -> bool:
-    """Whether every value of the one is a value of the other, or the cast says where one is not."""
+    """True if every value of one type is a value of the other, or the cast fails where one is not."""
     import pyarrow as pa
 
     types, scale = pa.types, decimal_scale(declared)
@@ -146,7 +146,7 @@ def _codec(file: pq.ParquetFile, path: Path, field: Field) -> str:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """BadRecord for a file that Arrow cannot read on."""
+    """Context manager. Turn the errors of a file that Arrow cannot read on into BadRecord."""
     import pyarrow as pa
 
     try:

@@ -87,7 +87,7 @@ class Format:
                 yield _named(block, with_line)
 
     def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:
-        """What the header says, and the blocks without it."""
+        """Return the columns that the header names, and the blocks without it."""
         if range_.start:
             head = next(self._blocks(range_.path, 0, 1, range_.planned))
             return _named(head, lambda: csv_lines.header(head.data, self.fields, self.options))[0], blocks
@@ -146,7 +146,7 @@ def _cut(path: Path, size: int, most: int) -> Iterator[Range]:
 def _read(
     tasks: Sequence[Sequence[Range]], format_: Format, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What a task of Spark runs: its number is the one row it is given."""
+    """Run one task of Spark, which gets its number as its only row."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for range_ in tasks[number]:
@@ -154,7 +154,7 @@ def _read(
 
 
 def _named(block: Block, make: Callable[[], Any]) -> Any:
-    """What is made of a block; a misfit in it with file and line."""
+    """Return the records of a block. An error names file and line of the misfit."""
     try:
         return make()
     except Misfit as misfit:

@@ -78,7 +78,7 @@ def _instants(local: pa.Array, zone: pa.Array, timezone: str, ambiguous: str) ->
 
 
 def _assumed(local: pa.Array, timezone: str, ambiguous: str) -> pa.Array:
-    """What the clocks of this zone showed, as instants."""
+    """Return as instants what the clocks of this zone showed."""
 
     def attempt(part: pa.Array) -> pa.Array:
         return pc.assume_timezone(part, timezone, ambiguous=ambiguous, nonexistent="raise").cast(_INSTANT)
@@ -165,7 +165,7 @@ def _cast(strings: pa.Array, type_: pa.DataType, reason: str) -> pa.Array:
 
 
 def _whole(values: pa.Array, attempt: Callable[[pa.Array], pa.Array], reason: Callable[[Exception], str]) -> pa.Array:
-    """What `attempt` makes of all values; where it fails, BadValue names the first that it fails for."""
+    """Return what `attempt` makes of all values; if it fails, BadValue names the first value that it fails for."""
     try:
         return attempt(values)
     except pa.ArrowInvalid as error:

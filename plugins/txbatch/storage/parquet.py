@@ -23,7 +23,7 @@ ROWS_PER_FILE_MAX = 2_000_000
 
 
 def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate) -> StagedState:
-    """What stands in the files of a topology's n-th state, read back from them, one at a time."""
+    """Describe the files of a topology's n-th state, by reading one after the other."""
     found = folder.filesystem.find(folder.path(f"partials/{number}"))
     columns = aggregate.partial_columns
     files: list[StagedFile] = []
@@ -45,7 +45,7 @@ def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate)
 
 
 def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
-    """The record batches of a state's files. Incomplete when a file is not the one the manifest describes (R7a)."""
+    """Yield the record batches of a state's files. Incomplete if a file is not the one the manifest describes (R7a)."""
     for file in staged.files:
         path = folder.path(file.name)
         content = folder.filesystem.cat_file(path) if _is_here(folder, file.name) else b""
@@ -57,13 +57,13 @@ def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]
 
 
 def _is_partials(folder: AttemptFolder, path: str) -> bool:
-    """Not what a task that did not end left below `_temporary`: Spark hides names like these from its readers too."""
+    """Leave out what an unfinished task left below `_temporary`; Spark hides such names from its readers, too."""
     inside = path.removeprefix(folder.path("")).split("/")
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in inside)
 
 
 def _is_here(folder: AttemptFolder, name: str) -> bool:
-    """Whether it is a file of the attempt's folder, and no link to elsewhere leads to it."""
+    """True if the path is a file of the attempt's folder, reached through no link."""
     parts = name.split("/")
     steps = [folder.path("/".join(parts[: n + 1])) for n in range(len(parts))]
     files = folder.filesystem
