@@ -1,13 +1,18 @@
 """The documents: their links lead somewhere, their commands exist, their examples run."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import stored_json
 from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
 from txbatch.cli.main import main
+from txbatch.core.manifest import Manifest
+from txbatch.core.plan import BatchPlan
+from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -72,3 +77,12 @@ def test_the_readme_says_what_is_in_the_tree() -> None:
 def test_the_tables_of_options_and_cases_are_as_the_code_and_the_golden_files_are() -> None:
     document = DOCUMENT.read_text(encoding="utf-8")
     assert document == with_tables(document), "run .venv/bin/python tests/file_cases.py"
+
+
+def test_the_objects_of_the_protocol_are_as_the_code_writes_and_reads_them() -> None:
+    document = stored_json.DOCUMENT.read_text(encoding="utf-8")
+    assert document == stored_json.with_sections(document), "run .venv/bin/python tests/stored_json.py"
+    plan, assignment, manifest, *_ = (json.loads(json.dumps(each.example)) for each in stored_json.STORED)
+    assert BatchPlan.from_json(plan) == stored_json.PLAN
+    assert Assignment.from_json(assignment) == stored_json.ASSIGNMENT
+    assert Manifest.from_json(manifest) == stored_json.MANIFEST

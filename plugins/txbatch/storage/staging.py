@@ -130,7 +130,7 @@ class AttemptFolder:
 
     def write_error(self, kind: str, message: str) -> None:
         """Say why the attempt failed, for the process that submitted it."""
-        self._write_json("error.json", {"kind": kind, "message": message})
+        self._write_json("error.json", error_json(kind, message))
 
     def read_error(self) -> Mapping[str, str] | None:
         """Return why the attempt failed, `kind` and `message`, if it could say; raise NewerFormat as all that is read here."""
@@ -187,6 +187,11 @@ class AttemptFolder:
             return open(opened, "rb")
         os.close(opened)
         raise Unreadable("it is no regular file")
+
+
+def error_json(kind: str, message: str) -> dict[str, str]:
+    """Return what error.json holds."""
+    return {"kind": kind, "message": message}
 
 
 def _error_of(value: Mapping[str, Any]) -> Mapping[str, str]:
