@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 
+import pytest
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
 from support import LogSpout, word_count
+
+from txbatch.orchestration import trigger
 
 PROGRAM = """
 import asyncio, json, sys
 from txbatch.orchestration import trigger
 
-trigger.FIRST_SECONDS = trigger.POLL_SECONDS = 0.1
+trigger.MARGIN_SECONDS = trigger.POLL_SECONDS = 0.1
 
 async def fires(topology):
     waits = trigger.TurnTrigger(topology, 1, "three", 3).run()
@@ -72,10 +75,17 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
             three.abandon(txid)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *CASES],
-        env=os.environ | {"TXBATCH_DATABASE_URL": postgres_url},
+        env=os.environ | {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {name: over for name, (*_, over) in CASES.items()}
+
+
+def test_the_first_wait_follows_airflows_own_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", raising=False)
+    assert trigger.first_seconds() == 8.0
+    monkeypatch.setenv("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "30")
+    assert trigger.first_seconds() == 33.0

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from txbatch.core.errors import TransientError
@@ -16,14 +17,22 @@ from txbatch.orchestration.airflow import open_ledger
 if TYPE_CHECKING:
     from txbatch.postgres.ledger import PostgresLedger
 
-# Airflow fails a deferred task that is back before its scheduler has seen it leave: it hears that from the task's supervisor,
-# which may notice the end of the process only after `[workers] min_heartbeat_interval`, 5 s.
-FIRST_SECONDS = 8.0
+# What a scheduler may take, beyond the supervisor's heartbeat, to see that a task has left.
+MARGIN_SECONDS = 3.0
 POLL_SECONDS = 2.0
 
 
+def first_seconds() -> float:
+    """Return how long a deferred task stays away at least.
+
+    Airflow fails one that is back before its scheduler has seen it leave: the scheduler hears of that from the task's
+    supervisor, which may notice the end of the process only after `[workers] min_heartbeat_interval`.
+    """
+    return conf.getfloat("workers", "min_heartbeat_interval") + MARGIN_SECONDS
+
+
 class AskAgainTrigger(BaseTrigger):
-    """Fires after some seconds: the source is asked again by the task itself, as its code does not run in here (R4)."""
+    """A trigger that fires after some seconds: the task itself asks the source again, as a source's code never runs here (R4)."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,16 +42,16 @@ class AskAgainTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {"seconds": self.seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        await asyncio.sleep(max(self.seconds, FIRST_SECONDS))
+        await asyncio.sleep(max(self.seconds, first_seconds()))
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
 
 
 class TurnTrigger(BaseTrigger):
-    """Fires when nothing is left for the run to wait for, or after `seconds` (R6).
+    """A trigger that fires when nothing is left for the run to wait for, or after `seconds` (R6).
 
-    A run with an `own` batch waits until every lower txid is final, or the lowest that is not is abandoned; one without
-    waits for `txid` alone. Meanwhile the lease of its own batch is kept, and nothing else done: a run that is deleted or
-    cleared takes its trigger along, and then nobody waits for it for long.
+    A run with an `own` batch waits until every lower txid is final, or the lowest that is not final is abandoned; a run
+    without one waits for `txid` alone. Meanwhile the trigger keeps the lease of the run's own batch, and does nothing else:
+    a run that is deleted or cleared takes its trigger along, and then nobody waits long for that run's batch.
     """
 
     def __init__(self, topology: str, txid: int, run: str, own: int | None = None, seconds: float = 3600.0) -> None:
@@ -56,7 +65,7 @@ class TurnTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         ledger, loop = await open_ledger(), asyncio.get_running_loop()
         deadline = loop.time() + self.seconds
-        await asyncio.sleep(FIRST_SECONDS)
+        await asyncio.sleep(first_seconds())
         while loop.time() < deadline and not await asyncio.to_thread(self._over, ledger):
             await asyncio.sleep(POLL_SECONDS)
         yield TriggerEvent({"txid": self.txid})  # type: ignore[no-untyped-call]
@@ -77,7 +86,7 @@ class TurnTrigger(BaseTrigger):
 
 
 class EmissionTrigger(TurnTrigger):
-    """Fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
+    """A trigger that fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
 
     def _fires(self, ledger: PostgresLedger) -> bool:
         from txbatch.postgres.run_locks import PostgresRunLocks

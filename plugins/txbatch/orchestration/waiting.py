@@ -29,7 +29,7 @@ LIMIT = timedelta(days=3650)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How a task waits: it is deferred, and comes back to `execute` with the deadlines it has."""
+    """How a task waits: Airflow defers the task, and calls its `execute` again with the deadlines it has."""
 
     topology: Topology
     run: Run
@@ -77,7 +77,7 @@ class Waiting:
         )
 
     def _left(self, parameter: str, complaint: str) -> timedelta:
-        """Defer the task until the deadline of this kind of wait, counted from the first one; then the task fails."""
+        """Return the time until the deadline of this kind of wait, which counts from the first; fail the task after it."""
         minutes = _limit(self.context["params"][parameter])
         now = datetime.now(UTC)
         deadline = self.deadlines.setdefault(parameter, (now + minutes).isoformat())
@@ -92,7 +92,7 @@ class Waiting:
 
 
 def _limit(minutes: Any) -> timedelta:
-    """How long a run may wait, as its form says; what is more than LIMIT is LIMIT."""
+    """Return how long a run may wait, as its form says, LIMIT at most; fail the task where the form says no number."""
     try:
         return min(timedelta(minutes=minutes), LIMIT)
     except OverflowError:
