@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from itertools import count
+from functools import cache
 from pathlib import Path
 
-import psycopg2
 import pytest
 from budget import Budget, tier_of
-from sqlalchemy import Engine, make_url
+from databases import Pool, admin, copy, in_database
+from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
 from txbatch.local import airflow_config, metadata
@@ -24,7 +24,6 @@ AIRFLOW_TEMPLATE = "migrated_airflow"
 # Cheapest first; what is not named here comes in between.
 FIRST = ("tidy", "unit", "docs", "wheel", "golden", "contract", "spouts", "postgres", "model", "soak")
 LAST = ("spark", "cli", "local", "local_airflow", "flights", "airflow", "demo")
-_numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,29 +65,34 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         postgres.stop(home)
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """The URL of a fresh migrated database."""
-    name = f"test_{next(_numbers)}"
-    admin(postgres_server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY file_copy")
-    yield in_database(postgres_server, name)
-    admin(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+@pytest.fixture(scope="session")
+def pools(postgres_server: str) -> Callable[[str], Pool]:
+    """The pool of databases made from this template."""
+    return cache(lambda template: Pool(postgres_server, template))
 
 
 @pytest.fixture
-def databases(postgres_server: str) -> Iterator[Callable[[str], str]]:
-    """The URL of another, empty database by name: the same one for the same name, created when it is first asked for."""
-    made: dict[str, str] = {}
+def postgres_url(pools: Callable[[str], Pool]) -> Iterator[str]:
+    """The URL of a migrated database, as if it were fresh."""
+    pool = pools(TEMPLATE)
+    name = pool.take()
+    yield in_database(pool.server, name)
+    pool.give_back(name)
+
+
+@pytest.fixture
+def databases(pools: Callable[[str], Pool]) -> Iterator[Callable[[str], str]]:
+    """The URL of another, empty database by name: the same one for the same name."""
+    pool, made = pools("template1"), dict[str, str]()
 
     def url_of(name: str) -> str:
         if name not in made:
-            made[name] = f"{name}_{next(_numbers)}"
-            admin(postgres_server, f"CREATE DATABASE {made[name]}")
-        return in_database(postgres_server, made[name])
+            made[name] = pool.take()
+        return in_database(pool.server, made[name])
 
     yield url_of
     for name in made.values():
-        admin(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+        pool.give_back(name)
 
 
 @pytest.fixture
@@ -110,27 +114,4 @@ def airflow_template(postgres_server: str, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def new_database(postgres_server: str) -> Callable[[str], str]:
     """Makes a copy of this database, and returns its URL; it stays as long as the server does."""
-
-    def copy(template: str) -> str:
-        name = f"copy_{next(_numbers)}"
-        admin(postgres_server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-        return in_database(postgres_server, name)
-
-    return copy
-
-
-def in_database(url: str, database: str) -> str:
-    """The same URL for another database of the server."""
-    return make_url(url).set(database=database).render_as_string(hide_password=False)
-
-
-def admin(url: str, statement: str) -> None:
-    """Run one statement outside of a transaction."""
-    parsed = make_url(url)
-    connection = psycopg2.connect(
-        host=parsed.query["host"], port=parsed.query["port"], user=parsed.username, dbname=parsed.database
-    )
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-    connection.close()
+    return lambda template: in_database(postgres_server, copy(postgres_server, template))

@@ -348,7 +348,8 @@ IN_WAREHOUSES = pytest.mark.parametrize("path", [path for path in CASES if fits_
 
 @pytest.fixture(scope="module")
 def golden_engine(postgres_server: str) -> Engine:
-    from conftest import TEMPLATE, admin, in_database
+    from conftest import TEMPLATE
+    from databases import admin, in_database
 
     admin(postgres_server, f"CREATE DATABASE golden TEMPLATE {TEMPLATE}")
     return connect(in_database(postgres_server, "golden"))

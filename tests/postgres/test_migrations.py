@@ -38,7 +38,7 @@ def catalog(engine: Engine) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def empty(postgres_server: str) -> Any:
-    from conftest import admin, in_database
+    from databases import admin, in_database
 
     admin(postgres_server, "CREATE DATABASE empty")
     yield connect(in_database(postgres_server, "empty"))
