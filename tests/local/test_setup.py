@@ -23,6 +23,7 @@ FEW = (
     "greenlet",
     "psycopg2-binary",
     "python-dateutil",
+    "rich",
     "sqlalchemy",
     "six",
     "typing-extensions",
