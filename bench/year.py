@@ -16,10 +16,11 @@ from pathlib import Path
 import pandas as pd
 
 from bench.database import Server, server
+from bench.flights_job import parquet_job
 from bench.measure import Figure, Stopwatch
 from bench.results import Results
 from bench.words import Command
-from txbatch.local.flights import FILE, FLIGHTS, ensure_flights, parquet_job
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
 
 DAYS, ONE_BY_ONE = 365, 30
 FIRST = date(2013, 1, 1)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_buttons import AirflowButtons
 from sqlalchemy import Engine, text
-
-from txbatch.local.airflow_api import AirflowApi
 
 PASSWORD = "pw-7c1f0e-never-to-be-seen"
 TASKS = ("initialize_transaction", "emit_batch", "commit", "success")
@@ -25,7 +24,7 @@ States = dict[str, str]
 class Stack:
     """The running Airflow, its ledger, and where its tasks are killed."""
 
-    api: AirflowApi
+    api: AirflowButtons
     engine: Engine
     home: Path
     markers: Path

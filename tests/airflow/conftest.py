@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from airflow_buttons import AirflowButtons
 from airflow_support import KILLS, PASSWORD, Stack
 from sqlalchemy import make_url
 
@@ -90,7 +91,7 @@ def stack(
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
-    with airflow, airflow.api() as api:
+    with airflow, AirflowButtons.of(airflow) as api:
         for dag_id in ("sentences", "flights", "word_count", "word_count_consumer", "probe", "pipeline", "late"):
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
         yield Stack(api, connect(ledger_url), home, markers)

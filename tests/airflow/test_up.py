@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow_buttons import AirflowButtons
 
 from txbatch import settings
 from txbatch.embedded import postgres
 from txbatch.local.airflow import stop
-from txbatch.local.airflow_api import AirflowApi
 from txbatch.local.ports import is_free
 from txbatch.local.processes import MARK
 
@@ -111,7 +111,7 @@ def test_up_is_ready_quiet_and_small_and_ctrl_c_ends_all_of_it_in_the_middle_of_
         (megabytes,) = re.findall(r"takes ([\d,]+) MB with PostgreSQL", printed)
         assert 300e6 < int(megabytes.replace(",", "")) * 1e6 < BYTES_MAX
 
-        with AirflowApi(url, "admin", passwords) as api:
+        with AirflowButtons(url, "admin", passwords) as api:
             dags = ("sentences", "word_count", "flights", "word_count_consumer")
             until(lambda: all(api.wait_for_dag(dag_id) and not api.dag(dag_id)["is_paused"] for dag_id in dags))
             api.trigger("sentences", "cut-off")

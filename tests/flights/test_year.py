@@ -24,13 +24,14 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
+from bench.flights_job import parquet_job
 from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SparkSubmit, submission
-from txbatch.local.flights import FILE, FLIGHTS, ensure_flights, parquet_job
+from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
 
 HERE, ROOT, SEED, DAYS = (
     Path(__file__).parent,

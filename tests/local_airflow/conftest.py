@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from airflow_buttons import AirflowButtons
 
 from txbatch.local.airflow import LocalAirflow
-from txbatch.local.airflow_api import AirflowApi
 
 DAGS = Path(__file__).parent / "dags"
 
@@ -43,7 +43,7 @@ def airflow(
 
 
 @pytest.fixture(scope="package")
-def api(airflow: LocalAirflow) -> Iterator[AirflowApi]:
-    with airflow.api() as client:
+def api(airflow: LocalAirflow) -> Iterator[AirflowButtons]:
+    with AirflowButtons.of(airflow) as client:
         client.wait_for_dag("flaky", parsed_after=airflow.started_at)
         yield client

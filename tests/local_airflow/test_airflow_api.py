@@ -7,8 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from airflow_buttons import AirflowButtons
 
-from txbatch.local.airflow_api import AirflowApi, AirflowApiError
+from txbatch.local.airflow_api import AirflowApiError
 
 
 class OneUseTokens(ThreadingHTTPServer):
@@ -52,9 +53,9 @@ def server() -> Iterator[OneUseTokens]:
         thread.join()
 
 
-def client(server: OneUseTokens, passwords: Path, password: str) -> AirflowApi:
+def client(server: OneUseTokens, passwords: Path, password: str) -> AirflowButtons:
     passwords.write_text(json.dumps({"admin": password}))
-    return AirflowApi(f"http://127.0.0.1:{server.server_port}", "admin", passwords)
+    return AirflowButtons(f"http://127.0.0.1:{server.server_port}", "admin", passwords)
 
 
 def test_expired_token_is_replaced_by_a_new_login(server: OneUseTokens, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow_buttons import AirflowButtons
 
 from txbatch.local import airflow as local
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError
-from txbatch.local.airflow_api import AirflowApi
 from txbatch.local.metadata import migrated_version
 from txbatch.local.ports import is_free
 from txbatch.local.processes import marked
@@ -83,22 +83,22 @@ def mark_of(home: Path) -> str:
     return str(run_of(home)["mark"])
 
 
-def client(home: Path, url: str) -> AirflowApi:
-    return AirflowApi(url, "admin", home / "airflow" / "passwords.json")
+def client(home: Path, url: str) -> AirflowButtons:
+    return AirflowButtons(url, "admin", home / "airflow" / "passwords.json")
 
 
 def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def start_stubborn_task(api: AirflowApi, pid_file: Path) -> psutil.Process:
+def start_stubborn_task(api: AirflowButtons, pid_file: Path) -> psutil.Process:
     api.wait_for_dag("stubborn")
     api.trigger("stubborn", "left", conf={"pid_file": str(pid_file)})
     return psutil.Process(int(until(lambda: pid_file.exists() and pid_file.read_text())))
 
 
 def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_start(
-    home: Path, dags_folder: Path, database: str, airflow: LocalAirflow, api: AirflowApi, tmp_path: Path
+    home: Path, dags_folder: Path, database: str, airflow: LocalAirflow, api: AirflowButtons, tmp_path: Path
 ) -> None:
     with program(home, dags_folder, database) as running:
         url = url_of(running)

@@ -1,8 +1,8 @@
-"""A client of Airflow's REST API: what the demo, the tests and `make up` ask a running Airflow."""
+"""A client of Airflow's REST API: what the demo and `make up` ask a running Airflow."""
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -48,27 +48,24 @@ class AirflowApi:
         """Return state and newest heartbeat of each component. Logs in first, so that only our own Airflow can answer."""
         return self._get("monitor/health")
 
-    def dag(self, dag_id: str) -> Json:
-        return self._get(f"dags/{_part(dag_id)}")
-
     def wait_for_dag(self, dag_id: str, *, parsed_after: datetime | None = None, timeout: float = 60) -> Json:
         """Waits until the DAG's file is parsed, `parsed_after` leaving out what an earlier Airflow of this home saw."""
 
         def parsed() -> Json | None:
-            dag = self._found(f"dags/{_part(dag_id)}")
+            dag = self._found(f"dags/{part(dag_id)}")
             last = dag and dag["last_parsed_time"]
             if not last or (parsed_after and datetime.fromisoformat(last) <= parsed_after):
                 return None
             return dag
 
-        return _wait(parsed, timeout, lambda: f"no DAG {dag_id} after {timeout:g} s; import errors: {self._errors()}")
+        return wait(parsed, timeout, lambda: f"no DAG {dag_id} after {timeout:g} s; import errors: {self._errors()}")
 
     def import_errors(self) -> list[Json]:
         """Return what kept DAG files from loading: `filename` and `stack_trace` of each."""
         return self._pages("importErrors", "import_errors")
 
     def unpause(self, dag_id: str) -> Json:
-        return self._send("PATCH", f"dags/{_part(dag_id)}", {"is_paused": False})
+        return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": False})
 
     def trigger(
         self,
@@ -83,25 +80,17 @@ class AirflowApi:
 
         Without a data interval it has the one of the schedule that was over at its logical date, without that none.
         """
-        body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": _iso(logical_date), "note": note}
+        body = {"dag_run_id": run_id, "conf": dict(conf or {}), "logical_date": iso(logical_date), "note": note}
         if data_interval:
-            body |= {"data_interval_start": _iso(data_interval[0]), "data_interval_end": _iso(data_interval[1])}
-        return str(self._send("POST", f"dags/{_part(dag_id)}/dagRuns", body)["dag_run_id"])
+            body |= {"data_interval_start": iso(data_interval[0]), "data_interval_end": iso(data_interval[1])}
+        return str(self._send("POST", f"dags/{part(dag_id)}/dagRuns", body)["dag_run_id"])
 
     def dag_run(self, dag_id: str, run_id: str) -> Json:
-        return self._get(_run(dag_id, run_id))
+        return self._get(run_path(dag_id, run_id))
 
     def dag_runs(self, dag_id: str) -> list[Json]:
         """All runs, oldest first."""
-        return self._pages(f"dags/{_part(dag_id)}/dagRuns", "dag_runs", order_by="id")
-
-    def fail_run(self, dag_id: str, run_id: str) -> Json:
-        """Marks the run as failed, which ends its tasks."""
-        return self._send("PATCH", _run(dag_id, run_id), {"state": "failed"})
-
-    def delete_run(self, dag_id: str, run_id: str) -> None:
-        """Makes Airflow forget a run that has ended."""
-        self._send("DELETE", _run(dag_id, run_id), {})
+        return self._pages(f"dags/{part(dag_id)}/dagRuns", "dag_runs", order_by="id")
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 300) -> Json:
         """Waits until the run has succeeded or failed, which `["state"]` of the result says."""
@@ -110,7 +99,7 @@ class AirflowApi:
             run = self.dag_run(dag_id, run_id)
             return run if run["state"] in FINAL_RUN_STATES else None
 
-        return _wait(
+        return wait(
             finished,
             timeout,
             lambda: f"run {run_id} of {dag_id} goes on after {timeout:g} s: {self._states(dag_id, run_id)}",
@@ -118,24 +107,12 @@ class AirflowApi:
 
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
         """The newest try of each task."""
-        return self._pages(f"{_run(dag_id, run_id)}/taskInstances", "task_instances")
-
-    def task_tries(self, dag_id: str, run_id: str, task_id: str) -> list[Json]:
-        """Every try of one task, the first one first."""
-        answer = self._get(f"{_run(dag_id, run_id)}/taskInstances/{_part(task_id)}/tries")
-        return sorted(answer["task_instances"], key=lambda instance: instance["try_number"])
+        return self._pages(f"{run_path(dag_id, run_id)}/taskInstances", "task_instances")
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         """The messages of a try's log, one per line; a failure's with its exceptions, without tracebacks."""
-        path = f"{_run(dag_id, run_id)}/taskInstances/{_part(task_id)}/logs/{try_number}"
+        path = f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}/logs/{try_number}"
         return "\n".join(_log_line(entry) for entry in self._get(path, full_content="true")["content"])
-
-    def clear_run(self, dag_id: str, run_id: str, *, only_failed: bool = False) -> Json:
-        return self._send("POST", f"{_run(dag_id, run_id)}/clear", {"dry_run": False, "only_failed": only_failed})
-
-    def clear_tasks(self, dag_id: str, run_id: str, task_ids: Iterable[str], *, downstream: bool = False) -> Json:
-        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": list(task_ids), "only_failed": False}
-        return self._send("POST", f"dags/{_part(dag_id)}/clearTaskInstances", body | {"include_downstream": downstream})
 
     def create_backfill(
         self,
@@ -151,53 +128,14 @@ class AirflowApi:
         """Starts a backfill, both dates included; `reprocess` is none, failed or completed. One per DAG at a time."""
         body = {
             "dag_id": dag_id,
-            "from_date": _iso(from_date),
-            "to_date": _iso(to_date),
+            "from_date": iso(from_date),
+            "to_date": iso(to_date),
             "reprocess_behavior": reprocess,
             "run_backwards": run_backwards,
             "max_active_runs": max_active_runs,
             "dag_run_conf": dict(conf or {}),
         }
         return self._send("POST", "backfills", body)
-
-    def backfills(self, dag_id: str) -> list[Json]:
-        return self._pages("backfills", "backfills", dag_id=dag_id)
-
-    def wait_for_backfill(self, backfill_id: int, timeout: float = 300) -> Json:
-        """Waits until Airflow calls the backfill complete, which it looks for every 30 s."""
-
-        def completed() -> Json | None:
-            backfill = self._get(f"backfills/{backfill_id}")
-            return backfill if backfill["completed_at"] else None
-
-        return _wait(completed, timeout, lambda: f"backfill {backfill_id} goes on after {timeout:g} s")
-
-    def cancel_backfill(self, backfill_id: int) -> Json:
-        """Ends a backfill: runs that are queued fail, others go on. The next one may begin at once."""
-        return self._send("PUT", f"backfills/{backfill_id}/cancel", {})
-
-    def create_asset_event(self, asset: str, extra: Mapping[str, Any]) -> Json:
-        """Sends an event of an asset, named as DAG files name it."""
-        (found,) = (each for each in self._pages("assets", "assets", name_pattern=asset) if each["name"] == asset)
-        return self._send("POST", "assets/events", {"asset_id": found["id"], "extra": dict(extra)})
-
-    def rendered_fields(self, dag_id: str, run_id: str, task_id: str) -> Json:
-        """The templated arguments of the newest try, as the UI shows them."""
-        return dict(self._get(f"{_run(dag_id, run_id)}/taskInstances/{_part(task_id)}")["rendered_fields"])
-
-    def asset_events(self, **filters: str | int) -> list[Json]:
-        """Asset events, oldest first; filters are the API's: asset_id, source_dag_id, source_run_id, source_task_id."""
-
-        def shown() -> Json | None:
-            try:
-                return {"events": self._pages("assets/events", "asset_events", order_by="timestamp", **filters)}
-            except AirflowApiError as error:
-                # Airflow fails to show an event while a run that it has made is still queued.
-                if error.status != httpx.codes.INTERNAL_SERVER_ERROR:
-                    raise
-                return None
-
-        return list(_wait(shown, 60, lambda: "asset events cannot be read for 60 s")["events"])
 
     def _states(self, dag_id: str, run_id: str) -> str:
         return ", ".join(f"{task['task_id']} {task['state']}" for task in self.task_instances(dag_id, run_id))
@@ -259,7 +197,7 @@ def _detail(response: httpx.Response) -> str:
         return response.text[:500]
 
 
-def _wait(seen: Callable[[], Json | None], timeout: float, complaint: Callable[[], str]) -> Json:
+def wait(seen: Callable[[], Json | None], timeout: float, complaint: Callable[[], str]) -> Json:
     deadline = time.monotonic() + timeout
     while (result := seen()) is None:
         if time.monotonic() > deadline:
@@ -275,13 +213,13 @@ def _log_line(entry: str | Json) -> str:
     return str(entry["event"]) + "".join(causes)
 
 
-def _run(dag_id: str, run_id: str) -> str:
-    return f"dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"
+def run_path(dag_id: str, run_id: str) -> str:
+    return f"dags/{part(dag_id)}/dagRuns/{part(run_id)}"
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
     return quote(name, safe="")
 
 
-def _iso(moment: datetime | None) -> str | None:
+def iso(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None

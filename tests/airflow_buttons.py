@@ -1,0 +1,81 @@
+"""Airflow's REST API as its tests press it: all that the product itself does not ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import httpx
+
+from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow_api import AirflowApi, AirflowApiError, Json, part, run_path, wait
+
+
+class AirflowButtons(AirflowApi):
+    """What a person does in the UI of a running Airflow, and what they see there."""
+
+    @classmethod
+    def of(cls, airflow: LocalAirflow) -> Self:
+        return cls(airflow.url, airflow.username, airflow.password_file)
+
+    def dag(self, dag_id: str) -> Json:
+        return self._get(f"dags/{part(dag_id)}")
+
+    def fail_run(self, dag_id: str, run_id: str) -> Json:
+        """Marks the run as failed, which ends its tasks."""
+        return self._send("PATCH", run_path(dag_id, run_id), {"state": "failed"})
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Makes Airflow forget a run that has ended."""
+        self._send("DELETE", run_path(dag_id, run_id), {})
+
+    def task_tries(self, dag_id: str, run_id: str, task_id: str) -> list[Json]:
+        """Every try of one task, the first one first."""
+        answer = self._get(f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}/tries")
+        return sorted(answer["task_instances"], key=lambda instance: instance["try_number"])
+
+    def clear_run(self, dag_id: str, run_id: str, *, only_failed: bool = False) -> Json:
+        return self._send("POST", f"{run_path(dag_id, run_id)}/clear", {"dry_run": False, "only_failed": only_failed})
+
+    def clear_tasks(self, dag_id: str, run_id: str, task_ids: Iterable[str], *, downstream: bool = False) -> Json:
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": list(task_ids), "only_failed": False}
+        return self._send("POST", f"dags/{part(dag_id)}/clearTaskInstances", body | {"include_downstream": downstream})
+
+    def backfills(self, dag_id: str) -> list[Json]:
+        return self._pages("backfills", "backfills", dag_id=dag_id)
+
+    def wait_for_backfill(self, backfill_id: int, timeout: float = 300) -> Json:
+        """Waits until Airflow calls the backfill complete, which it looks for every 30 s."""
+
+        def completed() -> Json | None:
+            backfill = self._get(f"backfills/{backfill_id}")
+            return backfill if backfill["completed_at"] else None
+
+        return wait(completed, timeout, lambda: f"backfill {backfill_id} goes on after {timeout:g} s")
+
+    def cancel_backfill(self, backfill_id: int) -> Json:
+        """Ends a backfill: runs that are queued fail, others go on. The next one may begin at once."""
+        return self._send("PUT", f"backfills/{backfill_id}/cancel", {})
+
+    def create_asset_event(self, asset: str, extra: Mapping[str, Any]) -> Json:
+        """Sends an event of an asset, named as DAG files name it."""
+        (found,) = (each for each in self._pages("assets", "assets", name_pattern=asset) if each["name"] == asset)
+        return self._send("POST", "assets/events", {"asset_id": found["id"], "extra": dict(extra)})
+
+    def rendered_fields(self, dag_id: str, run_id: str, task_id: str) -> Json:
+        """The templated arguments of the newest try, as the UI shows them."""
+        return dict(self._get(f"{run_path(dag_id, run_id)}/taskInstances/{part(task_id)}")["rendered_fields"])
+
+    def asset_events(self, **filters: str | int) -> list[Json]:
+        """Asset events, oldest first; filters are the API's: asset_id, source_dag_id, source_run_id, source_task_id."""
+
+        def shown() -> Json | None:
+            try:
+                return {"events": self._pages("assets/events", "asset_events", order_by="timestamp", **filters)}
+            except AirflowApiError as error:
+                # Airflow fails to show an event while a run that it has made is still queued.
+                if error.status != httpx.codes.INTERNAL_SERVER_ERROR:
+                    raise
+                return None
+
+        return list(wait(shown, 60, lambda: "asset events cannot be read for 60 s")["events"])
