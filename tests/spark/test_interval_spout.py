@@ -227,3 +227,14 @@ def test_parquet_that_does_not_fit_is_refused(emit: Emit, tmp_path: Path) -> Non
         file.write(b"more")
     with pytest.raises(TransientError, match=r"a.parquet had .* bytes when it was planned"):
         emit(topology, plan)
+
+
+def test_a_damaged_page_of_parquet_is_refused_by_name(emit: Emit, tmp_path: Path) -> None:
+    """One bit of a number: without its checksum the page is read as any other."""
+    table = pa.table({"sale": [FIRST.start] * 9, "shop": ["a"] * 9, "price": pa.array([0x5A5A5A5A] * 9, pa.int32())})
+    options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table, tmp_path / "a b.parquet", **options)
+    content = (tmp_path / "a b.parquet").read_bytes()
+    (tmp_path / "a b.parquet").write_bytes(content.replace(b"ZZZZ" * 9, b"ZZZZ" * 4 + b"ZZ[Z" + b"ZZZZ" * 4, 1))
+    told = bad_record(emit, sales(tmp_path, format="parquet", options={}))
+    assert re.search(r"/a b.parquet cannot be read \(.*(CRC|checksum)", told)

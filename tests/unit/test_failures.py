@@ -11,6 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import txbatch
+from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver
 from txbatch.spark.failures import in_our_words
@@ -48,6 +49,35 @@ def test_no_line_is_told_where_none_is_the_jobs() -> None:
     unknown = ("/opt/elsewhere/numpy/core.py", 3, "f")
     installed = (str(pytest.__file__), 3, "f")
     assert told(ours, unknown, installed) == "a function raised ValueError: no"
+
+
+def unread(cause: str) -> Exception:
+    return RuntimeError(
+        "An error occurred while calling o82.parquet.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
+        "Encountered error while reading file file:///in/a%20b/x.parquet.  SQLSTATE: KD001\n\tat org.apache...\n"
+        f"Caused by: {cause}\n\tat org.apache.parquet.hadoop.ParquetFileReader...\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "why"),
+    [
+        ("org.apache.parquet.io.ParquetDecodingException: could not verify page integrity", "could not verify page"),
+        ("java.io.IOException: gzip stream CRC failure", "gzip stream CRC failure"),
+        ("java.lang.ArrayIndexOutOfBoundsException: Index 52 out of bounds for length 51", "Index 52 out of bounds"),
+        ("java.lang.NegativeArraySizeException", "NegativeArraySizeException"),
+    ],
+)
+def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> None:
+    error = in_our_words(unread(cause))
+    assert isinstance(error, BadRecord)
+    assert str(error).startswith(f"/in/a b/x.parquet cannot be read ({why}")
+    assert str(error).endswith("); write it again")
+
+
+@pytest.mark.parametrize("cause", ["java.io.IOException: Input/output error", "java.net.SocketTimeoutException: Read"])
+def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str) -> None:
+    assert type(in_our_words(unread(cause))) is TransientError
 
 
 def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,14 @@ _MISFIT = re.compile(
     r"(Malformed records are detected in record parsing[^\n]*|CSV header does not conform to the schema[^\n]*)",
     re.DOTALL,
 )
+_UNREAD = re.compile(r"Encountered error while reading file (?:file://)?(\S+)\.\s")
+_CAUSE = re.compile(r"^Caused by: ([\w.$]+(?:: .*)?)$", re.MULTILINE)
+# What unpacks and decodes raises these, of bytes that are none of theirs; a disk or a network that fails has other words.
+_DAMAGED = re.compile(
+    r"^(org\.apache\.parquet\.|com\.github\.luben\.zstd\.|org\.xerial\.snappy\.|io\.airlift\.|java\.util\.zip\.|"
+    r"java\.lang\.(\w*IndexOutOfBounds|NegativeArraySize|IllegalArgument)Exception)|"
+    r"CRC|checksum|corrupt|FAILED_TO_UNCOMPRESS|PARSING_ERROR"
+)
 _RECORD_LENGTH_MAX = 300
 _RECORD = re.compile(r"^txbatch record: (.+)$", re.MULTILINE)
 _PATH_NOT_FOUND = "42K03"
@@ -44,6 +52,8 @@ def in_our_words(error: Exception) -> TxbatchError:
         return error
     if misfit := _MISFIT.search(str(error)):
         return BadRecord(f"{unquote(misfit[1])}: {misfit[2].rstrip('. ')}")
+    if damaged := _damaged(str(error)):
+        return damaged
     state = str(getattr(error, "getSqlState", lambda: None)() or "")
     if state == "38000":
         return _function_failed(str(error))
@@ -52,6 +62,16 @@ def in_our_words(error: Exception) -> TxbatchError:
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return DefinitionError(f"{_line(error)}; mend the expression in the job")
     return TransientError(_line(error))
+
+
+def _damaged(message: str) -> BadRecord | None:
+    """Return what is said of a file that Spark opened and whose contents are damaged; None for any other failure."""
+    file = _UNREAD.search(message)
+    causes = [cause for cause in _CAUSE.findall(message) if _DAMAGED.search(cause)]
+    if file is None or not causes:
+        return None
+    name, _, text = causes[-1].partition(": ")
+    return BadRecord(f"{unquote(file[1])} cannot be read ({text or name.rpartition('.')[2]}); write it again")
 
 
 def java_is_gone(error: BaseException | None) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BATCH_ROWS = 65_536
+# Of the pages whose writer noted one; a damaged page may be numbers like others.
+CHECKSUMS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Sequence[Field]) -> DataFrame:
@@ -38,7 +40,7 @@ def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Se
         (for_spark if check(folder, name, fields) else for_arrow).append(name)
     schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
     paths = [escaped(folder.resolve() / name) for name in for_spark]
-    native = spark.read.schema(schema).parquet(*paths) if for_spark else None
+    native = spark.read.options(**CHECKSUMS).schema(schema).parquet(*paths) if for_spark else None
     if native is not None:
         _check_opened(native, folder, for_spark)
         if not for_arrow:

@@ -44,7 +44,7 @@ def opened(path: Path, **options: str) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path, memory_map=True, **options)
+        return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, **options)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
