@@ -71,3 +71,7 @@ def test_files_that_are_read_by_time(txbatch: Txbatch, write_job: WriteJob, root
     said = txbatch("status").output
     assert "days: 1 file differs from what was counted" in said
     assert "  a since txid 2 was planned: grown from 10 to 15 bytes\n" in said
+    (root / "late").write_text("line\n")
+    day = txbatch("plan", job, "--interval", "2026-01-01T00:00Z", "2026-01-02T00:00Z").output
+    assert "  late since txid 1 was planned: appeared: of this interval nothing of it is counted\n" in day
+    assert "late" not in txbatch("plan", job, "--interval", "2026-01-03T00:00Z", "2026-01-04T00:00Z").output

@@ -11,7 +11,8 @@ import pytest
 
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.coordinator import plan_batch
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.definition import Known, check_definition, state_definition, stream_definitions, stream_fields
+from txbatch.core.errors import DefinitionError, SchemaMismatch, TransientError
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spouts.changes import check_not_replaced
@@ -87,8 +88,42 @@ def test_what_is_refused_when_it_is_defined(arguments: dict[str, Any], complaint
 
 def test_its_identity_is_its_root_and_time() -> None:
     spout = IntervalSpout("/sales", FIELDS, time="sale")
-    assert spout.identity == {"spout": "IntervalSpout", "root": "/sales", "time": "sale"}
+    assert spout.identity == {"spout": "IntervalSpout", "root": "/sales", "time": "sale", "times": {}}
     assert spout.by_interval
+
+
+def sold(**options: Any) -> Topology:
+    topology = Topology("sales")
+    stream = topology.new_stream("in", IntervalSpout("/sales", FIELDS, time="sale", options=options))
+    stream.group_by("shop").persistent_aggregate(TransactionalState("sales"), count=Count())
+    return topology
+
+
+def known(topology: Topology, *unknown: str) -> Known:
+    """What a ledger knows of it after its first batch; `unknown` entries of the sources were not kept by earlier versions."""
+    source = {
+        stream: {name: value for name, value in identity.items() if name not in unknown}
+        for stream, identity in topology.source.items()
+    }
+    states = {each.state.name: state_definition(each) for each in topology.aggregates}
+    return Known("sales.py", True, stream_definitions(source, stream_fields(topology)), states, {}, 1, (1, ["sales"]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timezone": "Europe/Berlin"}, {"ambiguous": "latest"}, {"unit": "s"}, {"timestamp_format": "%d/%m/%Y"}],
+    ids=str,
+)
+def test_which_moment_a_time_is_stays_once_there_is_history(options: dict[str, Any]) -> None:
+    """Else records near the ends of intervals would be counted twice, or never."""
+    name, value = next(iter(options.items()))
+    for before, now in (({}, options), (options, {})):
+        with pytest.raises(SchemaMismatch, match=r"stream 'in' reads .*but its batches were read from") as refused:
+            check_definition(sold(**now), "sales.py", known(sold(**before)))
+        assert f'"{name}":"{value}"' in str(refused.value)
+    check_definition(sold(**options), "sales.py", known(sold(**options)))
+    check_definition(sold(**options), "sales.py", known(sold(), "times"))  # kept by an earlier version
+    check_definition(sold(decimal=",", header=True, timezone="UTC"), "sales.py", known(sold()))
 
 
 def test_a_longer_file_in_the_place_of_the_planned_one_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from txbatch.core.plan import BatchPlan, Ranges
 from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
+from txbatch.spouts.interval import IntervalSpout
 
 COLUMNS = frozenset({"stream", "partition", "start", "end", "note", "gone"})
 
@@ -52,6 +53,15 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str,
     if isinstance(decision, Wait):
         does = f"waits for txid {decision.batch.txid} of {decision.batch.lease_run}; as things stand, {does} then"
     return {**found, "next": _next(does, head.next_txid, metadata)}
+
+
+def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row per file that was not there when the run's batch was planned, of spouts that read by time."""
+    for stream, planned in streams_of(batch["metadata"]).items() if "metadata" in batch else ():
+        spout = topology.streams[stream].spout
+        for file in spout.appeared(planned.plan) if isinstance(spout, IntervalSpout) else ():
+            row = {"topology": topology.name, "stream": stream, "file": file, "txid": batch["txid"]}
+            yield {**row, "change": "appeared: of this interval nothing of it is counted"}
 
 
 def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from txbatch import __version__, settings
 from txbatch.cli import arguments
 from txbatch.cli.doctor import check_all
-from txbatch.cli.explain import preview
+from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.starter import make_project
 from txbatch.core.errors import UnknownName
@@ -187,7 +187,10 @@ def plan(
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
     engine = _engine()
     found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
-    found["changed"] = list(changed(Reader(engine).counted(loaded.topology.name)))
+    found["changed"] = [
+        *changed(Reader(engine).counted(loaded.topology.name)),
+        *appeared(loaded.topology, found["next"]),
+    ]
     return [found]
 
 

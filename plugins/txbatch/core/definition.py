@@ -16,6 +16,8 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Metadata, canonical_json
 
+# Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
+_NOT_ALWAYS_KEPT = ("times",)
 # How a value's partials merge, in the words of who defines it.
 _MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
 _SOURCE_LENGTH_MAX = 200
@@ -168,7 +170,8 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[str]:
         if stored is None:
             yield f"stream {name!r} is new"
             continue
-        reads, before = _source(stream.source, stored.source), _source(stored.source, stream.source)
+        kept = {name: stream.source[name] for name in _NOT_ALWAYS_KEPT if name in stream.source} | dict(stored.source)
+        reads, before = _source(stream.source, kept), _source(kept, stream.source)
         if reads != before:
             yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
         if stored.fields is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.changes import planned_size
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import Metadata, TransactionAttempt
@@ -65,7 +65,7 @@ class IntervalSpout(PlainSpout):
 
     @property
     def identity(self) -> Metadata:
-        return {"spout": "IntervalSpout", "root": str(self.root), "time": self.time}
+        return {"spout": "IntervalSpout", "root": str(self.root), "time": self.time, "times": self._times()}
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return the sum of the files' sizes."""
@@ -86,6 +86,13 @@ class IntervalSpout(PlainSpout):
             raise TransientError(f"{self.root} has no file to read; a name that begins with '_' or '.' is hidden")
         entry = look if self.format == "parquet" else planned
         return {**curr_metadata, "files": {name: found for name in files if (found := entry(self._folder / name))}}
+
+    def appeared(self, plan: Metadata) -> list[str]:
+        """Return the files that are there now and that this plan does not name: what they hold of its interval is not counted."""
+        try:
+            return [name for name in self._files() if name not in plan["files"]]
+        except TxbatchError:
+            return []
 
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
@@ -150,6 +157,12 @@ class IntervalSpout(PlainSpout):
     @property
     def _time_type(self) -> str:
         return {field.name: field.type for field in parse_fields(self.fields)}.get(self.time, "")
+
+    def _times(self) -> Metadata:
+        """Return the options that say which moment a time is, and so in which interval a record lies, but for the defaults."""
+        defaults = {name: option.default for name, option in formats.MOMENTS.items()}
+        given = self._options()
+        return {name: given[name] for name, default in defaults.items() if given.get(name, default) != default}
 
     def _options(self) -> formats.Options:
         return formats.checked(self.format, self.options)

@@ -112,14 +112,17 @@ def _doubled(value: Any) -> str:
 
 _SAMPLE = "".join(map(chr, range(0x20, 0x7F))) + "\t\r\n"
 
-# What both text formats have for times.
-TIMES: dict[str, Option] = {
+# What says which moment a time is.
+MOMENTS: dict[str, Option] = {
     "timezone": Option("UTC", _timezone, "the zone of times that are written without one"),
     "ambiguous": Option(
         None, one_of("earliest", "latest"), "which one a time means that was twice on the zone's clocks"
     ),
     "unit": Option(None, one_of("s", "ms", "us"), "timestamps are numbers of this unit since 1970, in UTC"),
     "timestamp_format": Option(None, _timestamp_format, "how timestamps are written: strptime's words, with %Y"),
+}
+# What both text formats have for times.
+TIMES: dict[str, Option] = MOMENTS | {
     "date_format": Option(None, _date_format, "how dates are written: strptime's words, with %Y"),
 }
 
