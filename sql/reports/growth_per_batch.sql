@@ -1,4 +1,5 @@
 -- How a state grew: per committed batch its records, the keys it touched, those it brought, and all keys since.
+-- There once jobs/word_count.py has run (else: relation "report.word_count_changes" does not exist).
 -- To change: the state's view of changes and its keys, the topology's name.
 --     bin/txbatch psql -f sql/reports/growth_per_batch.sql
 WITH first_seen AS (

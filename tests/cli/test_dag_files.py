@@ -41,3 +41,32 @@ def test_files_that_load_are_counted_and_all_others_are_named_with_the_next_step
     assert any(each.startswith("write one: datetime(2026, 1, 1, tzinfo=UTC)") for each in said)
     assert "jobs/broken.py: job file broken.py cannot be loaded: ModuleNotFoundError: No module named 'nosuch'" in said
     assert "jobs/lost.py: job file lost.py emits nothing when Spark runs it" in said
+
+
+def test_what_is_wrong_in_a_job_is_said_once_with_the_line_of_the_job(tmp_path: Path) -> None:
+    job = JOB.format(name="shop").replace('group_by("word")', 'group_by("wrod")') + MAIN
+    write(tmp_path, "shop", "# a line\n" * 20 + job)
+    write(tmp_path, "comma", JOB.format(name="comma") + "x = (1,\n")
+    with pytest.raises(DefinitionError) as refused:
+        check_files(tmp_path)
+    said = str(refused.value)
+    assert said.count("comma.py:") + said.count("comma.py,") <= 2
+    assert "dags/" not in said
+    assert "jobs/shop.py, line 25: " in said
+    assert said.count("wrod") == 1
+
+
+def test_a_schedule_whose_runs_have_no_interval_is_refused_where_a_topology_reads_by_time(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    job = JOB.format(name="days").replace(
+        'FixedBatchSpout("word string", 1, ("a",))', 'IntervalSpout("in", "word string, at timestamp", time="at")'
+    )
+    write(tmp_path, "days", job + MAIN, DAG.format("days.py", 'schedule="@daily"'))
+    write(tmp_path, "words", JOB.format(name="words") + MAIN, DAG.format("words.py", 'schedule="@daily"'))
+    write(tmp_path, "asked", job.replace('"days"', '"asked"') + MAIN)
+    with pytest.raises(DefinitionError) as refused:
+        check_files(tmp_path)
+    assert str(refused.value).startswith(
+        "dags/days.py, line 3: topology_dag: days reads by time, and the runs of schedule='@daily' have no interval; write Cron"
+    )
+    assert str(refused.value).count("dags/") == 1

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,24 +27,32 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_main) -> st
     `check_job` raises where a job that loads is refused for another reason.
     """
     check_dag_files(root / "dags")
-    errors, dags = _import_errors(root / "dags")
-    jobs = sorted((root / "jobs").glob("*.py"))
-    errors += [f"jobs/{job.name}: {why}" for job in jobs if (why := _load_error(job, check_job))]
+    jobs = sorted((root.resolve() / "jobs").glob("*.py"))
+    wrong = {str(job): why for job in jobs if (why := _load_error(job, check_job))}
+    traces, dags = _import_errors(root / "dags")
+    errors = [
+        f"dags/{file}{_told(root / 'dags' / file, trace)}"
+        for file, trace in sorted(traces.items())
+        if not any(f'"{job}"' in trace for job in wrong)  # said of the job
+    ]
+    errors += [f"jobs/{Path(job).name}{why}" for job, why in wrong.items()]
     if errors:
         raise DefinitionError("; ".join(errors))
     return f"{dags} DAGs in dags/ and {len(jobs)} jobs in jobs/ load"
 
 
 def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:
+    """Return why a job file does not load, and on which of its lines; None where it does."""
     try:
         check_job(load_job(str(job)))
     except TxbatchError as error:
-        return str(error)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(job)]
+        return f"{f', line {lines[-1]}' if lines else ''}: {error}"
     return None
 
 
-def _import_errors(dags: Path) -> tuple[list[str], int]:
-    """Return what Airflow would show as import errors, a line each, and the number of DAGs."""
+def _import_errors(dags: Path) -> tuple[dict[str, str], int]:
+    """Return the tracebacks that Airflow would show as import errors, by file, and the number of DAGs."""
     with TemporaryDirectory(prefix="txbatch-") as home:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
         environment = kept | {
@@ -59,12 +68,12 @@ def _import_errors(dags: Path) -> tuple[list[str], int]:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
         raise DefinitionError(f"dags/ cannot be loaded: {''.join(last) or f'exit code {done.returncode}'}")
     found = json.loads(done.stdout.splitlines()[-1])
-    return [f"dags/{file}{_told(file, trace)}" for file, trace in sorted(found["errors"].items())], len(found["dags"])
+    return found["errors"], len(found["dags"])
 
 
-def _told(file: str, trace: str) -> str:
-    """The last line of a traceback that is the DAG file's own, and what was raised."""
-    lines = [line for path, line in _FRAME.findall(trace) if path.endswith(f"{os.sep}{file}")]
+def _told(file: Path, trace: str) -> str:
+    """Return the last line of a traceback that is the DAG file's own, and what was raised."""
+    lines = [line for path, line in _FRAME.findall(trace) if Path(path).resolve() == file.resolve()]
     raised = _RAISED.findall(trace)
     what = ": ".join(raised[-1]) if raised else trace.strip().rpartition("\n")[2]
     return f"{f', line {lines[-1]}' if lines else ''}: {what.removeprefix('DefinitionError: ')}"

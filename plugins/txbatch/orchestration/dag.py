@@ -67,6 +67,7 @@ def topology_dag(
     arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
     arguments.setdefault("description", describe(loaded))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
+        _check_schedule(loaded, dag)
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
             EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
@@ -83,6 +84,15 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
             raise DefinitionError(
                 f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, 'see docs/jobs.md')}"
             )
+
+
+def _check_schedule(job: Job, dag: DAG) -> None:
+    """Refuse a schedule whose runs have no data interval where the topology reads by time: each of them would fail."""
+    if job.topology.by_interval and getattr(dag.timetable, "interval", None) == timedelta():
+        raise DefinitionError(
+            f"topology_dag: {job.topology.name} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write "
+            'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.sdk'
+        )
 
 
 def topology_asset(topology: str) -> Asset:
