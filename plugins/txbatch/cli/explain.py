@@ -57,7 +57,7 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str,
 
 def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A row per file that was not there when the run's batch was planned, of spouts that read by time."""
-    for stream, planned in streams_of(batch["metadata"]).items() if "metadata" in batch else ():
+    for stream, planned in BatchPlan.from_json(batch["metadata"]).streams.items() if "metadata" in batch else ():
         spout = topology.streams[stream].spout
         for file in spout.appeared(planned.plan) if isinstance(spout, IntervalSpout) else ():
             row = {"topology": topology.name, "stream": stream, "file": file, "txid": batch["txid"]}
