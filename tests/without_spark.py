@@ -92,7 +92,7 @@ def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table
     combine, found, kept = merger(aggregate.merges), {}, Counter()
     if not aggregate.keys:
         found[()] = tuple(value for each in aggregate.aggregates.values() for value in each.zero())
-    for record in records(aggregate.stream.spout, plan):
+    for record in records(aggregate.stream.roots[0].spout, plan):
         fields = dict(zip(names, record, strict=True))
         key = tuple(fields[each.name] for each in aggregate.keys)
         partial = tuple(

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from support import ListSpout
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.stream import Operation
-from txbatch.spark.operations import _STEPS, with_condition
+from txbatch.core.operations import Each, Filter, FlatMap, Map, Source
+from txbatch.spark.operations import run_step, with_condition
 
 TIME, FLAT = "date_trunc", "flat_map makes any number of records"
 MIXING = [
@@ -59,6 +60,8 @@ RIGHT = [
 ]
 CALLS = {"each": "{}", "map": "{}", "filter": "({}) is not null", "flat_map": "array({})", "remove": "({}) is not null"}
 
+NODES: Any = {"each": Each, "map": Map, "filter": Filter, "flat_map": FlatMap}
+
 
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> DataFrame:
@@ -73,7 +76,7 @@ def run(frame: DataFrame, operation: str, expression: str) -> DataFrame:
         return with_condition(frame, expression, "removes")
     fields = tuple(Field(name, type_) for name, type_ in frame.dtypes)
     after = {"each": (*fields, Field("x", "string")), "filter": fields}.get(operation, (Field("x", "string"),))
-    return _STEPS[operation](frame, Operation(operation, expression, after))
+    return run_step(frame, NODES[operation]("in", after, Source("in", fields, ListSpout(1)), expression))
 
 
 @pytest.mark.rule("R24")
@@ -115,7 +118,7 @@ def test_the_documented_way_to_cut_time_is_right(frame: DataFrame) -> None:
 def test_the_expression_of_several_is_named(frame: DataFrame) -> None:
     fields = (Field("x", "bigint"), Field("y", "bigint"))
     with pytest.raises(DefinitionError, match=r"map 'explode\(a\)': explode does not"):
-        _STEPS["map"](frame, Operation("map", ["n", "explode(a)"], fields))
+        run_step(frame, Map("in", fields, Source("in", fields, ListSpout(1)), ["n", "explode(a)"]))
 
 
 def test_a_job_that_drops_records_in_silence_fails(emit: Any) -> None:

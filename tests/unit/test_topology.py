@@ -20,6 +20,7 @@ from txbatch import (
     TransactionalState,
 )
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
+from txbatch.core.operations import Each, Filter, FlatMap
 
 STATES = {"transactional": TransactionalState, "opaque": OpaqueState, "non_transactional": NonTransactionalState}
 EXACTLY_ONCE = {("transactional", "transactional"), ("transactional", "opaque"), ("opaque", "opaque")}
@@ -218,10 +219,12 @@ def test_operations_leave_the_stream_they_start_from_alone() -> None:
     first = stream()
     second = first.filter("n > 1").each("n * 2", "m bigint").flat_map("split(word, '')", "letter string")
     assert [field.name for field in first.fields] == ["word", "n"]
-    assert [operation.kind for operation in second.operations] == ["filter", "each", "flat_map"]
-    assert [field.name for field in second.operations[1].fields] == ["word", "n", "m"]
-    assert second.fields == second.operations[-1].fields
-    assert first.operations == ()
+    assert first.node is first.topology.streams["words"].node
+    last, each = second.node, second.node.before
+    assert [type(node) for node in (last, each, each.before)] == [FlatMap, Each, Filter]
+    assert each.before.before is first.node
+    assert [field.name for field in each.fields] == ["word", "n", "m"]
+    assert second.fields == last.fields
 
 
 def test_the_columns_of_a_state() -> None:

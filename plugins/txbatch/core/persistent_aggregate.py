@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.merge import GREATEST, Merge
+from txbatch.core.operations import Condition, Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
-
-if TYPE_CHECKING:
-    from txbatch.core.stream import Stream
 
 EXACTLY_ONCE = frozenset(
     {
@@ -32,8 +29,6 @@ RESERVED_COLUMNS = frozenset(
 )
 # Beside the partials in an attempt's files: how many records each is made of. No state has it.
 RECORDS_COLUMN = "_txbatch_records"
-# A Spark SQL condition, or a Python predicate of a record (a dict).
-Condition = str | Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +52,12 @@ MARKS = tuple(
 class PersistentAggregate:
     """A stream grouped by keys and aggregated into a state across batches; `remove` says which records remove their key.
 
-    Without keys it is one global value, which every batch of the stream writes: an empty one adds zero.
+    Without keys it is one global value, which every batch of the stream writes: an empty one adds zero. `topology` is the
+    name of the topology, `stream` the node whose records are grouped.
     """
 
-    stream: Stream
+    topology: str
+    stream: Node
     keys: tuple[Field, ...]
     state: State
     aggregates: Mapping[str, CombinerAggregator]
@@ -115,7 +112,7 @@ def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
     return aggregate
 
 
-def check_guarantee(stream: Stream, state: State, guarantee: str) -> None:
+def check_guarantee(stream: Node, state: State, guarantee: str) -> None:
     """The guarantee matrix (R11)."""
     if guarantee not in ("exactly_once", "at_least_once"):
         raise DefinitionError(f"guarantee {guarantee!r} is neither 'exactly_once' nor 'at_least_once'")

@@ -2,88 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
-from txbatch.core.persistent_aggregate import Condition, PersistentAggregate, checked
+from txbatch.core.operations import (
+    Condition,
+    Each,
+    Filter,
+    FlatMap,
+    Function,
+    Lookup,
+    Map,
+    Merged,
+    Node,
+    Project,
+    Source,
+    Step,
+    Transform,
+    origin_of,
+)
+from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.static import StateQuery, StaticState
 
-if TYPE_CHECKING:
-    from txbatch.core.topology import Topology
 
-# A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
-Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
-_WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
+class Owner(Protocol):
+    """What a stream knows of its topology."""
 
+    name: str
+    static_states: dict[str, StaticState]
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One step of a stream: what to do and the fields afterwards."""
-
-    kind: str
-    function: Any
-    fields: tuple[Field, ...]
+    def add(self, aggregate: PersistentAggregate) -> None:
+        """Take a persistent aggregate in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """A sequence of records with named fields, from a spout or from streams that are merged. An operation makes a new one."""
+    """A sequence of records with named fields: a place in its topology. An operation makes a new stream and leaves this one."""
 
-    topology: Topology
-    name: str
-    origin: Spout | tuple[Stream, ...]
-    fields: tuple[Field, ...]
-    operations: tuple[Operation, ...] = ()
+    topology: Owner
+    node: Node
+
+    @property
+    def name(self) -> str:
+        """The name that it was given, which operations keep."""
+        return self.node.name
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of its records."""
+        return self.node.fields
 
     @property
     def spout(self) -> Spout:
         """The spout of a stream that was not merged."""
-        if isinstance(self.origin, tuple):
+        origin = origin_of(self.node)
+        if isinstance(origin, Merged):
             raise DefinitionError(f"stream {self.name!r} is merged and has several spouts; ask its roots")
-        return self.origin
+        return origin.spout
 
     @property
-    def roots(self) -> tuple[Stream, ...]:
-        """The streams it comes from, as their spouts give them."""
-        if not isinstance(self.origin, tuple):
-            return (self.topology.streams[self.name],)
-        found = {root.name: root for stream in self.origin for root in stream.roots}
-        return tuple(found.values())
+    def roots(self) -> tuple[Source, ...]:
+        """The sources it comes from."""
+        return self.node.roots
 
     @property
     def kind(self) -> SpoutKind:
         """That of its spout; the weakest, where streams are merged (R11)."""
-        return min((root.spout.kind for root in self.roots), key=_WEAKEST_FIRST.index)
+        return self.node.kind
 
     def filter(self, condition: Condition) -> Stream:
         """Keep the records for which the condition is true (null is not)."""
-        return self._then("filter", condition, self.fields)
+        return self._then(Filter(self.name, self.fields, self.node, condition))
 
     def each(self, function: Function, fields: str) -> Stream:
         """Append fields, computed from each record. A Python function returns one value, or a tuple of several."""
-        return self._then("each", function, self.fields + parse_fields(fields))
+        return self._then(Each(self.name, self.fields + parse_fields(fields), self.node, function))
 
     def map(self, function: Function, fields: str) -> Stream:
         """Replace each record by another one."""
-        return self._then("map", function, parse_fields(fields))
+        return self._then(Map(self.name, parse_fields(fields), self.node, function))
 
     def flat_map(self, function: Function, fields: str) -> Stream:
         """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
-        return self._then("flat_map", function, parse_fields(fields))
+        return self._then(FlatMap(self.name, parse_fields(fields), self.node, function))
 
     def transform(self, function: Callable[[Any], Any], fields: str) -> Stream:
-        """Any Spark code from DataFrame to DataFrame with these fields. It must work record by record."""
-        return self._then("transform", function, parse_fields(fields))
+        """Apply Spark code from DataFrame to DataFrame with these fields. It must work record by record."""
+        return self._then(Transform(self.name, parse_fields(fields), self.node, function))
 
     def project(self, *names: str) -> Stream:
         """Keep only the named fields."""
-        return self._then("project", names, tuple(self.field(name) for name in names))
+        return self._then(Project(self.name, tuple(self.field(name) for name in names), self.node))
 
     def state_query(self, static: StaticState, *keys: str, fields: Sequence[str] | None = None) -> Stream:
         """Append fields of a static state (all but the keys, or those named), looked up by keys that both have.
@@ -94,8 +109,8 @@ class Stream:
             raise DefinitionError(
                 f"stream {self.name!r}: {static!r} is not of this topology; use new_static_state first"
             )
-        found = StateQuery(static, tuple(self.field(key) for key in keys), fields)
-        return self._then("state_query", found, self.fields + found.values)
+        query = StateQuery(static, tuple(self.field(key) for key in keys), fields)
+        return self._then(Lookup(self.name, self.fields + query.values, self.node, query))
 
     def group_by(self, *names: str) -> GroupedStream:
         """Group for `persistent_aggregate`."""
@@ -116,16 +131,12 @@ class Stream:
         return GroupedStream(self, ()).persistent_aggregate(state, guarantee=guarantee, remove=remove, **aggregates)
 
     def field(self, name: str) -> Field:
-        """The field of this name; DefinitionError names those that exist."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        known = ", ".join(candidate.name for candidate in self.fields)
-        raise DefinitionError(f"stream {self.name!r} has no field {name!r} here; it has {known}")
+        """Return the field of this name; DefinitionError names those that exist."""
+        return self.node.field(name)
 
-    def _then(self, kind: str, function: Any, fields: tuple[Field, ...]) -> Stream:
-        unique((each.name for each in fields), "field")
-        return replace(self, fields=fields, operations=(*self.operations, Operation(kind, function, fields)))
+    def _then(self, step: Step) -> Stream:
+        unique((each.name for each in step.fields), "field")
+        return replace(self, node=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +162,16 @@ class GroupedStream:
         Raises NotExactlyOnce when spout and state cannot be exactly-once together and `guarantee` is not
         `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
         """
-        aggregate = checked(PersistentAggregate(self.stream, self.keys, state, aggregates, guarantee, remove))
-        self.stream.topology.add(aggregate)
+        topology = self.stream.topology
+        aggregate = checked(
+            PersistentAggregate(topology.name, self.stream.node, self.keys, state, aggregates, guarantee, remove)
+        )
+        topology.add(aggregate)
         return aggregate
 
 
 def merged(name: str, streams: Sequence[Stream]) -> Stream:
-    """One stream of the records of several, in which the fields are called as in the first.
+    """Return one stream of the records of several, in which the fields are called as in the first.
 
     Raises DefinitionError unless all are of one topology and their fields have the same types in the same order.
     """
@@ -172,7 +186,7 @@ def merged(name: str, streams: Sequence[Stream]) -> Stream:
                 f"stream {name!r}: {first.name!r} has {_listed(first)}, {other.name!r} has {_listed(other)}; bring them to "
                 "the same types by map or project"
             )
-    return Stream(first.topology, name, tuple(streams), first.fields)
+    return Stream(first.topology, Merged(name, first.fields, tuple(each.node for each in streams)))
 
 
 def _listed(stream: Stream) -> str:

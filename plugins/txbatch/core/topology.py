@@ -9,6 +9,7 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
+from txbatch.core.operations import Source
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout
 from txbatch.core.static import StaticState
@@ -46,7 +47,7 @@ class Topology:
         """A stream of the spout's batches. The name is part of the ledger: renaming it is a migration."""
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
-        stream = Stream(self, name, spout, parse_fields(spout.fields))
+        stream = Stream(self, Source(name, parse_fields(spout.fields), spout))
         self.streams[name] = stream
         return stream
 

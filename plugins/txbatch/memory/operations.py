@@ -3,65 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from typing import Any
+from typing import Any, assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import Field
+from txbatch.core.operations import Each, Filter, FlatMap, Lookup, Map, Merged, Node, Project, Source, Step, Transform
 from txbatch.core.static import StateQuery
-from txbatch.core.stream import Operation, Stream
 
 Record = dict[str, Any]
 
 
-def records(stream: Stream, read: Mapping[str, Iterable[Record]]) -> Iterable[Record]:
-    """The stream's records after all its operations; `read` holds those of the roots in the batch."""
-    if not isinstance(stream.origin, tuple):
-        return reduce(_run, stream.operations, read.get(stream.name, ()))
-    names = [field.name for field in stream.origin[0].fields]
-    united = (record for each in stream.origin for record in records(each, read))
-    named: Iterable[Record] = (dict(zip(names, record.values(), strict=True)) for record in united)
-    return reduce(_run, stream.operations, named)
+def records(node: Node, read: Mapping[str, Iterable[Record]]) -> Iterable[Record]:
+    """Return the node's records; `read` holds those of the sources in the batch."""
+    match node:
+        case Source(name=name):
+            return read.get(name, ())
+        case Merged(inputs=inputs):
+            names = [field.name for field in node.fields]
+            united = (record for each in inputs for record in records(each, read))
+            return (dict(zip(names, record.values(), strict=True)) for record in united)
+        case step:
+            return _run(records(step.before, read), step)
 
 
 def called(what: str, function: Any) -> Any:
-    """The function; DefinitionError when it is SQL or Spark code."""
-    if not callable(function) or what == "transform":
-        raise DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+    """Return the function; DefinitionError when it is SQL."""
+    if not callable(function):
+        raise _needs_spark(what, function)
     return function
 
 
-def _run(records: Iterable[Record], operation: Operation) -> Iterator[Record]:
-    names = [field.name for field in operation.fields]
-    if operation.kind == "state_query":
-        yield from _looked_up(records, operation.function)
-    elif operation.kind == "project":
-        yield from ({name: record[name] for name in names} for record in records)
-    else:
-        function = called(operation.kind, operation.function)
-        for record in records:
-            for value in _made(operation.kind, record, function(record)):
-                made = dict(zip(names, value if isinstance(value, tuple) else (value,), strict=True))
-                if operation.kind != "filter":
-                    _check(made, operation.fields)
-                yield made
+def _needs_spark(what: str, function: Any) -> DefinitionError:
+    return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
 
 
-def _check(record: Record, fields: Iterable[Field]) -> None:
-    """BadRecord for a value that Spark would refuse, too."""
-    for field in fields:
+def _run(before: Iterable[Record], step: Step) -> Iterable[Record]:
+    """Return what one step makes of the records before it."""
+    match step:
+        case Filter(condition=condition):
+            holds = called("filter", condition)
+            return (record for record in before if holds(record))
+        case Each(function=function):
+            append = called("each", function)
+            return (_record(step, (*record.values(), *_as_tuple(append(record)))) for record in before)
+        case Map(function=function):
+            change = called("map", function)
+            return (_record(step, _as_tuple(change(record))) for record in before)
+        case FlatMap(function=function):
+            split = called("flat_map", function)
+            return (_record(step, _as_tuple(each)) for record in before for each in split(record))
+        case Transform(function=function):
+            raise _needs_spark("transform", function)
+        case Project(fields=fields):
+            return ({field.name: record[field.name] for field in fields} for record in before)
+        case Lookup(query=query):
+            return _looked_up(before, query)
+        case other:
+            assert_never(other)
+
+
+def _record(step: Step, values: tuple[Any, ...]) -> Record:
+    """Return the values under the step's names; BadRecord for one that Spark would refuse, too."""
+    record = dict(zip((field.name for field in step.fields), values, strict=True))
+    for field in step.fields:
         arrow_array([record[field.name]], field)
+    return record
 
 
-def _made(kind: str, record: Record, result: Any) -> Iterable[Any]:
-    """What becomes of one record: any number of others, given what the function said of it."""
-    before = tuple(record.values())
-    if kind == "filter":
-        return [before] if result else []
-    if kind == "each":
-        return [(*before, *(result if isinstance(result, tuple) else (result,)))]
-    return list(result) if kind == "flat_map" else [result]
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _looked_up(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:

@@ -73,7 +73,7 @@ def create_report(aggregate: PersistentAggregate) -> str:
 
 def create_changes(aggregate: PersistentAggregate) -> str:
     """The view of what each batch contributed to each key, with the batch's time."""
-    state, topology = aggregate.state.name, pg_text(aggregate.stream.topology.name)
+    state, topology = aggregate.state.name, pg_text(aggregate.topology)
     more = [f"{sql} AS {name}" for name, (sql, _) in _about_batch(aggregate).items()]
     return (
         f"CREATE VIEW report.{pg_name(changes_name(state))} AS "
@@ -84,14 +84,14 @@ def create_changes(aggregate: PersistentAggregate) -> str:
 
 def comments(aggregate: PersistentAggregate) -> list[str]:
     """What the state's view and its columns mean."""
-    state, topology = aggregate.state.name, aggregate.stream.topology.name
+    state, topology = aggregate.state.name, aggregate.topology
     said = f"State {state!r} of topology {topology!r}: one row per key, whole batches only"
     return _comments(state, said, {**_said(aggregate), "txid": "The batch that changed this row last"})
 
 
 def comments_on_changes(aggregate: PersistentAggregate) -> list[str]:
     """The same for the view of the changes."""
-    state, topology = aggregate.state.name, aggregate.stream.topology.name
+    state, topology = aggregate.state.name, aggregate.topology
     said = f"What each batch contributed to state {state!r} of topology {topology!r}: one row per key and batch"
     about = {name: text for name, (_, text) in _about_batch(aggregate).items()}
     return _comments(changes_name(state), said, {**_said(aggregate), "txid": "The batch", **about})

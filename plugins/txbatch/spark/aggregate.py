@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
+from txbatch.core.operations import Source
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name
-from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition
@@ -65,7 +65,7 @@ class BatchAggregator:
         stream, state = self.aggregate.stream, self.aggregate.state
         return f"{assignment.topology} {assignment.attempt}, stream {stream.name!r}, state {state.name!r}"
 
-    def _records(self, root: Stream, places: Collection[Place] | None) -> DataFrame:
+    def _records(self, root: Source, places: Collection[Place] | None) -> DataFrame:
         reader = self.readers.get(root.name)
         partitions = None if places is None else [name for stream, name in places if stream == root.name]
         if reader is None or partitions == []:

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.persistent_aggregate import Condition
+from txbatch.core.operations import (
+    Condition,
+    Each,
+    Filter,
+    FlatMap,
+    Function,
+    Lookup,
+    Map,
+    Merged,
+    Node,
+    Project,
+    Source,
+    Step,
+    Transform,
+)
 from txbatch.core.spark_sql import spark_name
-from txbatch.core.stream import Operation, Stream
 from txbatch.spark.casts import check_kept
 from txbatch.spark.failures import record_note, shown_record
 from txbatch.spark.frames import ddl
@@ -24,19 +37,45 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_operations(stream: Stream, read: Callable[[Stream], DataFrame]) -> DataFrame:
-    """The stream's records after all its operations, with exactly its fields and types; `read` gives those of a root."""
-    if isinstance(stream.origin, tuple):
-        frame = reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in stream.origin))
-    else:
-        (root,) = stream.roots
-        frame = read(root)
-    for operation in stream.operations:
-        frame = _STEPS[operation.kind](frame, operation)
-    check_kept(stream.name, frame.dtypes, stream.fields)
+def run_operations(node: Node, read: Callable[[Source], DataFrame]) -> DataFrame:
+    """Return the node's records, with exactly its fields and types; `read` gives those of a source."""
+    frame = _frame(node, read)
+    check_kept(node.name, frame.dtypes, node.fields)
     return frame.selectExpr(
-        *(f"cast({spark_name(field.name)} as {field.type}) as {spark_name(field.name)}" for field in stream.fields)
+        *(f"cast({spark_name(field.name)} as {field.type}) as {spark_name(field.name)}" for field in node.fields)
     )
+
+
+def _frame(node: Node, read: Callable[[Source], DataFrame]) -> DataFrame:
+    match node:
+        case Source():
+            return read(node)
+        case Merged(inputs=inputs):
+            return reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in inputs))
+        case step:
+            return run_step(_frame(step.before, read), step)
+
+
+def run_step(frame: DataFrame, step: Step) -> DataFrame:
+    """Return what one step makes of the records before it."""
+    match step:
+        case Filter(condition=condition):
+            return _filter(frame, condition, step.fields)
+        case Each(function=function):
+            return _each(frame, function, step)
+        case Map(function=function):
+            return _map(frame, function, step.fields)
+        case FlatMap(function=function):
+            return _flat_map(frame, function, step.fields)
+        case Transform(function=function):
+            transformed: DataFrame = function(frame)
+            return transformed
+        case Project(fields=fields):
+            return frame.select(*(spark_name(field.name) for field in fields))
+        case Lookup(query=query):
+            return state_query(frame, query)
+        case other:
+            assert_never(other)
 
 
 def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFrame:
@@ -49,66 +88,44 @@ def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFra
     return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])
 
 
-def _filter(frame: DataFrame, operation: Operation) -> DataFrame:
-    condition = operation.function
+def _filter(frame: DataFrame, condition: Condition, fields: Sequence[Field]) -> DataFrame:
     if isinstance(condition, str):
         return checked(frame, "filter", [condition], lambda records: records.filter(condition))
-    return _python(frame, operation.fields, lambda record: [tuple(record.values())] if condition(record) else [])
+    holds = condition
+    return _python(frame, fields, lambda record: [tuple(record.values())] if holds(record) else [])
 
 
-def _each(frame: DataFrame, operation: Operation) -> DataFrame:
-    appended = operation.fields[len(frame.columns) :]
-    if not callable(operation.function):
-        columns = _expressions(operation.function, appended)
-        after = checked(frame, "each", _listed(operation.function), lambda records: records.selectExpr("*", *columns))
-        _check_kept(frame, operation, appended)
+def _each(frame: DataFrame, function: Function, step: Each) -> DataFrame:
+    appended = step.appended
+    if not callable(function):
+        columns = _expressions(function, appended)
+        after = checked(frame, "each", _listed(function), lambda records: records.selectExpr("*", *columns))
+        _check_kept(frame, "each", function, appended)
         return after
-    function = operation.function
-    return _python(
-        frame, operation.fields, lambda record: [(*record.values(), *as_tuple(function(record), len(appended)))]
-    )
+    called, width = function, len(appended)
+    return _python(frame, step.fields, lambda record: [(*record.values(), *as_tuple(called(record), width))])
 
 
-def _map(frame: DataFrame, operation: Operation) -> DataFrame:
-    if not callable(operation.function):
-        columns = _expressions(operation.function, operation.fields)
-        after = checked(frame, "map", _listed(operation.function), lambda records: records.selectExpr(*columns))
-        _check_kept(frame, operation, operation.fields)
+def _map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataFrame:
+    if not callable(function):
+        columns = _expressions(function, fields)
+        after = checked(frame, "map", _listed(function), lambda records: records.selectExpr(*columns))
+        _check_kept(frame, "map", function, fields)
         return after
-    function, width = operation.function, len(operation.fields)
-    return _python(frame, operation.fields, lambda record: [as_tuple(function(record), width)])
+    called, width = function, len(fields)
+    return _python(frame, fields, lambda record: [as_tuple(called(record), width)])
 
 
-def _flat_map(frame: DataFrame, operation: Operation) -> DataFrame:
-    width = len(operation.fields)
-    if callable(operation.function):
-        function = operation.function
-        return _python(frame, operation.fields, lambda record: [as_tuple(each, width) for each in function(record)])
+def _flat_map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataFrame:
+    width = len(fields)
+    if callable(function):
+        called = function
+        return _python(frame, fields, lambda record: [as_tuple(each, width) for each in called(record)])
     generator = "inline" if width > 1 else "explode"
-    names = ", ".join(spark_name(field.name) for field in operation.fields)
-    (expression,) = _listed(operation.function)
+    names = ", ".join(spark_name(field.name) for field in fields)
+    (expression,) = _listed(function)
     checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
     return frame.selectExpr(f"{generator}({expression}) as ({names})")
-
-
-def _transform(frame: DataFrame, operation: Operation) -> DataFrame:
-    result: DataFrame = operation.function(frame)
-    return result
-
-
-def _project(frame: DataFrame, operation: Operation) -> DataFrame:
-    return frame.select(*(spark_name(name) for name in operation.function))
-
-
-_STEPS: dict[str, Callable[[DataFrame, Operation], DataFrame]] = {
-    "filter": _filter,
-    "each": _each,
-    "map": _map,
-    "flat_map": _flat_map,
-    "transform": _transform,
-    "project": _project,
-    "state_query": lambda frame, operation: state_query(frame, operation.function),
-}
 
 
 def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list[str]:
@@ -123,10 +140,10 @@ def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list
     ]
 
 
-def _check_kept(frame: DataFrame, operation: Operation, fields: Sequence[Field]) -> None:
-    expressions = _listed(operation.function)
+def _check_kept(frame: DataFrame, what: str, function: str | Sequence[str], fields: Sequence[Field]) -> None:
+    expressions = _listed(function)
     types = [type_ for _, type_ in frame.selectExpr(*expressions).dtypes]
-    check_kept(operation.kind, list(zip(expressions, types, strict=True)), fields)
+    check_kept(what, list(zip(expressions, types, strict=True)), fields)
 
 
 def _listed(function: str | Sequence[str]) -> list[str]:
