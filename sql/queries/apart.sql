@@ -27,7 +27,7 @@ VALUES (:state, :topology, CAST(:ledger AS uuid), :kind, CAST(:columns AS json))
     ON CONFLICT (state) DO NOTHING RETURNING state;
 
 -- apart --
--- A state apart with its fence.
+-- A state apart with its last writer.
 SELECT state, topology, ledger::text AS ledger, kind, columns, txid, attempt_id, token, digest, status
   FROM txbatch.apart WHERE state = :state;
 
@@ -45,7 +45,7 @@ SELECT state FROM txbatch.apart WHERE topology = :topology AND ledger = CAST(:le
 SELECT ledger::text AS ledger, array_agg(state ORDER BY state) AS states, max(txid) AS txid
   FROM txbatch.apart WHERE topology = :topology GROUP BY ledger ORDER BY ledger;
 
--- set_fence --
+-- set_last_writer --
 -- Who wrote here last.
 UPDATE txbatch.apart SET txid = :txid, attempt_id = :attempt_id, token = :token, digest = :digest, status = :status,
        changed_at = clock_timestamp()

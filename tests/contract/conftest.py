@@ -48,10 +48,10 @@ class Backing:
         raise NotImplementedError
 
     def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
-        """The same as `state`, for one that is kept in the database `warehouse`; and its fence under the key `fence`."""
+        """The same as `state`, for one that is kept in the database `warehouse`; and its last writer under the key `last`."""
         raise NotImplementedError
 
-    def set_fence(self, name: str, txid: int) -> None:
+    def set_last_writer(self, name: str, txid: int) -> None:
         """As if the warehouse were at another txid."""
         raise NotImplementedError
 
@@ -124,12 +124,12 @@ class Memory(Backing):
 
     def apart(self, name: str) -> dict[Any, tuple[Any, ...]]:
         stored = self.ledger.warehouses.states["warehouse", name]
-        rows, fence = {key: (*value.value, value.txid) for key, value in stored.rows.items()}, stored.fence
-        return {**rows, "fence": (str(fence.attempt), str(fence.status))}
+        rows, last = {key: (*value.value, value.txid) for key, value in stored.rows.items()}, stored.last
+        return {**rows, "last": (str(last.attempt), str(last.status))}
 
-    def set_fence(self, name: str, txid: int) -> None:
+    def set_last_writer(self, name: str, txid: int) -> None:
         at, states = ("warehouse", name), self.ledger.warehouses.states
-        changed = replace(states[at], fence=replace(states[at].fence, txid=txid))
+        changed = replace(states[at], last=replace(states[at].last, txid=txid))
         self.ledger.warehouses.states = {**states, at: changed}
 
     def forget_attempts(self, topology: str, txid: int) -> None:
@@ -177,11 +177,11 @@ class Postgres(Backing):
         with self.ledger.warehouses.engine("warehouse").connect() as connection:
             rows = connection.execute(text(f"SELECT word, count, txid FROM state.{pg_name(name)}"))
             found: dict[Any, tuple[Any, ...]] = {(word,): (count, txid) for word, count, txid in rows}
-            fence = "SELECT txid || ':' || attempt_id, status FROM txbatch.apart WHERE state = :name"
-            (found["fence"],) = (tuple(row) for row in connection.execute(text(fence), {"name": name}))
+            last = "SELECT txid || ':' || attempt_id, status FROM txbatch.apart WHERE state = :name"
+            (found["last"],) = (tuple(row) for row in connection.execute(text(last), {"name": name}))
             return found
 
-    def set_fence(self, name: str, txid: int) -> None:
+    def set_last_writer(self, name: str, txid: int) -> None:
         with self.ledger.warehouses.engine("warehouse").begin() as connection:
             statement = "UPDATE txbatch.apart SET txid = :txid WHERE state = :name"
             connection.execute(text(statement), {"name": name, "txid": txid})

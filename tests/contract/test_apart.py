@@ -68,7 +68,7 @@ def test_batches_arrive_in_the_warehouse(backing: Any, kind: str) -> None:
     topology = apart(kind)
     backing.whole(topology, words(dog=1, man=2), "1")
     backing.whole(topology, words(dog=1), "2")
-    assert backing.apart("word_count") == {("dog",): (2, 2), ("man",): (2, 1), "fence": ("2:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (2, 2), ("man",): (2, 1), "last": ("2:1", "applied")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +79,7 @@ def test_the_same_attempt_again_does_nothing_there(backing: Any, crashing: Any, 
     batch = half_committed(backing, crashing, topology, words(dog=1), "2")
     backing.reconnect()
     assert backing.commit(topology, batch, words(dog=1)).applied
-    assert backing.apart("word_count") == {("dog",): (2, 2), "fence": ("2:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (2, 2), "last": ("2:1", "applied")}
     assert backing.ledger.batch("word_count", 2).status is BatchStatus.COMMITTED
 
 
@@ -87,10 +87,10 @@ def test_a_newer_attempt_with_other_records_takes_the_older_ones_back(backing: A
     topology = apart()
     backing.whole(topology, words(dog=4), "1")
     batch = half_committed(backing, crashing, topology, words(dog=1, cat=7), "2")
-    assert backing.apart("word_count") == {("dog",): (5, 2), ("cat",): (7, 2), "fence": ("2:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (5, 2), ("cat",): (7, 2), "last": ("2:1", "applied")}
     backing.emit(topology, batch, words(man=3), "2")
     assert backing.commit(topology, batch, words(man=3)).applied
-    assert backing.apart("word_count") == {("dog",): (4, 1), ("man",): (3, 2), "fence": ("2:2", "applied")}
+    assert backing.apart("word_count") == {("dog",): (4, 1), ("man",): (3, 2), "last": ("2:2", "applied")}
     backing.whole(topology, words(dog=1), "3")
     assert backing.apart("word_count")["dog",] == (5, 3)
 
@@ -101,7 +101,7 @@ def test_a_newer_attempt_with_the_same_records_changes_no_transactional_state(ba
     turned = {"word_count": [(("cat",), (7,)), (("dog",), (1,))]}
     backing.emit(topology, batch, turned)
     assert backing.commit(topology, batch, turned).applied
-    assert backing.apart("word_count") == {("dog",): (1, 1), ("cat",): (7, 1), "fence": ("1:2", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 1), ("cat",): (7, 1), "last": ("1:2", "applied")}
 
 
 @pytest.mark.parametrize("other", [words(dog=2), words(cat=1), words(), words(dog=1, cat=1)], ids=str)
@@ -113,7 +113,7 @@ def test_a_newer_attempt_with_other_partials_is_refused_by_a_transactional_state
     backing.emit(topology, batch, other)
     with pytest.raises(TerminalError, match="holds what attempt 1:1 brought, attempt 1:2 brings something else"):
         backing.commit(topology, batch, other)
-    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
     backing.emit(topology, batch, words(dog=1))
     assert backing.commit(topology, batch, words(dog=1)).applied
 
@@ -134,9 +134,9 @@ def test_abort_takes_back_and_the_aborted_attempt_is_kept_out(backing: Any, cras
     backing.whole(topology, words(dog=4), "1")
     half_committed(backing, crashing, topology, words(dog=1, cat=7), "2")
     assert backing.ledger.abort("word_count", 2, "wrong").status is BatchStatus.ABORTED
-    assert backing.apart("word_count") == {("dog",): (4, 1), "fence": ("2:1", "taken_back")}
+    assert backing.apart("word_count") == {("dog",): (4, 1), "last": ("2:1", "taken_back")}
     backing.whole(topology, words(dog=1), "3")
-    assert backing.apart("word_count") == {("dog",): (5, 3), "fence": ("3:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (5, 3), "last": ("3:1", "applied")}
 
 
 def test_an_abort_that_dies_between_both_databases_is_done_again(backing: Any, crashing: Any) -> None:
@@ -149,7 +149,7 @@ def test_an_abort_that_dies_between_both_databases_is_done_again(backing: Any, c
         backing.commit(topology, batch, words(dog=1))
     backing.emit(topology, batch, words(cat=1))
     assert backing.commit(topology, batch, words(cat=1)).applied
-    assert backing.apart("word_count") == {("cat",): (1, 1), "fence": ("1:2", "applied")}
+    assert backing.apart("word_count") == {("cat",): (1, 1), "last": ("1:2", "applied")}
 
 
 def test_abort_is_refused_where_nothing_can_be_taken_back(backing: Any, crashing: Any) -> None:
@@ -160,7 +160,7 @@ def test_abort_is_refused_where_nothing_can_be_taken_back(backing: Any, crashing
             refused("word_count", 1, "wrong")
     assert backing.ledger.batch("word_count", 1).status is BatchStatus.EMITTED
     assert backing.commit(topology, batch, words(dog=1)).applied
-    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
 
 def test_an_empty_transactional_batch_can_be_aborted(backing: Any, crashing: Any) -> None:
@@ -168,7 +168,7 @@ def test_an_empty_transactional_batch_can_be_aborted(backing: Any, crashing: Any
     half_committed(backing, crashing, topology, words())
     backing.ledger.abort("word_count", 1, "wrong")
     backing.whole(topology, words(dog=1), "2")
-    assert backing.apart("word_count") == {("dog",): (1, 2), "fence": ("2:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 2), "last": ("2:1", "applied")}
 
 
 def test_a_batch_behind_others_is_aborted_without_closing_their_way(backing: Any) -> None:
@@ -178,17 +178,17 @@ def test_a_batch_behind_others_is_aborted_without_closing_their_way(backing: Any
     backing.ledger.abort("word_count", 2, "wrong")
     backing.emit(topology, first, words(dog=1), "1")
     assert backing.commit(topology, first, words(dog=1)).applied
-    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
 
 def test_skip_takes_back(backing: Any, crashing: Any) -> None:
     topology = apart()
     half_committed(backing, crashing, topology, words(dog=1))
     assert backing.ledger.skip("word_count", 1, "poison").txid == 2
-    assert backing.apart("word_count") == {"fence": ("1:1", "taken_back")}
+    assert backing.apart("word_count") == {"last": ("1:1", "taken_back")}
     batch = backing.whole(topology, words(man=1), "3")
     assert batch.metadata["streams"]["words"]["partitions"] == {"a": {"start": 10, "end": 20}}
-    assert backing.apart("word_count") == {("man",): (1, 3), "fence": ("3:1", "applied")}
+    assert backing.apart("word_count") == {("man",): (1, 3), "last": ("3:1", "applied")}
 
 
 def test_records_that_a_half_committed_batch_has_are_not_given_up(backing: Any, crashing: Any) -> None:
@@ -251,7 +251,7 @@ def test_who_was_kept_out_by_a_skip_emits_again(backing: Any, crashing: Any, die
         backing.commit(topology, second, words(dog=10))
     backing.emit(topology, second, words(dog=10), "2")
     assert backing.commit(topology, second, words(dog=10)).applied
-    assert backing.apart("word_count") == {("dog",): (10, 2), "fence": ("2:2", "applied")}
+    assert backing.apart("word_count") == {("dog",): (10, 2), "last": ("2:2", "applied")}
 
 
 # ---- a run that died between both commits is repaired by the next one, whatever that is (R6)
@@ -286,7 +286,7 @@ def test_a_dead_runs_half_committed_interval_is_in_nobodys_way(
         found = initialize_transaction(backing.ledger, topology, of_day(2))
     if kind == "opaque":
         assert backing.ledger.batch("word_count", 1).status is BatchStatus.ABORTED
-        assert backing.apart("word_count") == {"fence": ("1:1", "taken_back")}
+        assert backing.apart("word_count") == {"last": ("1:1", "taken_back")}
         return
     assert isinstance(found, Batch)
     assert (found.txid, found.lease_run, is_adopted(found, of_day(2))) == (1, "day 2", True)
@@ -322,7 +322,7 @@ def test_states_of_three_databases_come_together(backing: Any, crashing: Any) ->
     backing.emit(topology, batch, in_all(dog=5), "2")
     assert backing.commit(topology, batch, in_all(dog=5)).applied
     assert backing.state("inside") == {("dog",): (6, 2)}
-    assert backing.apart("word_count") == {("dog",): (6, 2), "fence": ("2:2", "applied")}
+    assert backing.apart("word_count") == {("dog",): (6, 2), "last": ("2:2", "applied")}
 
 
 def test_an_error_in_the_ledgers_own_state_reaches_no_warehouse(backing: Any) -> None:
@@ -333,7 +333,7 @@ def test_an_error_in_the_ledgers_own_state_reaches_no_warehouse(backing: Any) ->
     backing.emit(topology, batch, partials, "2")
     with pytest.raises(TerminalError, match="out of range"):
         backing.commit(topology, batch, partials)
-    assert backing.apart("word_count") == {("dog",): (2**62, 1), "fence": ("1:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (2**62, 1), "last": ("1:1", "applied")}
 
 
 # ---- one of the databases is lost, or set back
@@ -345,7 +345,7 @@ def test_a_new_ledger_does_not_write_into_the_warehouse_of_an_old_one(backing: A
     backing.lose_ledger()
     with pytest.raises(SchemaMismatch, match="'word_count' in database 'warehouse' belongs to another ledger"):
         backing.ledger.register(topology, "jobs/job.py")
-    assert backing.apart("word_count") == {("dog",): (1, 1), "fence": ("1:1", "applied")}
+    assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
 
 def test_a_warehouse_made_anew_is_noticed(backing: Any) -> None:
@@ -393,13 +393,13 @@ def test_a_ledger_set_back_is_refused_by_what_the_warehouse_knows(backing: Any, 
         backing.commit(topology, batch, words(dog=3))
     backing.emit(topology, batch, words(dog=3))
     assert backing.commit(topology, batch, words(dog=3)).applied
-    assert backing.apart("word_count") == {("dog",): (3, 1), "fence": ("1:3", "applied")}
+    assert backing.apart("word_count") == {("dog",): (3, 1), "last": ("1:3", "applied")}
 
 
 def test_a_later_txid_in_the_warehouse_is_an_error(backing: Any) -> None:
     topology = apart()
     backing.whole(topology, words(dog=1), "1")
-    backing.set_fence("word_count", 9)
+    backing.set_last_writer("word_count", 9)
     batch = backing.initialize(topology, "2")
     backing.emit(topology, batch, words(dog=1), "2")
     with pytest.raises(StateAhead, match="is already at txid 9, the batch is txid 2"):
@@ -410,7 +410,7 @@ def test_a_warehouse_set_back_is_noticed(backing: Any) -> None:
     topology = apart()
     for name in "12":
         backing.whole(topology, words(dog=1), name)
-    backing.set_fence("word_count", 1)
+    backing.set_last_writer("word_count", 1)
     batch = backing.initialize(topology, "3")
     backing.emit(topology, batch, words(dog=1), "3")
     with pytest.raises(TerminalError, match=r"is at txid 1, but the ledger has committed txid 2 there.*was set back"):

@@ -25,9 +25,9 @@ from sqlalchemy import Connection, Engine
 from support import ListSpout, code, manifest_of, record_batch, run, staged
 
 import txbatch
-from txbatch.core import errors
+from txbatch.core import errors, update
 from txbatch.core.aggregator import PartialColumn, required
-from txbatch.core.apart import ApartStatus, Fence
+from txbatch.core.apart import ApartStatus, LastWriter
 from txbatch.core.fields import Field
 from txbatch.core.merge import Merge, merger
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
@@ -41,20 +41,20 @@ from txbatch.core.state import (
     StateKind,
     TransactionalState,
     TransactionalValue,
-    update_state,
 )
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
 from txbatch.memory import apart as apart_in_memory
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres import apart, commit
+from txbatch.postgres import apart
 from txbatch.postgres.engine import connect, translated
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
 from txbatch.postgres.report_views import create_report
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.state_writer import ApartWriter, LedgerWriter, OpaqueReplay, StateWriter, TransactionalReplay
+from txbatch.postgres.statements import statements_of
 
 ROOT = Path(__file__).parent
 CASES = sorted(path for path in ROOT.glob("*/*.json") if path.parent.name != "protocol")
@@ -151,22 +151,16 @@ class Store:
 
 
 class CoreStore(Store):
-    """`core.state.update_state` alone."""
+    """`core.update` alone."""
 
     def put(self, rows: list[Row]) -> None:
         self.values = {key_of(self.aggregate, row): value_of(self.aggregate, row) for row in rows}
 
     def apply(self, txid: int, batch: list[Row]) -> None:
-        update = update_state(
-            self.aggregate.state.kind,
-            self.values,
-            self.partials(batch),
-            txid=txid,
-            combine=merger(self.aggregate.merges),
-            apart=self.apart,
-            removable=self.aggregate.removable,
-        )
-        self.values = {key: value for key, value in {**self.values, **update.puts}.items() if key not in update.removes}
+        place = update.apart if self.apart else update.in_ledger
+        updater = place(self.aggregate.state.kind, merger(self.aggregate.merges))
+        changes = self.aggregate.changes(self.partials(batch))
+        self.values = updater.update(self.values, changes, txid).applied(self.values)
 
     def rows(self) -> list[Row]:
         return [row_of(self.aggregate, key, value) for key, value in self.values.items()]
@@ -212,7 +206,7 @@ class MemoryStore(CoreStore):
 
 
 class PostgresStore(Store):
-    """The statements of `postgres.statements`, run by `postgres.commit` on a real table."""
+    """The statements of `postgres.statements`, run by `postgres.state_writer` on a real table."""
 
     connection: Connection
 
@@ -221,7 +215,7 @@ class PostgresStore(Store):
         execute(self.connection, create_report(self.aggregate))
 
     def put(self, rows: list[Row]) -> None:
-        self.statements = StateStatements(self.aggregate)
+        self.statements = statements_of(self.aggregate)
         self.create()
         for row in rows:
             if self.aggregate.removable:
@@ -237,13 +231,17 @@ class PostgresStore(Store):
         assignment = Assignment("golden", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
         execute(self.connection, "SAVEPOINT batch")
         try:
-            work = [record_batch(self.aggregate, partials)], said, assignment
-            loaded = commit.load(self.connection, self.statements, *work)
-            commit.apply(self.connection, self.statements, loaded, txid, apart=self.apart, replay=self.apart)
+            writer = self.writer()(self.connection, self.statements, assignment)
+            writer.apply(writer.load([record_batch(self.aggregate, partials)], said))
         except BaseException as error:
             execute(self.connection, "ROLLBACK TO batch")
             raise as_transaction_would(error) from error
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
+
+    def writer(self) -> type[StateWriter]:
+        """Apart, as if each batch might have been there before."""
+        replay = {StateKind.OPAQUE: OpaqueReplay, StateKind.TRANSACTIONAL: TransactionalReplay}
+        return replay.get(self.aggregate.state.kind, ApartWriter) if self.apart else LedgerWriter
 
     def rows(self) -> list[Row]:
         rows = self._select(self.statements.state)
@@ -271,9 +269,9 @@ class PostgresStore(Store):
 class Attempts:
     """Each batch of a case as a new attempt of its txid; the stored rows are those of an attempt before."""
 
-    def fence(self, case: Mapping[str, Any]) -> Fence:
+    def last(self, case: Mapping[str, Any]) -> LastWriter:
         txid = max((row["txid"] for row in case["stored"]), default=0)
-        return Fence(txid, 1, "stored", None, ApartStatus.APPLIED) if txid else Fence()
+        return LastWriter(txid, 1, "stored", None, ApartStatus.APPLIED) if txid else LastWriter()
 
     def next(self, txid: int) -> Assignment:
         self.number = getattr(self, "number", 1) + 1
@@ -281,12 +279,12 @@ class Attempts:
 
 
 class MemoryWarehouse(CoreStore, Attempts):
-    """`memory.apart`, with its fence."""
+    """`memory.apart`, with its last writer."""
 
     def __init__(self, topology: Topology, case: Mapping[str, Any]) -> None:
         self.warehouses = MemoryWarehouses()
         super().__init__(topology, case)
-        self._set(fence=self.fence(case))
+        self._set(last=self.last(case))
 
     def _set(self, **changes: Any) -> None:
         at = apart_in_memory.at_of(self.aggregate)
@@ -305,15 +303,17 @@ class MemoryWarehouse(CoreStore, Attempts):
 
 
 class Warehouse(PostgresStore, Attempts):
-    """`postgres.apart`, with its fence."""
+    """`postgres.apart`, with its last writer."""
 
     ledger = "00000000-0000-0000-0000-000000000000"
 
     def __init__(self, topology: Topology, case: Mapping[str, Any]) -> None:
         super().__init__(topology, case)
-        fence = self.fence(case)
-        values = {"txid": fence.txid, "attempt_id": fence.attempt_id, "token": fence.token, "status": str(fence.status)}
-        self.connection.execute(query("set_fence"), {"state": self.aggregate.state.name, "digest": None, **values})
+        last = self.last(case)
+        values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "status": str(last.status)}
+        self.connection.execute(
+            query("set_last_writer"), {"state": self.aggregate.state.name, "digest": None, **values}
+        )
 
     def create(self) -> None:
         apart.ensure(self.connection, self.ledger, "golden", self.aggregate, new=True)
@@ -323,15 +323,15 @@ class Warehouse(PostgresStore, Attempts):
         said, work = staged(self.aggregate, partials), [record_batch(self.aggregate, partials)]
         execute(self.connection, "SAVEPOINT batch")
         try:
-            stored = apart.check(self.connection, self.ledger, "golden", self.aggregate)
-            apart.apply(self.connection, stored, self.statements, self.next(txid), None, work, said)
+            there = apart.check(self.connection, self.ledger, "golden", self.aggregate)
+            there.apply(self.statements, self.next(txid), None, work, said)
         except BaseException as error:
             execute(self.connection, "ROLLBACK TO batch")
             raise as_transaction_would(error) from error
         execute(self.connection, f"DROP TABLE IF EXISTS {self.statements.staged}")
 
 
-def fits_a_fence(path: Path) -> bool:
+def fits_a_warehouse(path: Path) -> bool:
     """Not the cases of R9's table alone: of a transactional state, what came before must be known by its digest (R21)."""
     case = json.loads(path.read_text())
     if not case.get("apart") or case["kind"] != "transactional":
@@ -343,7 +343,7 @@ def fits_a_fence(path: Path) -> bool:
     )
 
 
-IN_WAREHOUSES = pytest.mark.parametrize("path", [path for path in CASES if fits_a_fence(path)], ids=name_of)
+IN_WAREHOUSES = pytest.mark.parametrize("path", [path for path in CASES if fits_a_warehouse(path)], ids=name_of)
 
 
 @pytest.fixture(scope="module")
@@ -391,7 +391,7 @@ def test_golden_in_a_warehouse_in_memory(path: Path) -> None:
 @IN_WAREHOUSES
 @pytest.mark.rule("R21")
 def test_golden_in_a_warehouse(path: Path, connection: Connection) -> None:
-    """The fence of a real one lets each attempt do what the table says, or refuses it."""
+    """The last writer of a real one lets each attempt do what the table says, or refuses it."""
     check(path, Warehouse, "warehouse")
 
 
@@ -402,7 +402,7 @@ def check(path: Path, store: type[Store], database: str | None = None) -> None:
     for step in case["steps"]:
         batch = [typed(state.aggregate, row) for row in step["batch"]]
         if "error" in step:
-            says = None if database else step["says"]  # a fence speaks of the state, not of its keys
+            says = None if database else step["says"]  # a warehouse speaks of the state, not of its keys
             with pytest.raises(getattr(errors, step["error"]), match=says):
                 state.apply(step["txid"], batch)
         else:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
-from txbatch.core.apart import Fence
+from txbatch.core.apart import LastWriter
 from txbatch.core.ledger import Ledger
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
@@ -39,7 +39,7 @@ class Seen:
     read: Mapping[tuple[int, str], int | None]
     rows: Mapping[Key, tuple[int, int, int | None]]
     contributions: Mapping[tuple[Key, int, int], int]
-    fence: Fence | None = None  # of a state apart, which has no contributions (R21)
+    last: LastWriter | None = None  # of a state apart, which has no contributions (R21)
 
     def final(self) -> dict[int, Any]:
         """Of each final batch all that must never change again."""
@@ -103,7 +103,7 @@ class MemoryView:
                 for key, row in (apart or state).rows.items()
             },
             contributions={at: partial[0] for at, partial in state.contributions.items()},
-            fence=apart.fence if apart else None,
+            last=apart.last if apart else None,
         )
 
     def end_lease(self, topology: str, txid: int) -> None:
@@ -159,10 +159,10 @@ class PostgresView:
             txids = selected("SELECT txid FROM txbatch.batch WHERE topology = :t ORDER BY 1")
             consumed = selected("SELECT partition, metadata FROM txbatch.consumed WHERE topology = :t")
             read = selected("SELECT txid, partition, records, status FROM txbatch.partition WHERE topology = :t")
-            rows, fence = self._there(topology)
+            rows, last = self._there(topology)
             contributions = (
                 []
-                if fence
+                if last
                 else selected(
                     f"SELECT word, position, txid, count FROM contribution.{pg_name(topology)} WHERE :t IS NOT NULL"
                 )
@@ -173,17 +173,17 @@ class PostgresView:
                 read={(txid, each): n for txid, each, n, status in read if status != "skipped"},
                 rows={(row["word"],): (row["count"], row["txid"], row.get("prev_count")) for row in rows},
                 contributions={((word,), position, txid): n for word, position, txid, n in contributions},
-                fence=fence,
+                last=last,
             )
 
-    def _there(self, state: str) -> tuple[list[Any], Fence | None]:
-        """The rows of the state, wherever it is, and its fence if it is apart."""
+    def _there(self, state: str) -> tuple[list[Any], LastWriter | None]:
+        """The rows of the state, wherever it is, and its last writer if it is apart."""
         with self._database(state).connect() as connection:
             rows = list(connection.execute(text(f"SELECT to_jsonb(s) FROM state.{pg_name(state)} s")).scalars())
             stored = None
             if connection.engine is not self.engine:
                 stored = connection.execute(query("apart"), {"state": state}).mappings().one()
-            return rows, apart.fence_of(stored) if stored else None
+            return rows, apart.last_writer(stored) if stored else None
 
     def _database(self, state: str) -> Engine:
         with self.engine.connect() as connection:

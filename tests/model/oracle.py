@@ -35,7 +35,7 @@ def check(seen: Seen, read: Read, source: Weights, max_pending: int) -> None:
     counted = counted_by(seen, read)
     check_order(seen, counted)
     check_counted_once(counted, given_up(seen))
-    if seen.fence is None:
+    if seen.last is None:
         check_values(seen, counted, source)
     else:
         check_apart(seen, counted, read, source)
@@ -105,22 +105,22 @@ def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: W
 def check_apart(seen: Seen, counted: Mapping[int, frozenset[Record]], read: Read, source: Weights) -> None:
     """A state apart is what the ledger has committed, and at most what the batch has read whose commit ends there next (R21).
 
-    Reckoned from the source and from what the attempt that its fence names has read.
+    Reckoned from the source and from what the attempt that wrote last has read.
     """
-    fence, batches = seen.fence, {batch.txid: batch for batch in seen.batches}
-    assert fence is not None
+    last, batches = seen.last, {batch.txid: batch for batch in seen.batches}
+    assert last is not None
     there = dict(counted)
-    if fence.status is ApartStatus.APPLIED and fence.txid not in counted:
-        batch = batches[fence.txid]
+    if last.status is ApartStatus.APPLIED and last.txid not in counted:
+        batch = batches[last.txid]
         require(
-            not batch.status.final, f"txid {fence.txid} is {batch.status}, and its rows are in the warehouse (R16, R21)"
+            not batch.status.final, f"txid {last.txid} is {batch.status}, and its rows are in the warehouse (R16, R21)"
         )
-        (half,) = (records for token, records in read[fence.txid] if token == fence.token)
+        (half,) = (records for token, records in read[last.txid] if token == last.token)
         assert half is not None
-        there[fence.txid] = half
+        there[last.txid] = half
     newest = max(there, default=0)
-    applied = fence.status is ApartStatus.APPLIED and fence.txid == newest
-    require(not newest or fence.txid > newest or applied, f"the warehouse is at {fence}, behind txid {newest} (R21)")
+    applied = last.status is ApartStatus.APPLIED and last.txid == newest
+    require(not newest or last.txid > newest or applied, f"the warehouse is at {last}, behind txid {newest} (R21)")
     expected = source.fold(record for records in there.values() for record in records)
     values = {key: value for key, (value, _, _) in seen.rows.items()}
     require(values == expected, f"the warehouse has {values}, the source adds up to {expected} (R21)")

@@ -107,8 +107,8 @@ class Symmetry:
         """A state apart, with who wrote it last, and the commit that is on its way there."""
         found = []
         for stored in self.story.ledger.warehouses.states.values():
-            fence, rows = stored.fence, sorted(stored.rows.items())
-            found.append((fence.attempt, tokens.get(str(fence.token)), fence.status.value, rows))
+            last, rows = stored.last, sorted(stored.rows.items())
+            found.append((last.attempt, tokens.get(str(last.token)), last.status.value, rows))
         if self.story.astray is None:
             return found
         txid, number = self.story.astray

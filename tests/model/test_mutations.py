@@ -12,7 +12,7 @@ from model.source import Size
 
 from txbatch import SpoutKind
 from txbatch.core import protocol
-from txbatch.core.apart import Fence, Step
+from txbatch.core.apart import Apply, LastWriter
 from txbatch.core.errors import StaleAttempt, StateAhead
 from txbatch.core.ledger import Offsets
 from txbatch.core.manifest import Manifest, ReadPartition
@@ -112,15 +112,15 @@ def holes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def no_fence_apart(patch: pytest.MonkeyPatch) -> None:
     """The warehouse lets every attempt write (R21)."""
-    decide = apart.decide_step
+    decide = apart.decide_apply
 
-    def lenient(where: str, kind: StateKind, fence: Fence, assignment: Assignment, committed: int | None) -> Step:
+    def lenient(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, committed: int | None) -> Apply:
         try:
-            return decide(where, kind, fence, assignment, committed)
+            return decide(where, kind, last, assignment, committed)
         except (StaleAttempt, StateAhead):
-            return Step.REPLAY
+            return Apply.REPLAY
 
-    patch.setattr(apart, "decide_step", lenient)
+    patch.setattr(apart, "decide_apply", lenient)
 
 
 def aborts_only_here(patch: pytest.MonkeyPatch) -> None:
@@ -132,8 +132,8 @@ def abort_forgets_to_keep_out(patch: pytest.MonkeyPatch) -> None:
     """An abort takes back what is there, and does not keep out what may still come (R21)."""
     decide = apart.decide_take_back
 
-    def forgetful(where: str, kind: StateKind, fence: Fence, newest: TransactionAttempt) -> Fence | None:
-        return decide(where, kind, fence, newest) if fence.applied(newest.txid) else None
+    def forgetful(where: str, kind: StateKind, last: LastWriter, newest: TransactionAttempt) -> LastWriter | None:
+        return decide(where, kind, last, newest) if last.applied(newest.txid) else None
 
     patch.setattr(apart, "decide_take_back", forgetful)
 

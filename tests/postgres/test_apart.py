@@ -62,7 +62,7 @@ class Apart(Bench):
         with self.warehouse.connect() as connection:
             return [tuple(row) for row in connection.execute(text(statement))]
 
-    def fence(self) -> tuple[Any, ...]:
+    def last(self) -> tuple[Any, ...]:
         (found,) = self.there("SELECT txid || ':' || attempt_id, status FROM txbatch.apart")
         return found
 
@@ -139,7 +139,7 @@ def test_a_commit_that_is_cut_off_from_the_ledger_takes_its_work_there_back(benc
     cut_off(bench)
     go_on.set()
     assert isinstance(calls.join()["zombie"], Unavailable)
-    assert (bench.there(), bench.fence()) == ([], ("0:0", "taken_back"))
+    assert (bench.there(), bench.last()) == ([], ("0:0", "taken_back"))
     assert bench.commit(batch, words(dog=99))
 
 
@@ -161,7 +161,7 @@ def test_a_newer_attempt_waits_for_the_zombie_and_takes_its_work_back(
     answers = calls.join()
     assert isinstance(answers["zombie"], Unavailable)
     assert answers["newer"] is True
-    assert (bench.there(), bench.fence()) == ([("dog", 6, 2)], ("2:2", "applied"))
+    assert (bench.there(), bench.last()) == ([("dog", 6, 2)], ("2:2", "applied"))
 
 
 @pytest.mark.parametrize("state", [OpaqueState, TransactionalState, NonTransactionalState])
@@ -177,7 +177,7 @@ def test_a_zombie_that_comes_after_the_newer_attempt_changes_nothing(
     bench.whole(words(dog=1), "2")
     with pytest.raises(StateAhead, match="is already at txid 2, the batch is txid 1"):
         bench.zombie(zombie, words(dog=1))
-    assert (bench.there(), bench.fence()) == ([("dog", 2, 2)], ("2:1", "applied"))
+    assert (bench.there(), bench.last()) == ([("dog", 2, 2)], ("2:1", "applied"))
 
 
 def test_a_zombie_that_comes_after_the_abort_changes_nothing(bench: Apart) -> None:
@@ -190,7 +190,7 @@ def test_a_zombie_that_comes_after_the_abort_changes_nothing(bench: Apart) -> No
     bench.whole(words(dog=1), "3")
     with pytest.raises(StateAhead):
         bench.zombie(zombie, words(dog=99))
-    assert (bench.there(), bench.fence()) == ([("dog", 2, 3)], ("3:1", "applied"))
+    assert (bench.there(), bench.last()) == ([("dog", 2, 3)], ("3:1", "applied"))
 
 
 def test_a_zombie_that_comes_after_its_records_were_given_up(engine: Engine, databases: Databases) -> None:
@@ -207,14 +207,14 @@ def test_a_zombie_that_comes_after_its_records_were_given_up(engine: Engine, dat
         bench.commit(batch, words(dog=99))
     bench.ledger.abort("word_count", 2, "broken")
     bench.whole(words(dog=1), "4")
-    assert (bench.there(), bench.fence()) == ([("dog", 1, 4)], ("4:1", "applied"))
+    assert (bench.there(), bench.last()) == ([("dog", 1, 4)], ("4:1", "applied"))
 
 
 # ---- the warehouse does not answer
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_lost_answer_of_the_warehouse_is_unknown_and_its_fence_knows(
+def test_a_lost_answer_of_the_warehouse_is_unknown_and_the_last_writer_knows(
     bench: Apart, monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
     batch = bench.emitted(words(dog=1))
@@ -231,7 +231,7 @@ def test_a_lost_answer_of_the_warehouse_is_unknown_and_its_fence_knows(
             bench.commit(batch, words(dog=1))
     assert bench.there() == ([("dog", 1, 1)] if arrives else [])
     assert bench.commit(batch, words(dog=1)) is True
-    assert (bench.there(), bench.fence()) == ([("dog", 1, 1)], ("1:1", "applied"))
+    assert (bench.there(), bench.last()) == ([("dog", 1, 1)], ("1:1", "applied"))
     assert bench.commit(batch, words(dog=1)) is False
 
 
@@ -264,7 +264,7 @@ def test_a_partial_changed_on_the_way_to_the_warehouse_is_noticed(bench: Apart) 
     batch = bench.emitted(words(dog=1), states=lies)
     with pytest.raises(Incomplete, match=r"loaded as rows and totals .*'1'.*the manifest says"):
         bench.commit(batch, words(dog=1))
-    assert (bench.there(), bench.fence()) == ([], ("0:0", "taken_back"))
+    assert (bench.there(), bench.last()) == ([], ("0:0", "taken_back"))
 
 
 def test_a_row_changed_by_hand_is_noticed(bench: Apart) -> None:
@@ -274,7 +274,7 @@ def test_a_row_changed_by_hand_is_noticed(bench: Apart) -> None:
     batch = bench.emitted(words(dog=1), "2")
     with pytest.raises(StateAhead, match="the row is at txid 2, the batch is txid 2: state changed outside the ledger"):
         bench.commit(batch, words(dog=1))
-    assert bench.fence() == ("1:1", "applied")
+    assert bench.last() == ("1:1", "applied")
 
 
 def test_a_value_out_of_range_there_changes_nothing_here(engine: Engine, databases: Databases) -> None:

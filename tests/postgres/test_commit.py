@@ -17,7 +17,7 @@ from txbatch import Count, Max, NonTransactionalState, OpaqueState, Sum, Transac
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.topology import Topology
-from txbatch.postgres import commit, csv_stream
+from txbatch.postgres import csv_stream, state_writer
 from txbatch.postgres.statements import INDEX_PROBES, INDEX_WALK, StateStatements
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -283,7 +283,7 @@ def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench, keys: int, w
 
 @pytest.mark.parametrize("version", [170000, 990000], ids=["walk", "probes"])
 def test_both_ways_to_the_keys_write_the_same(bench: Bench, monkeypatch: Any, version: int) -> None:
-    monkeypatch.setattr(commit, "INDEX_WALK_VERSION_MIN", version)
+    monkeypatch.setattr(state_writer, "INDEX_WALK_VERSION_MIN", version)
     bench.whole(words(dog=1, man=2, owl=3), "1")
     bench.whole(words(cat=1, dog=1, yak=1), "2")
     assert bench.rows("SELECT word, count, prev_count, prev_txid, txid FROM state.word_count ORDER BY 1") == [
@@ -315,7 +315,7 @@ TYPED = [
 def test_a_key_of_any_type_is_found_again(
     engine: Engine, monkeypatch: Any, type_: str, values: list[Any], version: int
 ) -> None:
-    monkeypatch.setattr(commit, "INDEX_WALK_VERSION_MIN", version)
+    monkeypatch.setattr(state_writer, "INDEX_WALK_VERSION_MIN", version)
     spout = LogSpout({"a": 100})
     spout.fields = f"k {type_}"
     topology = Topology("t")

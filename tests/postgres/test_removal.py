@@ -12,13 +12,14 @@ from sqlalchemy import Connection, Engine
 from support import LogSpout, code, record_batch, staged
 
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
+from txbatch.core import update
 from txbatch.core.merge import merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import OpaqueValue, StateKind, update_state
+from txbatch.core.state import OpaqueValue, StateKind
 from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.postgres import commit
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.state_writer import ApartWriter, LedgerWriter, OpaqueReplay
+from txbatch.postgres.statements import statements_of
 
 # A partial: what counts (None: nothing), whether the key is removed.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))
@@ -38,7 +39,7 @@ class Both:
             STATES[kind]("s", contributions=False), guarantee="at_least_once", remove="true", count=Count()
         )
         self.connection, self.apart, self.kind = connection, apart, kind
-        self.statements, self.values = StateStatements(self.aggregate), dict[Any, Any]()
+        self.statements, self.values = statements_of(self.aggregate), dict[Any, Any]()
         connection.connection.rollback()  # of the history before: nothing is ever committed
         execute(connection, self.statements.create_state())
 
@@ -46,16 +47,12 @@ class Both:
         partials = [((key,), (value, removed, value is not None)) for key, (value, removed) in batch]
         said = staged(self.aggregate, partials)
         assignment = Assignment("t", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
-        work = [record_batch(self.aggregate, partials)], said, assignment
-        loaded = commit.load(self.connection, self.statements, *work)
-        commit.apply(self.connection, self.statements, loaded, txid, apart=self.apart, replay=replay)
+        there = OpaqueReplay if replay else ApartWriter
+        writer = (there if self.apart else LedgerWriter)(self.connection, self.statements, assignment)
+        writer.apply(writer.load([record_batch(self.aggregate, partials)], said))
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
-        combine = merger(self.aggregate.merges)
-        update = update_state(
-            self.kind, self.values, partials, txid=txid, combine=combine, apart=self.apart, removable=True
-        )
-        kept = {**self.values, **update.puts}
-        self.values = {key: value for key, value in kept.items() if key not in update.removes}
+        updater = (update.apart if self.apart else update.in_ledger)(self.kind, merger(self.aggregate.merges))
+        self.values = updater.update(self.values, self.aggregate.changes(partials), txid).applied(self.values)
 
     def check(self) -> None:
         previous = ", prev_count, prev_txid" if self.kind is StateKind.OPAQUE else ""

@@ -1,8 +1,8 @@
-"""States apart from the ledger (R21): what their fence lets an attempt do, and an abort.
+"""States apart from the ledger (R21): what an attempt may do there, and what an abort must.
 
-The fence stands in the warehouse, in the same transaction as the rows: which attempt wrote there last, and whether its rows
-are there. The ledger's own transaction ends after the warehouse's, so each of these may come after a crash between both,
-or from a process that was cut off from the ledger and goes on too late.
+Both follow from the state's last writer, which stands in the warehouse and is written in the same transaction as the rows.
+The ledger's own transaction ends after the warehouse's, so each of these may come after a crash between both, or from a
+process that was cut off from the ledger and goes on too late.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from txbatch.core.transaction import Assignment, TransactionAttempt
 
 
 class ApartStatus(StrEnum):
-    """Whether the rows of the fence's txid are in the state."""
+    """Whether the rows of the last writer's txid are in the state."""
 
     APPLIED = "applied"
     TAKEN_BACK = "taken_back"
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
-    """Who wrote last to a state apart. `digest` is that of the partials, for a transactional state that got any.
+class LastWriter:
+    """Which attempt wrote last to a state apart, and whether its rows are there; txid 0: none has written yet.
 
-    txid 0: nobody has written yet.
+    `digest` is that of the partials, for a transactional state that got any.
     """
 
     txid: int = 0
@@ -45,89 +45,89 @@ class Fence:
         return self.txid == txid and self.status is ApartStatus.APPLIED
 
 
-class Step(StrEnum):
-    """What an attempt does to a state apart."""
+class Apply(StrEnum):
+    """How an attempt is applied to a state apart."""
 
-    DONE = "done"  # it has done it before; the ledger does not know yet
-    APPLY = "apply"  # the txid is new there: R9's column b > s
+    NEW = "new"  # the txid is new there: R9's column b > s
     REPLAY = "replay"  # an earlier attempt of the txid has been there: R9's column b = s
+    DONE = "done"  # this attempt has been there; the ledger does not know yet
 
 
-def decide_step(where: str, kind: StateKind, fence: Fence, assignment: Assignment, committed: int | None) -> Step:
-    """What this attempt does, under the fence's lock. `where` names the state in errors; `committed` is the txid that the
-    ledger last committed there.
+def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, committed: int | None) -> Apply:
+    """Decide how this attempt is applied, while the state's row is locked. `where` names the state in errors; `committed` is
+    the txid that the ledger last committed there.
 
     Raises StateAhead for a later txid in the warehouse, TakenBack for the attempt that was taken back there, StaleAttempt
-    for another that is not above the fence, TerminalError when the warehouse was set back.
+    for another that is not above the last writer, TerminalError when the warehouse was set back.
     """
     attempt = assignment.attempt
-    check_not_set_back(where, fence, committed)
-    if fence.txid > attempt.txid:
+    check_not_set_back(where, last, committed)
+    if last.txid > attempt.txid:
         raise StateAhead(
-            f"{where} is already at txid {fence.txid}, the batch is txid {attempt.txid}: the ledger was set back, or a newer "
+            f"{where} is already at txid {last.txid}, the batch is txid {attempt.txid}: the ledger was set back, or a newer "
             "attempt has gone on; nothing was changed there"
         )
-    if fence.txid < attempt.txid:
-        return Step.APPLY
-    if fence.applied(attempt.txid) and (fence.attempt, fence.token) == (attempt, assignment.token):
-        return Step.DONE
-    if fence.attempt == attempt and fence.status is ApartStatus.TAKEN_BACK:
+    if last.txid < attempt.txid:
+        return Apply.NEW
+    if last.applied(attempt.txid) and (last.attempt, last.token) == (attempt, assignment.token):
+        return Apply.DONE
+    if last.attempt == attempt and last.status is ApartStatus.TAKEN_BACK:
         raise TakenBack(
             f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again"
         )
-    if fence.attempt_id >= attempt.attempt_id:
+    if last.attempt_id >= attempt.attempt_id:
         raise StaleAttempt(
-            f"{where} has {fence.status.replace('_', ' ')} attempt {fence.attempt}: attempt {attempt} may change nothing "
+            f"{where} has {last.status.replace('_', ' ')} attempt {last.attempt}: attempt {attempt} may change nothing "
             "there; emit again (clear the task emit_batch), or abort the batch"
         )
-    replay = fence.status is ApartStatus.APPLIED and kind is not StateKind.NON_TRANSACTIONAL
-    return Step.REPLAY if replay else Step.APPLY
+    replay = last.status is ApartStatus.APPLIED and kind is not StateKind.NON_TRANSACTIONAL
+    return Apply.REPLAY if replay else Apply.NEW
 
 
-def check_not_set_back(where: str, fence: Fence, committed: int | None) -> None:
-    """TerminalError when the warehouse knows less than what the ledger has committed there."""
-    if committed is not None and fence.txid <= committed and not fence.applied(committed):
+def check_not_set_back(where: str, last: LastWriter, committed: int | None) -> None:
+    """Raise TerminalError if the warehouse was restored to a time before the ledger's last commit there."""
+    if committed is not None and last.txid <= committed and not last.applied(committed):
         raise TerminalError(
-            f"{where} is at txid {fence.txid}, but the ledger has committed txid {committed} there: the database was set "
+            f"{where} is at txid {last.txid}, but the ledger has committed txid {committed} there: the database was set "
             "back; restore it to a later time, or drop the topology and run it again from the start"
         )
 
 
-def check_same_partials(where: str, fence: Fence, attempt: TransactionAttempt, digest: str | None) -> None:
-    """A replay into a transactional state must bring what is there already; TerminalError when it does not."""
-    if digest != fence.digest:
+def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttempt, digest: str | None) -> None:
+    """Raise TerminalError if a replay brings a transactional state other partials than those it has."""
+    if digest != last.digest:
         raise TerminalError(
-            f"{where} holds what attempt {fence.attempt} brought, attempt {attempt} brings something else: the source or the "
+            f"{where} holds what attempt {last.attempt} brought, attempt {attempt} brings something else: the source or the "
             "job changed under its txid; put it back as it was and emit again"
         )
 
 
-def decide_take_back(where: str, kind: StateKind, fence: Fence, newest: TransactionAttempt) -> Fence | None:
-    """The fence after an abort of the batch whose newest attempt this is; None: leave all as it is.
+def decide_take_back(where: str, kind: StateKind, last: LastWriter, newest: TransactionAttempt) -> LastWriter | None:
+    """Return the last writer to store when the batch whose newest attempt this is is aborted; None if a later txid wrote.
 
-    No attempt of the batch can write there any more. HalfCommitted when rows are there that cannot be taken back.
+    It keeps all attempts of the batch out. HalfCommitted when rows are there that cannot be taken back.
     """
-    if fence.txid > newest.txid:
+    if last.txid > newest.txid:
         return None
-    if fence.applied(newest.txid) and kind is StateKind.TRANSACTIONAL and fence.digest is not None:
+    if last.applied(newest.txid) and kind is StateKind.TRANSACTIONAL and last.digest is not None:
         raise HalfCommitted(
-            f"{where} has applied attempt {fence.attempt}, and a transactional state keeps nothing to go back to: the batch "
+            f"{where} has applied attempt {last.attempt}, and a transactional state keeps nothing to go back to: the batch "
             "cannot be aborted; commit it (clear the task commit, or `txbatch run`)"
         )
-    last = max(newest, fence.attempt)
-    return Fence(last.txid, last.attempt_id, status=ApartStatus.TAKEN_BACK)
+    kept_out = max(newest, last.attempt)
+    return LastWriter(kept_out.txid, kept_out.attempt_id, status=ApartStatus.TAKEN_BACK)
 
 
-def decide_skip(where: str, kind: StateKind, fence: Fence, turn: TransactionAttempt) -> Fence | None:
-    """The fence before records are given up that the batch whose `turn` it is may have planned anew; None: as it is.
+def decide_skip(where: str, kind: StateKind, last: LastWriter, turn: TransactionAttempt) -> LastWriter | None:
+    """Return the last writer to store before `skip` gives records up, or None to leave it.
 
-    That batch will then no longer continue what is committed, and must not be half committed where nothing can be taken
-    back: HalfCommitted when it is; else its attempts are kept out, also those on their way.
+    The oldest other open batch, whose `turn` it is, may have planned the same records, and will then no longer continue what
+    is committed: its attempts are kept out of a state that can give nothing back. HalfCommitted when that batch is applied.
     """
-    if kind is not StateKind.TRANSACTIONAL or fence.txid > turn.txid or not turn.attempt_id:
+    if kind is not StateKind.TRANSACTIONAL or last.txid > turn.txid or not turn.attempt_id:
         return None
-    if fence.applied(turn.txid) and fence.digest is not None:
+    if last.applied(turn.txid) and last.digest is not None:
         raise HalfCommitted(
             f"{where} has applied txid {turn.txid}, whose commit did not end: commit it before an earlier txid is given up"
         )
-    return decide_take_back(where, kind, fence, turn)
+    return decide_take_back(where, kind, last, turn)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
-from txbatch.core.merge import GREATEST, Merge
+from txbatch.core.merge import GREATEST, Merge, Partial, merger
 from txbatch.core.operations import Condition, Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
+from txbatch.core.update import Change
 
 EXACTLY_ONCE = frozenset(
     {
@@ -92,6 +94,14 @@ class PersistentAggregate:
     def partial_merges(self) -> tuple[Merge, ...]:
         """How each column of a partial merges with that of another one of the same batch."""
         return tuple(column.partial.merge for column in self.partial_columns)
+
+    def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
+        """Return what a batch's partials do to each key; several partials of one key are combined."""
+        combine, found = merger(self.merges), dict[Any, Change]()
+        for key, partial in partials:
+            change = Change(partial[:-2], *partial[-2:]) if self.removable else Change(partial)
+            found[key] = found[key].also(change, combine) if key in found else change
+        return found
 
 
 def checked(aggregate: PersistentAggregate) -> PersistentAggregate:

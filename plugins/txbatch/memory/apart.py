@@ -10,20 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch import failpoints
+from txbatch.core import update
 from txbatch.core.apart import (
     ApartStatus,
-    Fence,
-    Step,
+    Apply,
+    LastWriter,
     check_same_partials,
+    decide_apply,
     decide_skip,
-    decide_step,
     decide_take_back,
 )
 from txbatch.core.definition import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import StateKind, Value, update_state
+from txbatch.core.state import StateKind, Value
 from txbatch.core.transaction import Assignment, Batch
 
 At = tuple[str, str]
@@ -31,14 +32,14 @@ At = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredApart:
-    """Whose a state is, what it looks like, its rows by key, and its fence."""
+    """Whose a state is, what it looks like, its rows by key, and its last writer."""
 
     ledger: str
     topology: str
     kind: StateKind
     shape: object
     rows: Mapping[Any, Value] = field(default_factory=dict)
-    fence: Fence = field(default_factory=Fence)
+    last: LastWriter = field(default_factory=LastWriter)
 
 
 class MemoryWarehouses:
@@ -53,8 +54,8 @@ class MemoryWarehouses:
         if new and at not in self.states:
             self.states = {**self.states, at: StoredApart(ledger, topology, aggregate.state.kind, shape)}
         stored = self.owned(at, ledger, topology)
-        if stored.shape != shape or (new and stored.fence.txid):
-            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.fence}. {way_out(topology)}")
+        if stored.shape != shape or (new and stored.last.txid):
+            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.last}. {way_out(topology)}")
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
         """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""
@@ -91,10 +92,10 @@ class MemoryWarehouses:
         after: dict[At, StoredApart] = {}
         for at in states:
             stored = self.owned(at, ledger, batch.topology)
-            fence = decide_take_back(where(at), stored.kind, stored.fence, batch.attempt)
-            if fence is not None:
-                undo = stored.kind is StateKind.OPAQUE and stored.fence.applied(batch.txid)
-                after[at] = replace(stored, fence=fence, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
+            last = decide_take_back(where(at), stored.kind, stored.last, batch.attempt)
+            if last is not None:
+                undo = stored.kind is StateKind.OPAQUE and stored.last.applied(batch.txid)
+                after[at] = replace(stored, last=last, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
         self._end(after, "abort.apart_committed")
 
     def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At]) -> None:
@@ -103,9 +104,9 @@ class MemoryWarehouses:
         for turn in pending[:1]:
             for at in states:
                 stored = self.owned(at, ledger, turn.topology)
-                fence = decide_skip(where(at), stored.kind, stored.fence, turn.attempt)
-                if fence is not None:
-                    after[at] = replace(stored, fence=fence)
+                last = decide_skip(where(at), stored.kind, stored.last, turn.attempt)
+                if last is not None:
+                    after[at] = replace(stored, last=last)
         self._end(after, "abort.apart_committed")
 
     def rows(self, state: str) -> Mapping[Any, Value]:
@@ -137,33 +138,24 @@ def _applied(
     expected: int,
     committed: int | None,
 ) -> StoredApart:
-    attempt, combine = assignment.attempt, merger(aggregate.merges)
-    step = decide_step(where(at), stored.kind, stored.fence, assignment, committed)
-    if step is Step.DONE:
+    attempt = assignment.attempt
+    step = decide_apply(where(at), stored.kind, stored.last, assignment, committed)
+    if step is Apply.DONE:
         return stored
     if len(partials) != expected:
         raise Incomplete(f"{where(at)}: {len(partials)} partials, the manifest says {expected}; emit again")
     digest = _digest(aggregate, partials) if stored.kind is StateKind.TRANSACTIONAL else None
-    if step is Step.REPLAY and stored.kind is StateKind.TRANSACTIONAL:
-        check_same_partials(where(at), stored.fence, attempt, digest)
-    update = update_state(
-        stored.kind,
-        stored.rows,
-        partials,
-        txid=attempt.txid,
-        combine=combine,
-        apart=True,
-        removable=aggregate.removable,
-    )
-    rows = {key: value for key, value in {**stored.rows, **update.puts}.items() if key not in update.removes}
-    fence = Fence(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
-    return replace(stored, rows=rows, fence=fence)
+    if step is Apply.REPLAY and stored.kind is StateKind.TRANSACTIONAL:
+        check_same_partials(where(at), stored.last, attempt, digest)
+    updater = update.apart(stored.kind, merger(aggregate.merges))
+    rows = updater.update(stored.rows, aggregate.changes(partials), attempt.txid).applied(stored.rows)
+    last = LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
+    return replace(stored, rows=rows, last=last)
 
 
 def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
     """The rows of an opaque state as they were before a txid."""
-    update = update_state(StateKind.OPAQUE, rows, [], txid=txid, combine=merger([]), apart=True)
-    return {key: value for key, value in {**rows, **update.puts}.items() if key not in update.removes}
+    return update.apart(StateKind.OPAQUE, merger([])).update(rows, {}, txid).applied(rows)
 
 
 def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:

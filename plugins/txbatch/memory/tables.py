@@ -21,7 +21,7 @@ from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import Value, update_state
+from txbatch.core.state import Value
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
     Assignment,
@@ -33,6 +33,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
+from txbatch.core.update import in_ledger
 
 Rows = Mapping[Any, Value]
 
@@ -259,12 +260,12 @@ class Tables:
         self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], txid: int, expected: int
     ) -> None:
         """R9 for the partials of one state; Incomplete unless there are as many as `expected`."""
-        name, kind, combine = aggregate.state.name, aggregate.state.kind, merger(aggregate.merges)
+        name = aggregate.state.name
         if len(partials) != expected:
             raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
         stored = self.states[name]
-        update = update_state(kind, stored.rows, partials, txid=txid, combine=combine, removable=aggregate.removable)
-        rows = {key: value for key, value in {**stored.rows, **update.puts}.items() if key not in update.removes}
+        updater = in_ledger(aggregate.state.kind, merger(aggregate.merges))
+        rows = updater.update(stored.rows, aggregate.changes(partials), txid).applied(stored.rows)
         contributions, combine = dict(stored.contributions), merger(aggregate.partial_merges)
         for key, partial in partials if aggregate.state.contributions else ():
             at = key, txid, txid

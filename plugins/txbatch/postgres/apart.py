@@ -1,21 +1,23 @@
 """States apart (R21), in one transaction of the database that holds them. `postgres.warehouses` says when.
 
-The row of `txbatch.apart` is the state's fence: locked before its rows are touched, and written with them.
+The row of `txbatch.apart` names the state's last writer: it is locked before the state's rows are touched, and written with
+them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.apart import (
     ApartStatus,
-    Fence,
-    Step,
+    Apply,
+    LastWriter,
     check_same_partials,
+    decide_apply,
     decide_skip,
-    decide_step,
     decide_take_back,
 )
 from txbatch.core.definition import column_changes, columns, way_out
@@ -24,12 +26,91 @@ from txbatch.core.manifest import StagedState
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment, Batch, canonical_json
-from txbatch.postgres import commit, report_views
+from txbatch.postgres import report_views
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import StateStatements, take_back
+from txbatch.postgres.state_writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
+from txbatch.postgres.statements import RESTORED_MARKS, StateStatements, statements_of, take_back
 from txbatch.postgres.warehouse_migrations import migrate_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class StateApart:
+    """A state in another database than the ledger's; `stored` is its row of `txbatch.apart`, locked."""
+
+    connection: Connection
+    database: str
+    stored: RowMapping
+
+    @property
+    def name(self) -> str:
+        """The state, as errors name it."""
+        return where(self.stored["state"], self.database)
+
+    @property
+    def kind(self) -> StateKind:
+        """The state's kind."""
+        return StateKind(self.stored["kind"])
+
+    @property
+    def last(self) -> LastWriter:
+        """Which attempt wrote last."""
+        return last_writer(self.stored)
+
+    def apply(
+        self,
+        statements: StateStatements,
+        assignment: Assignment,
+        committed: int | None,
+        partials: Any,
+        staged: StagedState,
+    ) -> None:
+        """Write R9 for one attempt, as far as the last writer lets it; `committed` as in `core.apart.decide_apply`."""
+        step = decide_apply(self.name, self.kind, self.last, assignment, committed)
+        if step is Apply.DONE:
+            return
+        writer = _writer(step, self.kind)(self.connection, statements, assignment)
+        staged_rows = writer.load(partials, staged)
+        digest = self._digest(statements, assignment, step) if self.kind is StateKind.TRANSACTIONAL else None
+        writer.apply(staged_rows)
+        attempt = assignment.attempt
+        self._set(LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED))
+
+    def take_back(self, batch: Batch) -> None:
+        """Undo what attempts of an uncommitted batch wrote here, and keep them out from now on (R16)."""
+        after = decide_take_back(self.name, self.kind, self.last, batch.attempt)
+        if after is None:
+            return
+        if self.last.applied(batch.txid) and self.kind is StateKind.OPAQUE:
+            defined = self.stored["columns"]
+            values, also = [name for name, *_ in defined["values"]], RESTORED_MARKS if "remove" in defined else ()
+            for statement in take_back(self.stored["state"], values, batch.txid, also):
+                execute(self.connection, statement)
+        self._set(after)
+
+    def prepare_skip(self, turn: Batch) -> None:
+        """Keep out the attempts of the batch whose `turn` it is, where need be: see `core.apart.decide_skip`."""
+        after = decide_skip(self.name, self.kind, self.last, turn.attempt)
+        if after is not None:
+            self._set(after)
+
+    def _digest(self, statements: StateStatements, assignment: Assignment, step: Apply) -> str | None:
+        found: str | None = execute(self.connection, statements.digest()).fetchone()[0]
+        if step is Apply.REPLAY:
+            check_same_partials(self.name, self.last, assignment.attempt, found)
+        return found
+
+    def _set(self, last: LastWriter) -> None:
+        values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
+        state = {"state": self.stored["state"], "status": str(last.status)}
+        self.connection.execute(query("set_last_writer"), {**state, **values})
+
+
+def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
+    if step is not Apply.REPLAY:
+        return ApartWriter
+    return OpaqueReplay if kind is StateKind.OPAQUE else TransactionalReplay
 
 
 def ensure(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
@@ -40,32 +121,31 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
     if new:
         as_json = canonical_json(columns(aggregate))
         if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is not None:
-            statements = StateStatements(aggregate)
+            statements = statements_of(aggregate)
             for statement in (statements.create_state(), *report_views.statements(connection, aggregate)):
                 execute(connection, statement)
             return
-    fence = fence_of(check(connection, ledger, topology, aggregate))
-    if new and fence.txid:
+    last = check(connection, ledger, topology, aggregate).last
+    if new and last.txid:
         raise SchemaMismatch(
-            f"{where(state.name, state.database)} is at txid {fence.txid}, though it is new to the ledger: `txbatch drop "
+            f"{where(state.name, state.database)} is at txid {last.txid}, though it is new to the ledger: `txbatch drop "
             f"{topology} --database {state.database}` removes it there"
         )
 
 
-def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> RowMapping:
-    """The state's row, locked. SchemaMismatch when it is not there, not ours, or of another shape."""
+def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> StateApart:
+    """Return the state, its row locked. SchemaMismatch when it is not there, not ours, or of another shape."""
     state = aggregate.state
-    stored = owned(connection, state.name, str(state.database), ledger, topology)
-    there, name = where(state.name, state.database), state.name
-    found = [f"it is {state.kind} now, was {stored['kind']}"] if stored["kind"] != state.kind else []
-    found += column_changes(name, stored["columns"], columns(aggregate))
+    there = owned(connection, state.name, str(state.database), ledger, topology)
+    found = [f"it is {state.kind} now, was {there.kind}"] if there.kind != state.kind else []
+    found += column_changes(state.name, there.stored["columns"], columns(aggregate))
     if found:
-        raise SchemaMismatch(f"{there} is defined otherwise now: {'; '.join(found)}. {way_out(topology)}")
-    return stored
+        raise SchemaMismatch(f"{there.name} is defined otherwise now: {'; '.join(found)}. {way_out(topology)}")
+    return there
 
 
-def owned(connection: Connection, state: str, database: str, ledger: str, topology: str) -> RowMapping:
-    """The row of a state that the ledger knows, locked; SchemaMismatch when it is not there, or not this topology's."""
+def owned(connection: Connection, state: str, database: str, ledger: str, topology: str) -> StateApart:
+    """Return a state that the ledger knows, its row locked; SchemaMismatch when it is not there, or not this topology's."""
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
     if stored is None:
@@ -80,81 +160,25 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
             f"{where(state, database)} belongs to another ledger, {stored['ledger']}: use that one or name another state; if "
             f"it is lost for good, `txbatch drop {topology} --database {database} --ledger {stored['ledger']}` drops that"
         )
-    return stored
+    return StateApart(connection, database, stored)
 
 
-def peek(connection: Connection, state: str) -> Fence:
-    """The fence of a state, as it stands, without a lock."""
+def peek(connection: Connection, state: str) -> LastWriter:
+    """Return the last writer of a state, as it stands, without a lock."""
     known = connection.execute(query("has_apart")).scalar_one()
     stored = connection.execute(query("apart"), {"state": state}).mappings().first() if known else None
-    return fence_of(stored) if stored else Fence()
+    return last_writer(stored) if stored else LastWriter()
 
 
 def where(state: str, database: str | None) -> str:
-    """A state apart, as errors name it."""
+    """Return a state apart as errors name it."""
     return f"state {state!r} in database {database!r}"
 
 
-def fence_of(stored: RowMapping) -> Fence:
-    """The fence that stands in a state's row."""
+def last_writer(stored: RowMapping) -> LastWriter:
+    """Return the last writer that stands in a state's row."""
     status = ApartStatus(stored["status"])
-    return Fence(stored["txid"], stored["attempt_id"], stored["token"], stored["digest"], status)
-
-
-def apply(
-    connection: Connection,
-    stored: RowMapping,
-    statements: StateStatements,
-    assignment: Assignment,
-    committed: int | None,
-    partials: Any,
-    staged: StagedState,
-) -> None:
-    """R9 for one state and one attempt, as far as its fence lets it; `committed` as in `core.apart.decide_step`."""
-    state, attempt, fence = statements.aggregate.state, assignment.attempt, fence_of(stored)
-    name = where(state.name, state.database)
-    step = decide_step(name, state.kind, fence, assignment, committed)
-    if step is Step.DONE:
-        return
-    loaded = commit.load(connection, statements, partials, staged, assignment)
-    digest = None
-    if state.kind is StateKind.TRANSACTIONAL:
-        digest = execute(connection, statements.digest()).fetchone()[0]
-        if step is Step.REPLAY:
-            check_same_partials(name, fence, attempt, digest)
-    with commit.naming(connection, statements, assignment):
-        commit.apply(connection, statements, loaded, attempt.txid, apart=True, replay=step is Step.REPLAY)
-    _set_fence(connection, state.name, Fence(*_ids(assignment), digest, ApartStatus.APPLIED))
-
-
-def _ids(assignment: Assignment) -> tuple[int, int, str]:
-    return assignment.attempt.txid, assignment.attempt.attempt_id, assignment.token
-
-
-def take_back_batch(connection: Connection, stored: RowMapping, database: str, batch: Batch) -> None:
-    """What attempts of an uncommitted batch wrote here is undone, and none of them can write any more (R16)."""
-    kind, fence = StateKind(stored["kind"]), fence_of(stored)
-    after = decide_take_back(where(stored["state"], database), kind, fence, batch.attempt)
-    if after is None:
-        return
-    if fence.applied(batch.txid) and kind is StateKind.OPAQUE:
-        values, removable = [name for name, *_ in stored["columns"]["values"]], "remove" in stored["columns"]
-        for statement in take_back(stored["state"], values, batch.txid, removable=removable):
-            execute(connection, statement)
-    _set_fence(connection, stored["state"], after)
-
-
-def prepare_skip(connection: Connection, stored: RowMapping, database: str, turn: Batch) -> None:
-    """See `core.apart.decide_skip`."""
-    name, kind = where(stored["state"], database), StateKind(stored["kind"])
-    after = decide_skip(name, kind, fence_of(stored), turn.attempt)
-    if after is not None:
-        _set_fence(connection, stored["state"], after)
-
-
-def _set_fence(connection: Connection, state: str, fence: Fence) -> None:
-    values = {"txid": fence.txid, "attempt_id": fence.attempt_id, "token": fence.token, "digest": fence.digest}
-    connection.execute(query("set_fence"), {"state": state, **values, "status": str(fence.status)})
+    return LastWriter(stored["txid"], stored["attempt_id"], stored["token"], stored["digest"], status)
 
 
 def owners(connection: Connection, topology: str) -> list[RowMapping]:

@@ -14,7 +14,7 @@ from txbatch.postgres import report_views, rows
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
 from txbatch.postgres.report_views import changes_name
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.statements import statements_of
 
 # A contribution partition holds this many txids.
 PARTITION_TXIDS = 1_000
@@ -43,7 +43,7 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
         return False
     if state.database is not None:
         return True
-    statements = StateStatements(aggregate)
+    statements = statements_of(aggregate)
     execute(connection, statements.create_state())
     if state.contributions:
         execute(connection, statements.create_contribution())

@@ -30,14 +30,20 @@ INDEX_WALK_VERSION_MIN = 170000
 INDEX_WALK_BYTES_MAX = 64 << 20
 
 
+# What a tombstone needs to be a row again.
+RESTORED_MARKS = ("removed = false", "counted = true")
+
+
 class StateStatements:
     """The statements of one persistent aggregate. `staged` is the name of the temporary table with its partials."""
+
+    _prev_txid = "s.txid"
+    _restored: Sequence[str] = ()
 
     def __init__(self, aggregate: PersistentAggregate, staged: str = "staged") -> None:
         self.aggregate = aggregate
         self.kind = aggregate.state.kind
         self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
-        self.removable = aggregate.removable
         self.keys = [pg_name(key.name) for key in aggregate.keys or (GLOBAL_KEY,)]
         self.values = [pg_name(column.name) for column in self.columns]
         self.partials = [pg_name(column.name) for column in self.partial_columns]
@@ -54,9 +60,7 @@ class StateStatements:
             columns += [*self._typed_values(self.previous), "prev_txid bigint"]
         columns += [*self._typed_marks(), "txid bigint NOT NULL", f"PRIMARY KEY ({listed(self.keys)})"]
         options = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
-        table = f"CREATE TABLE {self.state} ({listed(columns)}) WITH ({options})"
-        # By a column that rarely changes, so that updates stay HOT.
-        return f"{table}; CREATE INDEX ON {self.state} (counted) WHERE NOT counted" if self.removable else table
+        return f"CREATE TABLE {self.state} ({listed(columns)}) WITH ({options})"
 
     def create_contribution(self) -> str:
         """What each batch contributed, partitioned by txid."""
@@ -129,26 +133,26 @@ class StateStatements:
             f"WHEN NOT MATCHED THEN INSERT ({columns}, txid) VALUES ({inserted})"
         )
 
-    def remove(self, txid: int, *, apart: bool = False) -> str:
-        """After the upsert: take away the keys that were removed. Apart, an opaque state keeps a tombstone that can
-        give the value back, until a later txid comes.
-        """
-        remembers = apart and self.kind is StateKind.OPAQUE
-        old = f" AND (txid < {txid:d} OR prev_txid IS NULL)" if remembers else ""
-        return f"DELETE FROM {self.state} WHERE NOT counted{old}"
+    def remove(self, txid: int) -> Sequence[str]:
+        """After the upsert: take away the keys that were removed."""
+        return ()
 
-    def ahead(self, txid: int, *, apart: bool = False) -> str:
-        """A staged key whose row is at this txid or a later one (apart: only later)."""
+    def remove_apart(self, txid: int) -> Sequence[str]:
+        """The same apart (R21), where a value may have to be given back."""
+        return ()
+
+    def ahead(self, txid: int) -> str:
+        """A staged key whose row is at this txid or a later one."""
         same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
         return (
             f"SELECT {listed(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
-            f"JOIN {self.staged} e ON {same} WHERE s.txid {'>' if apart else '>='} {txid:d} LIMIT 1"
+            f"JOIN {self.staged} e ON {same} WHERE s.txid >= {txid:d} LIMIT 1"
         )
 
     def take_back(self, txid: int) -> Sequence[str]:
         """Apart (R21), opaque: the keys that an earlier attempt of this txid wrote become what they were."""
         values = [column.name for column in self.columns]
-        return take_back(self.aggregate.state.name, values, txid, removable=self.removable)
+        return take_back(self.aggregate.state.name, values, txid, self._restored)
 
     def digest(self) -> str:
         """Apart (R21), transactional: what tells the staged rows of an attempt from others, in whatever order they came.
@@ -172,13 +176,11 @@ class StateStatements:
         if self.kind is StateKind.OPAQUE:
             kept = zip(self.previous, self.values, strict=True)
             assigned += [f"{previous} = s.{value}" for previous, value in kept]
-            # After a tombstone there was no such key.
-            assigned.append(f"prev_txid = {'CASE WHEN s.counted THEN s.txid END' if self.removable else 's.txid'}")
+            assigned.append(f"prev_txid = {self._prev_txid}")
         return [*assigned, f"txid = {txid:d}"]
 
     def _after(self, column: ValueColumn, value: str, partial: str) -> str:
-        merged = column.partial.merge.pair_sql(value, partial)
-        return f"CASE WHEN e.removed THEN {partial} ELSE {merged} END" if self.removable else merged
+        return column.partial.merge.pair_sql(value, partial)
 
     def _condition(self, txid: int) -> str:
         return "" if self.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {txid:d}"
@@ -196,15 +198,43 @@ class StateStatements:
         return [f"{name} {column_type(column.partial.type)}" for name, column in zip(names, self.columns, strict=True)]
 
 
-def take_back(state: str, values: Sequence[str], txid: int, *, removable: bool = False) -> Sequence[str]:
-    """Whatever a txid wrote to an opaque state becomes what it was before; `values` are the names of its value columns.
+class RemovableStatements(StateStatements):
+    """Those of a state whose keys may be removed: its rows have marks, and a row that does not count is a tombstone."""
 
-    Of a `removable` state that is also what the txid removed: its tombstones become rows again.
+    # After a tombstone there was no such key.
+    _prev_txid = "CASE WHEN s.counted THEN s.txid END"
+    _restored = RESTORED_MARKS
+
+    def create_state(self) -> str:
+        # By a column that rarely changes, so that updates stay HOT.
+        return f"{super().create_state()}; CREATE INDEX ON {self.state} (counted) WHERE NOT counted"
+
+    def remove(self, txid: int) -> Sequence[str]:
+        return (f"DELETE FROM {self.state} WHERE NOT counted",)
+
+    def remove_apart(self, txid: int) -> Sequence[str]:
+        """An opaque state keeps a tombstone that can give the value back, until a later txid comes."""
+        if self.kind is not StateKind.OPAQUE:
+            return self.remove(txid)
+        return (f"DELETE FROM {self.state} WHERE NOT counted AND (txid < {txid:d} OR prev_txid IS NULL)",)
+
+    def _after(self, column: ValueColumn, value: str, partial: str) -> str:
+        return f"CASE WHEN e.removed THEN {partial} ELSE {super()._after(column, value, partial)} END"
+
+
+def statements_of(aggregate: PersistentAggregate, staged: str = "staged") -> StateStatements:
+    """Return the statements of a persistent aggregate; `staged` is the name of its temporary table."""
+    return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged)
+
+
+def take_back(state: str, values: Sequence[str], txid: int, also: Sequence[str] = ()) -> Sequence[str]:
+    """Return what makes of all that a txid wrote to an opaque state what was there before it.
+
+    `values` are the names of its value columns, `also` more assignments for rows that existed: see `RESTORED_MARKS`.
     """
     table = f"state.{pg_name(state)}"
     restored = [f"{pg_name(value)} = {pg_name(PREVIOUS_PREFIX + value)}" for value in values]
-    restored += ["removed = false", "counted = true"] if removable else []
     return (
         f"DELETE FROM {table} WHERE txid = {txid:d} AND prev_txid IS NULL",
-        f"UPDATE {table} SET {listed([*restored, 'txid = prev_txid'])} WHERE txid = {txid:d}",
+        f"UPDATE {table} SET {listed([*restored, *also, 'txid = prev_txid'])} WHERE txid = {txid:d}",
     )

@@ -1,7 +1,7 @@
 """The other databases of a ledger: when what is done there, beside the ledger's own transaction (R21).
 
 The order is always: the ledger's batch row is locked, then the warehouse's transaction begins and ends, then the ledger's
-ends. A crash in between leaves the warehouse ahead; its fence tells the next attempt, or the abort, what to do.
+ends. A crash in between leaves the warehouse ahead; its last writer tells the next attempt, or the abort, what to do.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch
 from txbatch.postgres import apart
+from txbatch.postgres.apart import StateApart
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.statements import statements_of
 from txbatch.postgres.takeover import beating
 
 
@@ -61,23 +62,20 @@ class Warehouses:
     ) -> None:
         """Apply an attempt to all states apart and commit that, while the ledger holds the batch's row.
 
-        Raises StateAhead, StaleAttempt, TerminalError as the fence says; Incomplete (R7); SchemaMismatch.
+        Raises StateAhead, StaleAttempt, TerminalError as the last writer says; Incomplete (R7); SchemaMismatch.
         """
         there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
         if not there:
             return
-        identity, committed = (
-            _identity(ledger),
-            {row["state"]: row["applied_txid"] for row in _states(ledger, topology)},
-        )
+        identity = _identity(ledger)
+        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology)}
         databases = (str(aggregate.state.database) for aggregate in there)
         with beating(ledger), self._all(databases, "commit.apart_committed") as connections:
             for number, aggregate in enumerate(there):
                 name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
-                stored = apart.check(connection, identity, topology.name, aggregate)
-                statements = StateStatements(aggregate, f"staged_{number}")
-                work = (partials[name], manifest.states[name])
-                apart.apply(connection, stored, statements, assignment, committed[name], *work)
+                state = apart.check(connection, identity, topology.name, aggregate)
+                statements = statements_of(aggregate, f"staged_{number}")
+                state.apply(statements, assignment, committed[name], partials[name], manifest.states[name])
             failpoints.hit("commit.apart_loaded")
             _still_there(ledger)
         states = [aggregate.state.name for aggregate in there]
@@ -92,8 +90,8 @@ class Warehouses:
         if not batch.fence or ledger.execute(query("open_before"), ids).scalar_one() is not None:
             return
         with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
-            for connection, stored, database in states:
-                apart.take_back_batch(connection, stored, database, batch)
+            for state in states:
+                state.take_back(batch)
             _still_there(ledger)
 
     def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
@@ -104,8 +102,8 @@ class Warehouses:
         """
         for turn in pending[:1]:
             with self._owned(ledger, turn.topology, "abort.apart_committed") as states:
-                for connection, stored, database in states:
-                    apart.prepare_skip(connection, stored, database, turn)
+                for state in states:
+                    state.prepare_skip(turn)
                 _still_there(ledger)
 
     def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
@@ -115,12 +113,12 @@ class Warehouses:
             told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
             try:
                 with transaction(self.engine(row["database"])) as connection:
-                    fence = apart.peek(connection, row["state"])
+                    last = apart.peek(connection, row["state"])
             except TxbatchError as error:
                 found.append({**told, "problem": str(error)})
                 continue
-            if fence.applied(fence.txid) and fence.txid > (row["applied_txid"] or 0):
-                found.append({**told, "txid": fence.txid, "attempt": str(fence.attempt)})
+            if last.applied(last.txid) and last.txid > (row["applied_txid"] or 0):
+                found.append({**told, "txid": last.txid, "attempt": str(last.attempt)})
         return found
 
     def drop(self, ledger: Connection, topology: str) -> None:
@@ -143,33 +141,23 @@ class Warehouses:
         states = list(ledger.execute(query("states_apart")).mappings())
         for row in states:
             with transaction(self.engine(row["database"])) as connection:
-                names = row["state"], row["database"]
-                stored = apart.owned(connection, *names, _identity(ledger), row["topology"])
-                check_not_set_back(apart.where(*names), apart.fence_of(stored), row["applied_txid"])
+                at = row["state"], row["database"], _identity(ledger), row["topology"]
+                state = apart.owned(connection, *at)
+                check_not_set_back(state.name, state.last, row["applied_txid"])
         databases = ", ".join(sorted({row["database"] for row in states}))
         return f"{len(states)} states in {databases}" if states else "no states apart"
 
     @contextmanager
-    def _owned(
-        self, ledger: Connection, topology: str, failpoint: str
-    ) -> Iterator[list[tuple[Connection, RowMapping, str]]]:
-        """The states apart of a topology, their fences locked, each with its connection and its database."""
-        rows = _states(ledger, topology)
-        with self._all((row["database"] for row in rows), failpoint) as connections:
-            yield [
-                (
-                    connections[row["database"]],
-                    apart.owned(
-                        connections[row["database"]], row["state"], row["database"], _identity(ledger), topology
-                    ),
-                    row["database"],
-                )
-                for row in rows
-            ]
+    def _owned(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
+        """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
+        found = [(row["database"], row["state"]) for row in _states(ledger, topology)]
+        identity = _identity(ledger)
+        with self._all((database for database, _ in found), failpoint) as connections:
+            yield [apart.owned(connections[at], name, at, identity, topology) for at, name in found]
 
     @contextmanager
     def _all(self, databases: Iterable[str], failpoint: str) -> Iterator[dict[str, Connection]]:
-        """A transaction in each of these; they end one after the other, an error undoes those that have not ended."""
+        """Context manager. Begin a transaction in each; they end one after the other, an error undoes those that have not."""
         with ExitStack() as stack:
             yield {
                 database: stack.enter_context(_transaction(self.engine(database), failpoint))
