@@ -10,22 +10,11 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, SIMPLE_TYPES, Field, decimal_scale
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ALIASES = {
-    "string": "string",
-    "bigint": "int64",
-    "int": "int32",
-    "smallint": "int16",
-    "boolean": "bool",
-    "double": "float64",
-    "float": "float32",
-    "date": "date32",
-    "binary": "binary",
-}
 # What a field takes from Python, and what of that it does not: Arrow itself cuts fractions, and takes numbers for times. Of
 # booleans it takes nothing else.
 _TAKES: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
@@ -42,14 +31,14 @@ _SHOWN_MAX = 100
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of a field's type."""
+    """Return the Arrow type of a field's type; times are UTC."""
     import pyarrow as pa
 
     if type_ == "timestamp":
         return pa.timestamp("us", "UTC")
     if decimal_scale(type_) is not None:
         return pa.decimal128(*map(int, re.findall(r"\d+", type_)))
-    return pa.type_for_alias(_ALIASES[type_])
+    return pa.type_for_alias(SIMPLE_TYPES[type_].arrow)
 
 
 def arrow_array(values: Sequence[Any], field: Field, who: str = "a function returned") -> pa.Array:

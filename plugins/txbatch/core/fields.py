@@ -5,12 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from txbatch.core.errors import DefinitionError
 
-SIMPLE_TYPES = frozenset(
-    {"string", "bigint", "int", "smallint", "boolean", "double", "float", "date", "timestamp", "binary"}
-)
+
+class SimpleType(NamedTuple):
+    """What a type without parameters is called by PostgreSQL and by Arrow."""
+
+    postgres: str
+    arrow: str
+
+
+# By their names in Spark SQL. Beside them there is decimal(precision,scale).
+SIMPLE_TYPES = {
+    "string": SimpleType("text", "string"),
+    "bigint": SimpleType("bigint", "int64"),
+    "int": SimpleType("integer", "int32"),
+    "smallint": SimpleType("smallint", "int16"),
+    "boolean": SimpleType("boolean", "bool"),
+    "double": SimpleType("double precision", "float64"),
+    "float": SimpleType("real", "float32"),
+    "date": SimpleType("date", "date32"),
+    "timestamp": SimpleType("timestamptz", "timestamp[us]"),
+    "binary": SimpleType("bytea", "binary"),
+}
 INTEGER_TYPES = frozenset({"bigint", "int", "smallint"})
 FLOATING_TYPES = frozenset({"double", "float"})
 NAME_BYTES_MAX = 63

@@ -8,20 +8,13 @@ from typing import assert_never
 import sqlalchemy
 from sqlalchemy.dialects import postgresql
 
+from txbatch.core.fields import SIMPLE_TYPES
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
 _DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
 _PREPARER = _DIALECT.identifier_preparer
-_TYPES = {
-    "string": "text",
-    "int": "integer",
-    "double": "double precision",
-    "float": "real",
-    "timestamp": "timestamptz",
-    "binary": "bytea",
-}
 
 
 def pg_name(name: str) -> str:
@@ -35,8 +28,8 @@ def pg_text(text: str) -> str:
 
 
 def sql_type(type_: str) -> str:
-    """The PostgreSQL type of a field's type."""
-    return _TYPES.get(type_, type_.replace("decimal", "numeric"))
+    """Return the PostgreSQL type of a field's type."""
+    return SIMPLE_TYPES[type_].postgres if type_ in SIMPLE_TYPES else type_.replace("decimal", "numeric")
 
 
 def column_type(type_: str) -> str:
