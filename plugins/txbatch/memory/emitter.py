@@ -1,0 +1,107 @@
+"""Emit in this process what Spark emits elsewhere: for spouts with `batch`, and operations that are Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
+from txbatch.core.fields import parse_fields
+from txbatch.core.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.merge import Partial, merger
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.plan import StreamPlan
+from txbatch.core.spout import SpoutKind
+from txbatch.core.staging import AttemptFolder
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, digest
+from txbatch.memory.operations import Record, called, records
+from txbatch.memory.staging import MemoryStaging
+
+
+class MemoryApplication:
+    """`core.submit.Application` in this process: emits into a `MemoryStaging`."""
+
+    killed = False
+
+    def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
+        self.topology, self.staging = topology, staging
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Read the attempt's batch and stage what it contributes."""
+        self.staging.attempt(assignment).write_result(*emit_batch(self.topology, assignment))
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
+    """Do what Spark does: read what the plan names, run the operations, aggregate to partials."""
+    found = {name: _read(topology.streams[name], planned) for name, planned in assignment.plan.streams.items()}
+    read = {name: [each for part in parts.values() for each in part] for name, (parts, _) in found.items()}
+    kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
+    partials = {each.state.name: _partials(each, kept[each.state.name]) for each in topology.aggregates}
+    manifest = Manifest(
+        assignment.topology,
+        assignment.attempt,
+        assignment.token,
+        assignment.code,
+        assignment.digest,
+        streams={name: {at: _described(part) for at, part in parts.items()} for name, (parts, _) in found.items()},
+        states={name: StagedState((), len(rows), {}, len(kept[name])) for name, rows in partials.items()},
+        unreadable={name: holes for name, (_, holes) in found.items() if holes},
+    )
+    return manifest, partials
+
+
+def _described(part: list[Record]) -> ReadPartition:
+    return ReadPartition(len(part), digest(str(part)))
+
+
+def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]], dict[str, str]]:
+    """Return the records of each partition, and why others could not be read, which an opaque spout leaves out (R13)."""
+    if not hasattr(stream.spout, "batch"):
+        raise DefinitionError(
+            f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
+        )
+    names = [field.name for field in parse_fields(stream.spout.fields)]
+    found: dict[str, list[Record]] = {}
+    holes = dict(planned.unreadable)
+    for partition in planned.ranges:
+        try:
+            batch = stream.spout.batch(planned.only([partition]).plan)
+            found[partition] = [dict(zip(names, record, strict=True)) for record in batch]
+        except PartitionUnreadable as error:
+            if stream.spout.kind is not SpoutKind.OPAQUE:
+                raise
+            holes[partition] = str(error)
+    return found, holes
+
+
+def _partials(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
+    """What the records that reach a state contribute, by key; a global value has the key ()."""
+    found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
+    combine = merger(aggregate.partial_merges)
+    for record in kept:
+        key = tuple(record[field.name] for field in aggregate.keys)
+        if None in key:
+            raise BadRecord(
+                f"state {aggregate.state.name!r}: a key is null in {record}; filter such records out in the job"
+            )
+        partial = _partial(aggregate, record)
+        found[key] = combine(found[key], partial) if key in found else partial
+    return list(found.items())
+
+
+def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
+    """What one record contributes, with its marks where keys may be removed."""
+    if aggregate.removable and called("remove", aggregate.remove)(record):
+        return (*(None for _ in aggregate.columns), True, False)
+    inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
+    values = tuple(part for init in inits for part in init)
+    return (*values, False, True) if aggregate.removable else values
+
+
+def _zero(aggregate: PersistentAggregate) -> Partial:
+    return tuple(part for each in aggregate.aggregates.values() for part in each.zero())

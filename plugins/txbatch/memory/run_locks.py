@@ -1,0 +1,29 @@
+"""Names that one process holds, in memory. Compare `postgres.run_locks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class MemoryRunLocks:
+    """`core.run_locks.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
+
+    def __init__(self) -> None:
+        self.names: frozenset[tuple[str, str]] = frozenset()
+
+    @contextmanager
+    def hold(self, topology: str, name: str) -> Iterator[bool]:
+        """Context manager. Hold a name of a topology until the block ends; yields False while another block holds it."""
+        if self.held(topology, name):
+            yield False
+            return
+        self.names |= {(topology, name)}
+        try:
+            yield True
+        finally:
+            self.names -= {(topology, name)}
+
+    def held(self, topology: str, name: str) -> bool:
+        """True while a block holds the name."""
+        return (topology, name) in self.names

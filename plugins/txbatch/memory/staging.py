@@ -1,0 +1,113 @@
+"""The staging area in memory. Compare `storage.staging`: the same folders, whose content is one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.manifest import Manifest
+from txbatch.core.transaction import Assignment
+from txbatch.memory.ledger import Partials
+
+# Topology, txid, attempt_id and token.
+At = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What stands in the folder of an attempt."""
+
+    assignment: Assignment
+    heartbeat: Heartbeat | None = None
+    manifest: Manifest | None = None
+    partials: Partials = field(default_factory=dict)
+
+
+class MemoryStaging:
+    """`core.staging.Staging` in this process. `folders` is replaced as a whole, never changed in place."""
+
+    def __init__(self) -> None:
+        self.folders: Mapping[At, Content] = {}
+
+    def attempt(self, assignment: Assignment) -> MemoryFolder:
+        """Return the folder of one attempt."""
+        return MemoryFolder(self, _at(assignment))
+
+    def supersede(self, by: Assignment) -> None:
+        """Tell all other attempts of a txid that this one took their place."""
+        for at, content in self.folders.items():
+            if at[:2] == _at(by)[:2] and at != _at(by) and content.heartbeat:
+                self.put(at, replace(content, heartbeat=replace(content.heartbeat, superseded=str(by.attempt))))
+
+    def remove(self, topology: str, txid: int) -> None:
+        """Remove what all attempts of a txid staged."""
+        self.folders = {at: content for at, content in self.folders.items() if at[:2] != (topology, txid)}
+
+    def put(self, at: At, content: Content) -> None:
+        """Store the content of a folder."""
+        self.folders = {**self.folders, at: content}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFolder:
+    """`core.staging.AttemptFolder` in this process."""
+
+    staging: MemoryStaging
+    at: At
+
+    @property
+    def uri(self) -> str:
+        """What logs call it."""
+        topology, txid, attempt_id, token = self.at
+        return f"in-memory://{topology}/{txid}/{attempt_id}-{token[:8]}"
+
+    def write_assignment(self, assignment: Assignment) -> None:
+        """Tell the attempt what to do; makes the folder."""
+        self.staging.put(self.at, Content(assignment))
+
+    def write_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""
+        if content := self._content:
+            self.staging.put(self.at, replace(content, heartbeat=heartbeat))
+
+    def read_heartbeat(self) -> Heartbeat:
+        """Read whether the attempt may go on; TransientError when the folder does not say."""
+        if (content := self._content) is None or content.heartbeat is None:
+            raise TransientError(f"{self.uri} has no heartbeat; emit again")
+        return content.heartbeat
+
+    def write_result(self, manifest: Manifest, partials: Partials) -> None:
+        """Stage what the attempt read and made of it, whole. Does nothing if the folder was removed."""
+        if content := self._content:
+            self.staging.put(self.at, replace(content, manifest=manifest, partials=partials))
+
+    def read_manifest(self) -> Manifest:
+        """Read what the attempt read and wrote; Incomplete when it did not get that far."""
+        if (content := self._content) is None or content.manifest is None:
+            raise Incomplete(f"{self.uri} has no manifest: the attempt did not finish; emit again")
+        return content.manifest
+
+    def read_error(self) -> Mapping[str, str] | None:
+        """Return None: what fails in this process raises its own error."""
+        return None
+
+    def said_something(self) -> bool:
+        """True when the attempt staged its result."""
+        return self._content is not None and self._content.manifest is not None
+
+    def read_partials(self, manifest: Manifest) -> Partials:
+        """Return the partials of each state; Incomplete when they are gone."""
+        if (content := self._content) is None or content.manifest != manifest:
+            raise Incomplete(f"{self.uri} does not hold what the manifest describes; emit again")
+        return content.partials
+
+    @property
+    def _content(self) -> Content | None:
+        return self.staging.folders.get(self.at)
+
+
+def _at(assignment: Assignment) -> At:
+    attempt = assignment.attempt
+    return assignment.topology, attempt.txid, attempt.attempt_id, assignment.token
