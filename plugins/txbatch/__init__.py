@@ -59,7 +59,7 @@ __all__ = [
 
 
 def emit(topology: Topology, argv: Sequence[str] | None = None) -> int:
-    """What `spark-submit` runs at the end of a job file: `raise SystemExit(emit(topology))`. Returns the exit code."""
+    """Emit batches, for `spark-submit`, at the end of a job file: `raise SystemExit(emit(topology))`. Returns the exit code."""
     from txbatch.launch.driver import main
 
     return main(topology, argv)

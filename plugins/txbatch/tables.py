@@ -126,7 +126,7 @@ def table(
 
 
 def records(columns: Sequence[Column]) -> list[str]:
-    """What is too wide for a table: a line per cell, and an empty one between two rows."""
+    """Return what is too wide for a table: a line per cell, and an empty one between two rows."""
     titles = Column("", "", [column.title for column in columns]).lines()[1:]
     found: list[str] = []
     for cells in zip(*(column.cells for column in columns), strict=True):

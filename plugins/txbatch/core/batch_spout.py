@@ -42,7 +42,7 @@ class BatchSpout(Spout):
         """
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there is anything to emit; False uses no txid (R4). Runs in the coordinator task, without Spark."""
+        """Return True if there is anything to emit; False uses no txid (R4). Runs in the coordinator task, without Spark."""
         return True
 
     def ack(self, txid: int) -> None:

@@ -25,7 +25,7 @@ class Counted:
     planned_at: datetime | None = None
 
     def is_live(self, entry: Entry) -> bool:
-        """Whether a file was being written for a later interval when this batch, on schedule, was planned: it was to grow."""
+        """True if a file was expected to grow: this batch was planned on schedule while a later interval was being written."""
         changed_at = planned_time(entry)
         if self.interval is None or self.planned_at is None or changed_at is None:
             return False

@@ -91,7 +91,7 @@ def check_owner(state: str, owner: str, topology: str) -> None:
 
 
 def way_out(topology: str) -> str:
-    """What can be done about a changed definition."""
+    """Return what can be done about a changed definition."""
     return (
         "Put it back as it was; or define another topology, with states of other names, which counts beside this one all that "
         f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "

@@ -143,5 +143,5 @@ def key_bytes_max(types: Sequence[str]) -> int:
 
 
 def encodable(text: str) -> bool:
-    """Whether it can be written as UTF-8: what came as other bytes has lone surrogates in their place."""
+    """True if a text can be written as UTF-8: other bytes were read as lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

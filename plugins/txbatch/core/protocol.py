@@ -70,7 +70,7 @@ class Plan:
 
 
 def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | Plan:
-    """What a run does first (R2, R6)."""
+    """Decide what a run does first: use its batch, adopt another one, wait, or plan (R2, R6)."""
     if head.own is not None:
         return Use(head.own)
     abandoned = next((batch for batch in head.pending if unattended(batch, run)), None)
@@ -82,17 +82,17 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
 
 
 def unattended(batch: Batch, run: Run) -> bool:
-    """Whether an open batch has nobody but this run to look after it: an heir may have begun to, and died (R6)."""
+    """True if the batch is open and no other live run looks after it; this run may, from before it was killed (R6)."""
     return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
 
 
 def waited_for(batch: Batch, run: Run) -> bool:
-    """Whether another live run looks after an open batch: it is left to that one (R6)."""
+    """True if another live run looks after an open batch, which is then left to that run (R6)."""
     return not batch.status.final and batch.lease_live and batch.lease_run != run.name
 
 
 def same_parameters(batch: Batch, run: Run) -> bool:
-    """Whether the batch was planned with this run's parameters."""
+    """True if the batch was planned with this run's parameters."""
     return canonical_json(batch.plan.parameters) == canonical_json(run.parameters)
 
 
@@ -107,12 +107,12 @@ def check_parameters(batch: Batch, run: Run) -> None:
 
 
 def may_adopt(batch: Batch, run: Run) -> bool:
-    """Whether the run may finish an abandoned batch before its own (R6); else it is aborted, for its records are others."""
+    """True if the run may finish an abandoned batch first (R6); otherwise it is aborted: it holds other records."""
     return run.interval is None and same_parameters(batch, run)
 
 
 def is_adopted(batch: Batch, run: Run) -> bool:
-    """Whether a batch in flight that the run looks after is another run's: it is finished first, then comes its own."""
+    """True if a batch in flight, which this run looks after, is another run's: it is finished before the run's own."""
     return not batch.status.final and batch.key != run.key
 
 
@@ -146,7 +146,7 @@ def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequ
 
 
 def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
-    """The parts of an interval outside these others, which are in order and apart."""
+    """Return the parts of an interval not covered by `taken`, which must be sorted and must not overlap."""
     free, at = [], interval.start
     for other in taken:
         if at < other.start:
@@ -156,13 +156,13 @@ def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
 
 
 def moved(head: Head, now: Head) -> bool:
-    """Whether the head is no longer what a plan was made for (R1)."""
+    """True if the head is no longer the one that a plan was made for (R1)."""
     expected = (head.next_txid, head.prev_txid, head.offsets, None)
     return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected
 
 
 def check_attempt(batch: Batch, run: Run) -> None:
-    """Whether this run may start an attempt now (R5)."""
+    """Refuse an attempt that this run may not start now (R5)."""
     if batch.status is BatchStatus.COMMITTED:
         raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
     if batch.status is BatchStatus.ABORTED:
@@ -219,7 +219,7 @@ def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
 
 
 def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
-    """Whether a stream's batches must be committed in the order in which they were planned."""
+    """True if a stream's batches must be committed in the order in which they were planned."""
     match planned:
         case Ranges():
             return False  # each partition has an order of its own

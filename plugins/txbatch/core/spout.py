@@ -34,7 +34,7 @@ class BatchCoordinator(ABC):
     """Decides the metadata of a txid. Runs in the coordinator task, without Spark and under no lock."""
 
     def is_ready(self, txid: int) -> bool:
-        """Whether there is anything to plan; False uses no txid (R4)."""
+        """Return True if there is anything to plan; False uses no txid (R4)."""
         return True
 
     @abstractmethod
@@ -146,7 +146,7 @@ class PartitionedSpout(Emitter, Spout):
 
     @property
     def reads_by_partition(self) -> bool:
-        """Whether a batch is read partition by partition: `emit_batch` is not overridden."""
+        """True if a batch is read partition by partition: `emit_batch` is not overridden."""
         return type(self).emit_batch is PartitionedSpout.emit_batch
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
@@ -188,8 +188,9 @@ class PartitionedCoordinator(BatchCoordinator):
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
     ) -> Metadata | None:
-        """The ranges by partition and which of them continue an earlier one; of an opaque spout also the partitions
-        that could not be asked. Ranges that are gone for good come alone: the others stay free.
+        """Return the ranges by partition, those that continue an earlier one, and the partitions that raised PartitionUnreadable.
+
+        If any range is gone, only such ranges are planned, so that a skip gives up nothing else.
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
@@ -212,7 +213,7 @@ class PartitionedCoordinator(BatchCoordinator):
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
     def _partitions(self) -> Sequence[str]:
-        """Raises DefinitionError for a name that would not come back from the ledger as it is, or stands for two."""
+        """Return the partitions' names. DefinitionError for one that is no string, empty, too long, or named twice."""
         names, seen = list(self.spout.partitions()), set[str]()
         for name in names:
             of = f"{type(self.spout).__name__}: partition {name!r}"
@@ -230,7 +231,7 @@ class PartitionedCoordinator(BatchCoordinator):
         return names
 
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
-        """Raises as `_check_range` does."""
+        """Plan one partition's next range, or return None for nothing new. Raises as `_check_range` does."""
         last = self.offsets.get(partition)
         range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
         if range_ is not None:

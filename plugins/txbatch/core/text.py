@@ -33,7 +33,7 @@ def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> 
 
 
 def escape(text: str) -> str:
-    """What is not printable, as a Python literal has it."""
+    """Write what is not printable as a Python literal has it."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 

@@ -108,12 +108,12 @@ class Batch:
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """What the batch reads; raises NewerFormat for what a newer txbatch planned."""
+        """Return what the batch reads. NewerFormat for what a newer txbatch planned."""
         return BatchPlan.from_json(self.metadata, f"{self.topology}: the plan of txid {self.txid}")
 
     @property
     def by_interval(self) -> bool:
-        """Whether the batch has a data interval, which found it and which no other may reach into (R2)."""
+        """True if the batch has a data interval, by which its run finds it and which no other may overlap (R2)."""
         return self.key.startswith(INTERVAL_KEY)
 
     @property
@@ -134,7 +134,7 @@ class Assignment:
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """What the attempt reads; raises NewerFormat for what a newer txbatch planned."""
+        """Return what the attempt reads. NewerFormat for what a newer txbatch planned."""
         return BatchPlan.from_json(self.metadata, f"{self.topology} {self.attempt}: the plan")
 
     @property

@@ -44,7 +44,7 @@ class Launched(Protocol):
 
 
 class Application:
-    """Emits attempts of one job. Spark is started by the first, and anew where what runs does not fit the next one."""
+    """Emits attempts of one job. Starts Spark for the first, and again when the running application cannot take the next one."""
 
     def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
         """DefinitionError for a job that emits nothing where Spark runs it."""
@@ -111,9 +111,9 @@ class _Running:
         self._thread.start()
 
     def takes(self, folder: str, code: str, short: bool) -> bool:
-        """Whether it begins with another attempt; if not, nothing of that was done, and Spark is to be started anew.
+        """Offer an attempt to the running application. False: it did not start, launch a new application.
 
-        It has to be idle, with this code loaded, not set up for short jobs only when this is none, and alive.
+        It accepts only while idle, alive, with the same job code, and not a long job where it was launched for short ones.
         """
         if self.busy or self.code != code or (self.short and not short):
             return False
@@ -141,7 +141,7 @@ class _Running:
         return True
 
     def _hear(self, word: bytes) -> None:
-        """What the driver says next; OSError when it is another word, EOFError when it is gone."""
+        """Wait for a word of the driver. OSError if it says another one, EOFError if it is gone."""
         said = self._connected().recv_bytes(len(word))
         if said != word:
             raise OSError(f"the driver said {said!r}, and not {word!r}")
@@ -173,7 +173,7 @@ class _Running:
             Client(self._socket).close()
 
     def _connected(self) -> Connection:
-        """The driver, once it has come; or nobody, at once gone, when it ended before."""
+        """Wait until the driver connects. If Spark ended first, the launching thread connects and hangs up: EOFError."""
         if self._connection is None:
             self._connection = self._listener.accept()
             self._close_socket()

@@ -34,8 +34,8 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
     """Run the attempt whose folder `--attempt-folder` names, and then, one by one, those that come over `--socket`.
 
     Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
-    Over a socket it says when one of those is begun, and when an attempt is done, either way; the exit code is 0 once nobody
-    sends any more.
+    On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0 when the
+    peer closes.
     """
     parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
     parser.add_argument("--attempt-folder", required=True, help="URI of the attempt's folder in the staging area")
@@ -74,7 +74,7 @@ class Driver:
         self._modules = 0  # how many are loaded, as of the last look
 
     def emit(self, folder: AttemptFolder) -> bool:
-        """Whether its manifest is written; else error.json says why.
+        """Emit one attempt. Returns True once its manifest is written; else error.json says why.
 
         SystemExit when Spark's Java process is gone: how that ended says why, to whoever waits for it.
         """
@@ -91,7 +91,7 @@ class Driver:
 
     @property
     def alive(self) -> bool:
-        """Whether Spark can take another attempt."""
+        """True if Spark can take another attempt."""
         try:
             return self._session is None or not self._session.sparkContext._jsc.sc().isStopped()
         except Exception:

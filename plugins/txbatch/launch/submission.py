@@ -94,7 +94,7 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
 
 
 def is_short(job: Job, assignment: Assignment) -> bool:
-    """Whether the batch is too small to be worth an optimising compiler."""
+    """True if the batch is too small to be worth an optimising compiler."""
     streams = job.topology.streams
     planned = [streams[name].spout.planned_bytes(each.plan) for name, each in assignment.plan.streams.items()]
     return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
@@ -154,7 +154,7 @@ class SparkSubmit:
 
 
 def ended(code: int) -> TransientError:
-    """What the exit code of spark-submit says: a signal is one's own, or, above 128, that of the driver it waited for."""
+    """Return the error that spark-submit's exit code stands for: its own signal, or, above 128, the driver's."""
     number = -code if code < 0 else code - 128
     if number not in {each.value for each in signal.Signals}:
         return TransientError(f"spark-submit ended with {code}; its output above says why")
@@ -176,7 +176,7 @@ def spark_environment() -> dict[str, str]:
 
 
 def secret(name: str, value: str = "") -> bool:
-    """Whether an environment variable may hold credentials of a database, of Airflow, or of anything else but Spark's sources."""
+    """True if a variable may hold credentials of a database, of Airflow, or of anything else but Spark's sources."""
     upper = name.upper()
     if upper.startswith(_NEVER):
         return True

@@ -60,7 +60,7 @@ class TransactionOperator(BaseOperator):
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
-        """What this task does for the run."""
+        """Do this task's part for the run, and return what XCom gets."""
 
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
         """Find the run's batch, or plan one, also after its batch was aborted. Does not return while the run must wait."""

@@ -136,7 +136,7 @@ def _check_parts(given: str, url: URL, what: str) -> None:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """One transaction. Driver errors come out as txbatch errors; a COMMIT without an answer as OutcomeUnknown (R10)."""
+    """Context manager. One transaction. Raises txbatch errors, OutcomeUnknown where the answer to COMMIT is lost (R10)."""
     committing = False
     try:
         with engine.connect() as connection:
@@ -178,7 +178,7 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
 
 @contextmanager
 def unless_made(connection: Connection) -> Iterator[None]:
-    """Create something; nothing is created, and what follows is skipped, where another session was quicker and has ended."""
+    """Context manager. Create something; if another session was quicker and has ended, create nothing and leave the block."""
     cursor = connection.connection.cursor()
     cursor.execute("SAVEPOINT unmade")
     try:

@@ -268,7 +268,7 @@ class PostgresLedger:
             return given_up
 
     def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
-        """Whether it could be aborted."""
+        """Abort an abandoned batch; return False if it cannot be, as a warehouse has rows of it."""
         try:
             self._abort(connection, abandoned, f"abandoned by {abandoned.lease_run}; {run.name} found it so")
         except HalfCommitted:

@@ -67,12 +67,12 @@ class Reader:
         return self._rows("attempts", topology=topology, limit=limit)
 
     def partitions(self, topology: str) -> Rows:
-        """What each batch read of each partition, and the holes."""
+        """Return what each batch read of each partition, and the holes."""
         self._check_known(topology)
         return self._rows("partitions", topology=topology)
 
     def counted(self, topology: str | None = None) -> list[Counted]:
-        """What was counted of each file, as the plans of committed batches say, newest first; of all topologies for None."""
+        """Return what was counted of each file, as plans of committed batches say, newest first; None: of all topologies."""
         files: dict[tuple[str, str], Counted] = {}
         for row in self._rows("counted_ranges", topology=topology, limit=COUNTED_FILES_MAX):
             of = row["topology"], row["stream"]

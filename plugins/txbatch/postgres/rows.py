@@ -94,7 +94,7 @@ def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, d
 
 
 def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
-    """What a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
+    """Return what a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
     ids = {"topology": planned.topology, "txid": planned.txid}
     open_before = connection.execute(query("open_before"), ids).scalar_one()
     last_committed = connection.execute(query("last_committed"), ids).scalar_one()

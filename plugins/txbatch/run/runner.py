@@ -81,6 +81,7 @@ class Runner:
 
     @contextmanager
     def _held(self, run: Run) -> Iterator[Run]:
+        """Context manager. Hold the run's name until the block ends; LeaseHeld while a living process holds it."""
         with self.steps.locks.hold(self.job.topology.name, run.name) as held:
             if not held:
                 raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")

@@ -210,7 +210,7 @@ def check_uri(uri: str) -> None:
 
 
 def links_on(filesystem: Any, path: str) -> bool:
-    """Whether a symbolic link stands there; only a local disk has such."""
+    """True if a path is a symbolic link, which only a local disk has."""
     return isinstance(filesystem, LocalFileSystem) and bool(filesystem.islink(path))
 
 
