@@ -152,6 +152,8 @@ def test_doctor_fails_when_something_is_wrong(
         "database": False,
         "migrations": False,
         "warehouses": False,
+        "airflow": True,
+        "spark": True,
         "java": True,
         "staging": False,
         "dags": True,
