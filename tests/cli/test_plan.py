@@ -95,6 +95,11 @@ def test_a_plan_before_the_first_run_uses_no_txid(
     assert Reader(engine).status() == []
     (row,) = json_rows(txbatch("plan", job, "--json"))
     assert row["next"]["metadata"]["streams"]["in"]["partitions"] == {"a": {"start": 0, "end": 4}}
+    assert {name: row["next"][name] for name in ("action", "txid", "waits_for")} == {
+        "action": "plan",
+        "txid": 1,
+        "waits_for": None,
+    }
 
 
 @pytest.fixture
@@ -118,6 +123,8 @@ def test_a_plan_says_what_is_in_flight_and_what_is_gone(
     assert said[-1].split()[:5] == ["in", "a", "4", "6", "gone:"]
     planned(steps, "cli:two")
     said = txbatch("plan", job).stdout.splitlines()
+    (row,) = json_rows(txbatch("plan", job, "--json"))
+    assert (row["next"]["action"], row["next"]["txid"], row["next"]["waits_for"]["txid"]) == ("plan", 3, 1)
     assert "next: waits for txid 1 of cli:one; as things stand, txid 3 would be planned then" in said
     assert "next: the run goes on with txid 2 (planned)" in txbatch("plan", job, "--run-id", "two").stdout
     with steps.ledger.engine.begin() as connection:
@@ -125,6 +132,9 @@ def test_a_plan_says_what_is_in_flight_and_what_is_gone(
     said = txbatch("plan", job).stdout.splitlines()
     assert "in flight: txid 1 of cli:one, which shows no sign of life; it is planned" in said
     assert "next: nobody looks after txid 1: it is adopted (planned)" in said
+    (row,) = json_rows(txbatch("plan", job, "--json"))
+    assert (row["next"]["action"], row["next"]["txid"], row["next"]["status"]) == ("finish_first", 1, "planned")
+    assert row["next"]["does"] == "nobody looks after txid 1: it is adopted (planned)"
 
 
 def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, assert_never
 
-from txbatch.core.coordinator import plan_batch
+from txbatch.core.coordinator import NothingNew, plan_batch
 from txbatch.core.guarantee import guarantees
-from txbatch.core.ledger import Ledger
+from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, Ranges
-from txbatch.core.protocol import Adopt, Use, Wait, decide_initialize, may_adopt
+from txbatch.core.protocol import Adopt, Plan, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
 from txbatch.spouts.interval import IntervalSpout
@@ -17,42 +18,58 @@ from txbatch.spouts.interval import IntervalSpout
 COLUMNS = frozenset({"stream", "partition", "start", "end", "note", "gone"})
 
 
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The run has a batch, and goes on with it."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFirst:
+    """Nobody looks after this batch: the run adopts it, and finishes it before its own."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class AbortFirst:
+    """Nobody looks after this batch, which the run may not adopt: it aborts it, and then looks again."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNext:
+    """The run plans this txid, once `after`, if there is one, makes room for it."""
+
+    txid: int
+    metadata: Metadata
+    after: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoInterval:
+    """The topology reads by time, and the run has no interval."""
+
+
+NextStep = GoOn | FinishFirst | AbortFirst | PlanNext | NoInterval | NothingNew
+
+
 def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str, Any]:
-    """The guarantee of each state, the batches in flight, and the next batch: its txid, what the run does, and its metadata.
+    """Return the guarantee of each state, the batches in flight, and the next step: what it does, as fields and as a sentence.
 
     Works before the topology is known. Raises what planning raises, and what registering the topology, of this job, would.
     """
     ledger.check_definition(topology, job)
     head = ledger.head(topology.name, run)
-    decision = decide_initialize(head, run, topology.max_pending)
-    found = {
+    step = next_step(ledger, topology, head, run)
+    return {
         "topology": topology.name,
         "guarantees": guarantees(topology),
         "in_flight": list(map(_batch, head.pending)),
+        "next": {"does": sentence(step), **_fields(step)},
     }
-    if isinstance(decision, Use):
-        return {**found, "next": _known(decision.batch, f"the run goes on with txid {decision.batch.txid}")}
-    if topology.by_interval and run.interval is None:
-        return {**found, "next": {"does": "reads by time: give --interval START END"}}
-    if isinstance(decision, Adopt):
-        if may_adopt(decision.batch, run):
-            return {
-                **found,
-                "next": _known(decision.batch, f"nobody looks after txid {decision.batch.txid}: it is adopted"),
-            }
-        return {
-            **found,
-            "next": {"does": f"nobody looks after txid {decision.batch.txid}: it is aborted, and planned anew"},
-        }
-    if run.interval is not None:
-        ledger.check_interval(topology.name, run.interval)
-    metadata = plan_batch(topology, head, run)
-    if metadata is None:
-        return {**found, "next": {"does": "nothing new: no txid is used"}}
-    does = f"txid {head.next_txid} would be planned"
-    if isinstance(decision, Wait):
-        does = f"waits for txid {decision.batch.txid} of {decision.batch.lease_run}; as things stand, {does} then"
-    return {**found, "next": _next(does, head.next_txid, metadata)}
 
 
 def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -64,8 +81,70 @@ def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str,
             yield {**row, "change": "appeared: of this interval nothing of it is counted"}
 
 
-def _next(does: str, txid: int, metadata: Metadata) -> dict[str, Any]:
-    return {"does": does, "txid": txid, "ranges": list(_ranges(metadata)), "metadata": metadata}
+def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextStep:
+    """Decide what the run would do first; stores nothing."""
+    decision = decide_initialize(head, run, topology.max_pending)
+    match decision:
+        case Use(batch):
+            return GoOn(batch)
+        case _ if topology.by_interval and run.interval is None:
+            return NoInterval()
+        case Adopt(batch):
+            return FinishFirst(batch) if may_adopt(batch, run) else AbortFirst(batch)
+        case Wait() | Plan():
+            if run.interval is not None:
+                ledger.check_interval(topology.name, run.interval)
+            metadata = plan_batch(topology, head, run)
+            after = decision.batch if isinstance(decision, Wait) else None
+            return NothingNew() if metadata is None else PlanNext(head.next_txid, metadata, after)
+        case _:
+            assert_never(decision)
+
+
+def sentence(step: NextStep) -> str:
+    """Return a step in words."""
+    match step:
+        case GoOn(batch):
+            return f"the run goes on with txid {batch.txid} ({batch.status})"
+        case FinishFirst(batch):
+            return f"nobody looks after txid {batch.txid}: it is adopted ({batch.status})"
+        case AbortFirst(batch):
+            return f"nobody looks after txid {batch.txid}: it is aborted, and planned anew"
+        case PlanNext(txid, _, after):
+            planned = f"txid {txid} would be planned"
+            if after is None:
+                return planned
+            return f"waits for txid {after.txid} of {after.lease_run}; as things stand, {planned} then"
+        case NoInterval():
+            return "reads by time: give --interval START END"
+        case NothingNew():
+            return "nothing new: no txid is used"
+        case _:
+            assert_never(step)
+
+
+def _fields(step: NextStep) -> dict[str, Any]:
+    """Return a step as fields: `action`, the batch it is about, what that reads, and the batch that is waited for."""
+    match step:
+        case GoOn(batch):
+            return {"action": "go_on", **_batch(batch), **_read(batch.metadata)}
+        case FinishFirst(batch):
+            return {"action": "finish_first", **_batch(batch), **_read(batch.metadata)}
+        case AbortFirst(batch):
+            return {"action": "abort_first", **_batch(batch)}
+        case PlanNext(txid, metadata, after):
+            waits_for = None if after is None else _batch(after)
+            return {"action": "plan", "txid": txid, "waits_for": waits_for, **_read(metadata)}
+        case NoInterval():
+            return {"action": "no_interval"}
+        case NothingNew():
+            return {"action": "nothing_new"}
+        case _:
+            assert_never(step)
+
+
+def _read(metadata: Metadata) -> dict[str, Any]:
+    return {"ranges": list(_ranges(metadata)), "metadata": metadata}
 
 
 def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
@@ -86,10 +165,6 @@ def _ranges(metadata: Metadata) -> Iterator[dict[str, Any]]:
             yield {**row, **rest, "note": note}
         for partition, why in planned.unreadable.items():
             yield {"stream": stream, "partition": partition, "start": None, "end": None, "note": f"unreadable: {why}"}
-
-
-def _known(batch: Batch, does: str) -> dict[str, Any]:
-    return _next(f"{does} ({batch.status})", batch.txid, batch.metadata)
 
 
 def _batch(batch: Batch) -> dict[str, Any]:
