@@ -27,7 +27,8 @@ UPDATE txbatch.topology
 -- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
 SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.counted,
        (SELECT max(txid) FROM txbatch.batch b
-         WHERE b.topology = t.topology AND status <> 'aborted' AND kind <> 'restate') AS txid
+         WHERE b.topology = t.topology AND status <> 'aborted' AND kind <> 'restate') AS txid,
+       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned
   FROM txbatch.topology t
   LEFT JOIN LATERAL (
        SELECT txid, ARRAY(SELECT json_object_keys(keys)) AS counted FROM txbatch.batch b

@@ -152,6 +152,16 @@ def test_what_was_aborted_is_no_history(backing: Any) -> None:
     assert backing.whole(other, partials(other), "2").txid == 2
 
 
+def test_what_was_aborted_can_still_be_given_up_so_its_source_stays(backing: Any) -> None:
+    """Else the records of another source would be given up, which nobody has read."""
+    backing.initialize(defined("s"), "1")
+    backing.ledger.abort("t", 1, "a wrong source")
+    other = defined("s", spout=LogSpout({"a": 100}, kind=SpoutKind.OPAQUE))
+    with pytest.raises(SchemaMismatch, match=r"its batches were read from .*Nothing is counted yet: `txbatch drop t`"):
+        backing.initialize(other, "2")
+    assert backing.ledger.skip("t", 1, "poison").txid == 2
+
+
 def test_what_was_given_up_is_history(backing: Any) -> None:
     backing.initialize(defined("s"), "1")
     backing.ledger.skip("t", 1, "poison")

@@ -47,7 +47,8 @@ class Known:
     """What a ledger knows of a topology: its definition, and how far its history goes.
 
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
-    both None before the first. `owners` says to which topology a state's name belongs.
+    both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
+    at all: what is aborted can still be given up, and is of the source that it was planned from.
     """
 
     job: str
@@ -57,6 +58,7 @@ class Known:
     owners: Mapping[str, str]
     txid: int | None
     committed: tuple[int, Collection[str]] | None
+    planned: bool = False
 
     def counts(self, state: str) -> bool:
         """Whether the state is one of the topology's, up to its newest committed txid."""
@@ -143,6 +145,10 @@ def _changes(topology: Topology, known: Known) -> Iterator[str]:
     """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
     if known.txid is not None:
         yield from _stream_changes(topology, known)
+    elif known.planned:
+        now_read = stream_definitions(topology.source, None)
+        for name in known.streams.keys() & now_read.keys():
+            yield from _source_changes(name, known.streams[name], now_read[name])
     now = {aggregate.state.name: state_definition(aggregate) for aggregate in topology.aggregates}
     for name in sorted(known.states.keys() - now.keys()):
         if known.counts(name):
@@ -170,12 +176,16 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[str]:
         if stored is None:
             yield f"stream {name!r} is new"
             continue
-        kept = {name: stream.source[name] for name in _NOT_ALWAYS_KEPT if name in stream.source} | dict(stored.source)
-        reads, before = _source(stream.source, kept), _source(kept, stream.source)
-        if reads != before:
-            yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
+        yield from _source_changes(name, stored, stream)
         if stored.fields is not None:
             yield from _differences(f"field {{!r}} of stream {name!r}", stored.fields, stream.fields or {})
+
+
+def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinition) -> Iterator[str]:
+    kept = {entry: stream.source[entry] for entry in _NOT_ALWAYS_KEPT if entry in stream.source} | dict(stored.source)
+    reads, before = _source(stream.source, kept), _source(kept, stream.source)
+    if reads != before:
+        yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
 
 
 def _state_changes(name: str, stored: StateDefinition, now: StateDefinition) -> Iterator[str]:

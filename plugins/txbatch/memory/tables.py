@@ -201,6 +201,7 @@ class Tables:
             {state: each.topology for state, each in self.states.items()},
             alive[-1].txid if alive else None,
             (read[-1].txid, self._counted(read[-1])) if read else None,
+            bool(self.batches_of(name)),
         )
         check_definition(topology, job or stored.job, known)
 

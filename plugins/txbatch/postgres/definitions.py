@@ -44,7 +44,7 @@ def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> K
         return Known("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
-    return Known(row["job"], row["by_interval"], streams, own, owners, row["txid"], committed)
+    return Known(row["job"], row["by_interval"], streams, own, owners, row["txid"], committed, row["planned"])
 
 
 def _state(row: RowMapping) -> StateDefinition:
