@@ -13,8 +13,8 @@ from py4j.protocol import Py4JNetworkError
 import txbatch
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.heartbeat import Heartbeat
-from txbatch.launch.driver import Driver
-from txbatch.spark.failures import in_our_words
+from txbatch.launch.driver import Driver, _fail
+from txbatch.spark.failures import FunctionFailed, NotInOurWords, in_our_words
 from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> 
 
 @pytest.mark.parametrize("cause", ["java.io.IOException: Input/output error", "java.net.SocketTimeoutException: Read"])
 def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str) -> None:
-    assert type(in_our_words(unread(cause))) is TransientError
+    assert isinstance(in_our_words(unread(cause)), NotInOurWords)
 
 
 def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +98,24 @@ def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, mo
     with ExitStack() as ending, pytest.raises(SystemExit, match="Java process is gone"):
         Driver(txbatch.Topology("words"), job, ending).emit(folder)
     assert folder.read_error() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [
+        (FunctionFailed("a function raised ValueError: no"), False),
+        (TransientError("a.csv had 5 bytes when it was planned, now 4; restore it"), False),
+        (BadRecord("a.csv, line 3"), False),
+        (RuntimeError("the cluster is on fire"), True),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_only_what_is_not_in_our_words_is_told_with_where_it_came_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, traced: bool
+) -> None:
+    error.__cause__ = ValueError("what Spark said")
+    _fail(AttemptFolder(tmp_path.as_uri()), error)
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.startswith("txbatch: ")
+    assert first.endswith(str(error))
+    assert more == (["ValueError: what Spark said"] if traced else [])

@@ -18,7 +18,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
-from txbatch.spark.failures import in_our_words, java_is_gone
+from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
@@ -188,7 +188,6 @@ def _fail(folder: AttemptFolder, error: Exception) -> None:
     problem = in_our_words(error)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
-    complete = isinstance(problem, TerminalError)  # where no retry helps the line says all there is
-    if not complete and (problem is not error or error.__cause__):
+    if isinstance(problem, NotInOurWords):
         trace = traceback.format_exception(error.__cause__ or error)
         print(shown_lines("".join(trace)), file=sys.stderr, flush=True)

@@ -42,11 +42,15 @@ class FunctionFailed(TransientError):
     """A Python function of the job raised."""
 
 
+class NotInOurWords(TransientError):
+    """What is told by its first line, and so not wholly."""
+
+
 def in_our_words(error: Exception) -> TxbatchError:
     """An error of Spark's as one of ours.
 
     A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression that makes no sense
-    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else a TransientError.
+    (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else NotInOurWords.
     """
     if isinstance(error, TxbatchError):
         return error
@@ -61,7 +65,7 @@ def in_our_words(error: Exception) -> TxbatchError:
         return BadRecord(_line(error))
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return DefinitionError(f"{_line(error)}; mend the expression in the job")
-    return TransientError(_line(error))
+    return NotInOurWords(_line(error))
 
 
 def _damaged(message: str) -> BadRecord | None:
