@@ -62,6 +62,13 @@ def test_the_command_works_from_anywhere(environment: Path, tmp_path: Path) -> N
     assert told.stdout == f"txbatch, version {__version__}\n", told.stderr
 
 
+def test_its_help_names_no_file_of_a_checkout(environment: Path, tmp_path: Path) -> None:
+    told = call([str(environment / "txbatch"), "--help"], tmp_path).stdout
+    assert "txbatch init shop && cd shop && make demo && make test" in told
+    assert "jobs/" not in told
+    assert "docs/" not in told
+
+
 def test_the_home_folder_is_the_projects_or_else_the_users(environment: Path, tmp_path: Path) -> None:
     inside, outside, shared = tmp_path / "shop" / "jobs", tmp_path / "elsewhere", tmp_path / "shared"
     for folder in (inside, tmp_path / "shop" / "dags", outside, shared / "jobs", shared / "dags"):

@@ -24,6 +24,7 @@ from txbatch.core.transaction import Run
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import check_main, load_job
 from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.places import in_checkout
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import check_server, connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -42,11 +43,20 @@ ORDER = (
     *("init", "run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "up", "down", "migrate", "drop"),
     "demo",
 )
-EPILOG = """\b
+EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
+EPILOG = (
+    """\b
 Example:
   txbatch run jobs/sentences.py && txbatch query sentences how are
 
 `txbatch run --help` says more of a command. Read on in docs/: operate.md, jobs.md to write a job, reports.md for SQL."""
+    if in_checkout()
+    else """\b
+Example:
+  txbatch init shop && cd shop && make demo && make test
+
+`txbatch run --help` says more of a command."""
+)
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
     *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "kept", "keys"),
@@ -208,7 +218,7 @@ def plan(
         "aborted",
         "states",
     ),
-    nothing="no topology has run yet; `txbatch run jobs/sentences.py` runs one",
+    nothing=f"no topology has run yet; `txbatch run {EXAMPLE}` runs one",
     show=show_status,
     drop=("aborted", "oldest_in_flight", "gaps", "records"),
     cut=("topology", "states"),
@@ -267,7 +277,7 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
 def psql(given: tuple[str, ...]) -> None:
     """Open psql on the reports, read-only.
 
-    Arguments are psql's: -f sql/reports/top_keys.sql runs a file, -c a statement. On the embedded PostgreSQL it is the role
+    Arguments are psql's: -f FILE runs a file, -c a statement. On the embedded PostgreSQL it is the role
     report, which can read the schema report and change nothing; elsewhere the URL's.
     """
     with errors_told():

@@ -13,11 +13,12 @@ from typing import Any
 
 from txbatch import settings
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, Run
 from txbatch.launch.job_file import load_job
+from txbatch.places import in_checkout
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import migrate
@@ -95,6 +96,10 @@ def play(config: settings.Settings) -> Iterator[str]:
 
     An earlier demo's topology is dropped first. TxbatchError when the numbers are wrong.
     """
+    if not in_checkout():
+        raise TerminalError(
+            "the outage is played in a checkout of txbatch, which has jobs/outage.py: an installed one has not"
+        )
     root = config.home / "demo" / "outage"
     shutil.rmtree(root, ignore_errors=True)
     engine = connect(config.database_url)
