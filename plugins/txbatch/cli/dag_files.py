@@ -29,7 +29,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_main) -> st
     check_dag_files(root / "dags")
     jobs = sorted((root.resolve() / "jobs").glob("*.py"))
     wrong = {str(job): why for job in jobs if (why := _load_error(job, check_job))}
-    traces, dags = _import_errors(root / "dags")
+    traces, dags = _import_errors(root / "dags") if any((root / "dags").rglob("*.py")) else ({}, 0)
     errors = [
         f"dags/{file}{_told(root / 'dags' / file, trace)}"
         for file, trace in sorted(traces.items())

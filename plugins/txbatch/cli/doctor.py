@@ -13,8 +13,9 @@ from txbatch.cli.dag_files import check_files
 from txbatch.core.errors import NotMigrated, TransientError
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
-from txbatch.fit import check_fit
+from txbatch.fit import check_fit, installed
 from txbatch.launch.job_file import Job, check_main
+from txbatch.places import install
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.migrate import check_migrated, migrations
@@ -30,7 +31,7 @@ def check_all() -> list[dict[str, Any]]:
         "migrations": lambda: _migrated(_ledger(settings.load())),
         "warehouses": lambda: _apart(settings.load()),
         "spark": lambda: check_fit("spark"),
-        "airflow": lambda: check_fit("airflow"),
+        "airflow": _airflow,
         "java": lambda: str(java_home(settings.home())),
         "staging": lambda: _writable(settings.load().staging),
         "dags": lambda: check_files(settings.project_root(), _runs),
@@ -57,6 +58,14 @@ def _migrated(engine: Engine) -> str:
 def _apart(where: settings.Settings) -> str:
     with transaction(_ledger(where)) as connection:
         return Warehouses(where.warehouse_url).check(connection)
+
+
+def _airflow() -> str:
+    return (
+        check_fit("airflow")
+        if installed("apache-airflow")
+        else f"not installed, only DAGs need it: {install('airflow')}"
+    )
 
 
 def _writable(staging: str) -> str:
