@@ -152,3 +152,14 @@ def test_every_named_statement_is_used() -> None:
         r"^-- (\w+) --$", "\n".join(file.read_text() for file in (ROOT / "sql").rglob("*.sql")), re.MULTILINE
     )
     assert [name for name in named if f'"{name}"' not in text] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=dotted)
+def test_a_context_manager_says_that_it_is_one(module: Path) -> None:
+    """Called without `with`, it does nothing in silence."""
+    functions = [
+        node for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
+    ]
+    managers = [each for each in functions if any("contextmanager" in ast.unparse(one) for one in each.decorator_list)]
+    silent = [each.name for each in managers if not (ast.get_docstring(each) or "").startswith("Context manager. ")]
+    assert silent == []

@@ -31,12 +31,12 @@ class PartialColumn:
 
     @property
     def exact(self) -> bool:
-        """Whether its values are the same to the last digit, in whatever order they merge."""
+        """True if the column's values are the same to the last digit in whatever order they merge."""
         return self.merge.exact(self.type)
 
     @property
     def total(self) -> Total:
-        """What is compared of it between files and rows (R7)."""
+        """Return what is compared of the column between files and rows (R7)."""
         return self.merge.total(self.type)
 
 
@@ -66,7 +66,7 @@ class CombinerAggregator:
         return merger([column.merge for column in self.columns(Field(self.input or "", "bigint"))])(left, right)
 
     def finish(self, partial: Partial) -> Any:
-        """What a report shows for a partial."""
+        """Return what a report shows for a partial."""
         return partial[0]
 
     def finish_sql(self, columns: Sequence[str]) -> str:

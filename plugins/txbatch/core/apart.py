@@ -41,7 +41,7 @@ class LastWriter:
         return TransactionAttempt(self.txid, self.attempt_id)
 
     def applied(self, txid: int) -> bool:
-        """Whether rows of this txid may be in the state."""
+        """True if rows of this txid may be in the state."""
         return self.txid == txid and self.status is ApartStatus.APPLIED
 
 

@@ -61,7 +61,7 @@ class Known:
     planned: bool = False
 
     def counts(self, state: str) -> bool:
-        """Whether the state is one of the topology's, up to its newest committed txid."""
+        """True if the state is the topology's, and its newest committed txid counted it."""
         return state in self.states and (self.committed is None or state in self.committed[1])
 
 
@@ -131,7 +131,7 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
-    """What differs between the keys and values of a state."""
+    """Yield what differs between the keys and values of a state."""
     for part, what in (("keys", "key"), ("values", "value")):
         before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
         yield from _differences(f"{what} {{!r}} of state {state!r}", before, now)
@@ -196,7 +196,7 @@ def _state_changes(name: str, stored: StateDefinition, now: StateDefinition) -> 
 
 
 def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """What is gone, new, or otherwise; `what` has a place for the name."""
+    """Yield what is gone, new, or otherwise; `what` has a place for the name."""
     for name in {**before, **now}:
         if name not in now:
             yield f"{what.format(name)} is gone"
@@ -211,7 +211,7 @@ def _spec(type_: str, merge: str | None = None) -> str:
 
 
 def _source(identity: Metadata, other: Metadata) -> str:
-    """What of a source's identity is not as in the other one."""
+    """Return in what one source's identity differs from another's."""
     mine = {name: value for name, value in identity.items() if name not in other or not _equal(value, other[name])}
     text = canonical_json(mine)
     return text if len(text) <= _SOURCE_LENGTH_MAX else f"{text[:_SOURCE_LENGTH_MAX]}..."

@@ -73,10 +73,10 @@ class Ledger(Protocol):
         """
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Let this run look after an abandoned batch, to finish it first, or abort it when it has an interval (R6).
+        """Take over an abandoned batch, to finish it first; one by interval is aborted instead (R6).
 
-        None: look again. The run's key leads to its own batch alone. What is half committed, and so cannot be aborted, is
-        looked after too.
+        Returns None when the caller must read the head again. The run's key leads to its own batch alone. A half committed
+        batch, which cannot be aborted, is taken over as well.
         """
 
     def note_wait(self, batch: Batch, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""PersistentAggregate: what a stream adds up to in a state, across batches; and which spouts and states fit (R11)."""
+"""A stream's aggregation into a state, kept across batches; and which spouts and states fit (R11)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PersistentAggregate:
 
     @property
     def removable(self) -> bool:
-        """Whether records may remove keys; then partials carry `MARKS`."""
+        """True if records may remove keys; then partials carry `MARKS`."""
         return self.remove is not None
 
     @property

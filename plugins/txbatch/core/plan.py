@@ -79,7 +79,7 @@ class Ranges:
 
     @property
     def ranges(self) -> dict[str, Any]:
-        """What is planned of each partition, as JSON."""
+        """Return what is planned of each partition, as JSON."""
         return {name: range_.to_json() for name, range_ in self.partitions.items()}
 
     def only(self, partitions: Collection[str]) -> Ranges:

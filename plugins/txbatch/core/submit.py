@@ -18,7 +18,7 @@ class Job(Protocol):
 
     @property
     def name(self) -> str:
-        """What the ledger calls the job: the path of its file."""
+        """Return what the ledger calls the job: the path of its file."""
 
     @property
     def topology(self) -> Topology:

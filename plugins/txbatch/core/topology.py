@@ -70,7 +70,7 @@ class Topology:
 
     @property
     def by_interval(self) -> bool:
-        """Whether batches are found again by their interval (R2)."""
+        """True if batches are found again by their interval (R2)."""
         return any(stream.spout.by_interval for stream in self.streams.values())
 
     @property

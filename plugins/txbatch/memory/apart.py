@@ -110,7 +110,7 @@ class MemoryWarehouses:
         self._end(after, "abort.apart_committed")
 
     def rows(self, state: str) -> Mapping[Any, Value]:
-        """What a state holds, in whatever database."""
+        """Return what a state holds, in whatever database."""
         return next(stored.rows for (_, name), stored in self.states.items() if name == state)
 
     def _end(self, after: Mapping[At, StoredApart], failpoint: str) -> None:
@@ -159,7 +159,7 @@ def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
 
 
 def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:
-    """What tells the partials of an attempt from others, in whatever order they came; None when there are none."""
+    """Return a digest of an attempt's partials, the same in any order; None when there are none."""
     merged: dict[Any, Partial] = {}
     for key, partial in partials:
         merged[key] = merger(aggregate.partial_merges)(merged[key], partial) if key in merged else partial

@@ -80,7 +80,7 @@ def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]],
 
 
 def _partials(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
-    """What the records that reach a state contribute, by key; a global value has the key ()."""
+    """Return what the records that reach a state contribute, by key; a global value has the key ()."""
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)
     for record in kept:
@@ -95,7 +95,7 @@ def _partials(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tu
 
 
 def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
-    """What one record contributes, with its marks where keys may be removed."""
+    """Return what one record contributes, with its marks where keys may be removed."""
     if aggregate.removable and called("remove", aggregate.remove)(record):
         return (*(None for _ in aggregate.columns), True, False)
     inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())

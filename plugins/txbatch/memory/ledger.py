@@ -72,6 +72,7 @@ class MemoryLedger:
 
     @contextmanager
     def _transaction(self) -> Iterator[Tables]:
+        """Context manager. Yield the tables under the lock; they are kept if the block ends without an error."""
         with self._lock:
             snapshot, now = self.tables.copy(), self.clock()
             for at, batch in snapshot.batches.items():
@@ -122,10 +123,10 @@ class MemoryLedger:
             return self._lease(tables, batch, run)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
+        """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, or is looked after again: look again. What cannot be aborted, as a warehouse has
-        rows of it, is looked after too.
+        Returns None when the batch was aborted, is final, or is looked after again: the caller reads the head again. A batch
+        that cannot be aborted, as a warehouse has rows of it, is taken over as well.
         """
         with self._transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
@@ -287,7 +288,7 @@ class MemoryLedger:
             return tables.give_up(now)
 
     def rows(self, state: str) -> Rows:
-        """What a state holds now, by key."""
+        """Return what a state holds now, by key."""
         apart = self.tables.states[state].database is not None
         return self.warehouses.rows(state) if apart else self.tables.states[state].rows
 

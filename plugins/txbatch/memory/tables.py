@@ -225,7 +225,7 @@ class Tables:
         return stored is None
 
     def let_find(self, batch: Batch, run: Run) -> None:
-        """Let a run find the batch again (R2)."""
+        """Register the batch under the run's key (R2)."""
         at = batch.topology, run.key
         self.batch_keys[at] = (*self.batch_keys.get(at, ()), batch.txid)
 

@@ -28,7 +28,7 @@ def commit_batch(
     """Apply the newest attempt of a batch whose row is locked; the caller commits.
 
     `attempt` names the attempt whose partials were read: by now a newer one may have begun (R5).
-    States apart come last: what they need is committed there, in `warehouses`, when this returns (R21).
+    States in other databases are written last and are committed there before this returns (R21).
     """
     assignment, manifest = rows.newest_attempt(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}

@@ -107,10 +107,10 @@ class PostgresLedger:
             return rows.batch(connection, **ids)
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
-        """Let this run look after an abandoned batch, or abort it when it has an interval or other parameters (R6).
+        """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
 
-        None when it was aborted, is final, is looked after again, or is being committed still: look again. What
-        cannot be aborted, as a warehouse has rows of it, is looked after too.
+        Returns None when the batch was aborted, is final, is looked after again, or is being committed: the caller reads
+        the head again. A batch that cannot be aborted, as a warehouse has rows of it, is taken over as well.
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with suppress(LeaseHeld), transaction(self.engine) as connection:

@@ -167,6 +167,7 @@ class Warehouses:
 
 @contextmanager
 def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
+    """Context manager. One transaction, after which the failpoint is reached."""
     with transaction(engine) as connection:
         yield connection
     failpoints.hit(failpoint)
