@@ -15,8 +15,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
-# Real Spark and real Airflow; all other tiers are in the first lane.
-SECOND = ("spark", "cli", "local_airflow", "airflow", "flights", "demo")
+# What takes about half the time: Airflow, and long Spark sessions. All other tiers are in the first lane.
+SECOND = ("spark", "local_airflow", "airflow", "flights", "demo")
 CLOSING = re.compile(r"=* ?(?P<counts>\d+ [a-z]+.*) in [\d.]+s")
 # In the order in which pytest tells them.
 OUTCOMES = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
