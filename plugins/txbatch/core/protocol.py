@@ -129,7 +129,7 @@ def check_gone(assignment: Assignment) -> None:
 
 
 def next_txid(txids: Sequence[int]) -> int:
-    """Consecutive from 1, never reused, never skipped (R1)."""
+    """Return the txid after these: consecutive from 1, never reused, never skipped (R1)."""
     return txids[-1] + 1 if txids else INIT_TXID
 
 
@@ -297,7 +297,7 @@ def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> N
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
-    """The offsets after these batches, in txid order."""
+    """Return the offsets after these batches, which are in txid order."""
     after = {stream: dict(partitions) for stream, partitions in offsets.items()}
     for batch in batches:
         for stream, planned in batch.plan.partitioned.items():
