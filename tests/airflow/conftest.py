@@ -83,7 +83,6 @@ def stack(
         "TXBATCH_HOME": str(home),
         "AIRFLOW_CONN_TXBATCH": as_airflow_connection(ledger_url),
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS.values()),
-        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",  # a wait is then 4 s at least, not 8
         "FLIGHTS_FOLDER": str(flights_folder),
         "WORD_COUNT_FOLDER": str(corpus),
         "PROBE_FOLDER": str(probe_folder),
