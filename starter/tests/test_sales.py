@@ -37,7 +37,7 @@ def txbatch(tmp_path: Path) -> Iterator[Txbatch]:
         return json.loads(done.stdout)
 
     yield call
-    call("down")
+    subprocess.run([sys.executable, "-m", "txbatch", "down"], cwd=PROJECT, env=environment, check=True)
 
 
 def test_each_sale_of_the_day_counts_once(txbatch: Txbatch) -> None:

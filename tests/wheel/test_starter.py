@@ -43,7 +43,7 @@ def test_its_dag_and_job_load(environment: Path, shop: Path) -> None:
 @pytest.mark.timeout(300)
 def test_its_tests_pass(environment: Path, shop: Path) -> None:
     told = call([str(environment / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], shop)
-    assert "1 passed" in told.stdout, told.stdout + told.stderr
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
