@@ -14,7 +14,7 @@ from support import LogSpout, code, record_batch, run, word_count
 
 from txbatch import OpaqueState
 from txbatch.core.errors import Incomplete, LeaseHeld, Unavailable
-from txbatch.postgres import csv_stream, takeover
+from txbatch.postgres import csv_stream, stalled_commit
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.warehouses import Warehouses
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.rule("R5", "R6")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "PATIENCE_SECONDS", 0.15)
-    monkeypatch.setattr(takeover, "WAIT_SECONDS", 0.15)
-    monkeypatch.setattr(takeover, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(stalled_commit, "PATIENCE_SECONDS", 0.15)
+    monkeypatch.setattr(stalled_commit, "WAIT_SECONDS", 0.15)
+    monkeypatch.setattr(stalled_commit, "BEAT_SECONDS", 0.02)
 
 
 def slow(engine: Engine) -> None:
@@ -135,7 +135,7 @@ def test_one_that_hangs_while_it_loads_is_ended(bench: Bench, who: str) -> None:
 
 
 def test_a_session_that_is_gone_ends_the_beat(engine: Engine, postgres_url: str) -> None:
-    with connect(postgres_url).connect() as connection, takeover.beating(connection):
+    with connect(postgres_url).connect() as connection, stalled_commit.beating(connection):
         pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         with engine.begin() as other:
             other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})

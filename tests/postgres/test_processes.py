@@ -24,7 +24,7 @@ from support import LogSpout, code, record_batch, run, word_count
 from txbatch import settings
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
 from txbatch.core.transaction import BatchStatus, TransactionAttempt
-from txbatch.postgres import takeover
+from txbatch.postgres import stalled_commit
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
 
@@ -249,8 +249,8 @@ def test_a_zombie_aborts_what_was_aborted_and_planned_anew(bench: Bench, start: 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(takeover, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(stalled_commit, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(stalled_commit, "WAIT_SECONDS", 0.2)
 
 
 def stopped(bench: Bench, start: Start, *, dead: bool = False) -> Process:
@@ -341,13 +341,13 @@ def test_a_row_that_someone_else_holds_is_left_to_him(bench: Bench, postgres_url
 def test_waiting_for_the_row_leaves_no_timeout_behind(bench: Bench) -> None:
     bench.planned()
     with transaction(bench.engine) as connection:
-        takeover.locked_row(connection, "word_count", 1, None)
+        stalled_commit.locked_row(connection, "word_count", 1, None)
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1min"
 
 
 @pytest.mark.parametrize("topology", ["a", "ü" * 25, "x" * 60])
 def test_the_name_of_a_commit_is_not_cut(engine: Engine, topology: str) -> None:
-    name = takeover.commit_name(topology, TransactionAttempt(123456789, 12))
+    name = stalled_commit.commit_name(topology, TransactionAttempt(123456789, 12))
     with engine.begin() as connection:
         connection.execute(query("set_application_name"), {"name": name})
         shown = connection.exec_driver_sql("SHOW application_name").scalar_one()

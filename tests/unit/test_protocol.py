@@ -21,7 +21,7 @@ from txbatch.core.errors import (
 from txbatch.core.ledger import Head
 from txbatch.core.protocol import (
     Adopt,
-    Plan,
+    PlanNew,
     Use,
     Wait,
     WaitReason,
@@ -64,10 +64,10 @@ def test_txids_are_consecutive_from_1() -> None:
 def test_what_a_run_does_first() -> None:
     dead = replace(PLANNED, txid=4, lease_live=False)
     for head, max_pending, expected in (
-        (HEAD, 1, Plan(4)),
+        (HEAD, 1, PlanNew(4)),
         (replace(HEAD, own=COMMITTED, pending=(dead,)), 1, Use(COMMITTED)),
         (replace(HEAD, pending=(PLANNED,)), 1, Wait(PLANNED, WaitReason.FULL)),
-        (replace(HEAD, pending=(PLANNED,)), 2, Plan(4)),
+        (replace(HEAD, pending=(PLANNED,)), 2, PlanNew(4)),
         (replace(HEAD, pending=(PLANNED, dead)), 2, Adopt(dead)),
         (replace(HEAD, pending=(PLANNED, dead)), 9, Adopt(dead)),
     ):

@@ -10,7 +10,7 @@ from txbatch.core.coordinator import NothingNew, plan_batch
 from txbatch.core.guarantee import guarantees
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, Ranges
-from txbatch.core.protocol import Adopt, Plan, Use, Wait, decide_initialize, may_adopt
+from txbatch.core.protocol import Adopt, PlanNew, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run
 from txbatch.spouts.interval import IntervalSpout
@@ -91,7 +91,7 @@ def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextS
             return NoInterval()
         case Adopt(batch):
             return FinishFirst(batch) if may_adopt(batch, run) else AbortFirst(batch)
-        case Wait() | Plan():
+        case Wait() | PlanNew():
             if run.interval is not None:
                 ledger.check_interval(topology.name, run.interval)
             metadata = plan_batch(topology, head, run)

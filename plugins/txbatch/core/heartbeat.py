@@ -1,8 +1,9 @@
 """Tell a Spark driver, which holds no database credentials, that nobody waits for its attempt any more (R5).
 
 The heartbeat is the file `fence.json` in the attempt's folder. The attempt's task renews its lease in the ledger and then
-raises `beat`; whoever begins a newer attempt writes that one's name into `superseded`. It is a hint that ends idle work:
-what keeps an old attempt's results out is the fence in the batch's row.
+raises `beat` (`run.lease`); whoever begins a newer attempt writes that one's name into `superseded` (`storage.staging`).
+`spark.heartbeat` obeys it. The heartbeat is a hint that ends idle work: what keeps an old attempt's results out is the fence
+in the batch's row.
 
 >>> from dataclasses import replace
 >>> heartbeat = Heartbeat(lease_seconds=120)

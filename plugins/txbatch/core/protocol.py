@@ -63,13 +63,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Plan this txid."""
+class PlanNew:
+    """The run has no batch yet: plan this txid."""
 
     txid: int
 
 
-def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | Plan:
+def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | PlanNew:
     """Decide what a run does first: use its batch, adopt another one, wait, or plan (R2, R6)."""
     if head.own is not None:
         return Use(head.own)
@@ -78,7 +78,7 @@ def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | W
         return Adopt(abandoned)
     if len(head.pending) >= max_pending:
         return Wait(head.pending[0], WaitReason.FULL)
-    return Plan(head.next_txid)
+    return PlanNew(head.next_txid)
 
 
 def unattended(batch: Batch, run: Run) -> bool:

@@ -28,7 +28,7 @@ class Job:
 
     @property
     def code(self) -> str:
-        """The fingerprint of its code: sha256 of the file."""
+        """The digest of its code: sha256 of the file."""
         return code_digest(self.path)
 
 

@@ -1,4 +1,4 @@
-"""How a job is submitted: the same for Airflow's operator and for `txbatch run`."""
+"""How a job is submitted: the same for `txbatch run` and for Airflow, which runs it through `orchestration.submit_hook`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from txbatch.memory.staging import MemoryStaging
 
 
 class MemoryApplication:
-    """`core.submit.Application` in this process: emits into a `MemoryStaging`."""
+    """`core.application.Application` in this process: emits into a `MemoryStaging`."""
 
     killed = False
 

@@ -24,7 +24,7 @@ from txbatch.run.steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class MemoryJob:
-    """`core.submit.Job` without a file."""
+    """`core.application.Job` without a file."""
 
     topology: Topology
     name: str = "in memory"

@@ -1,4 +1,7 @@
-"""Waiting without a worker slot, until a deadline that counts from the first wait of a try (R4, R6)."""
+"""Waiting without a worker slot, until a deadline that counts from the first wait of a try (R4, R6).
+
+Whether a wait is over is looked at in `orchestration.trigger`.
+"""
 
 from __future__ import annotations
 

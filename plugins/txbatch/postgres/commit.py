@@ -1,4 +1,7 @@
-"""The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10)."""
+"""The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10).
+
+What may be committed is decided by `core.protocol.check_commit`; here it is carried out.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import definitions, ranges, rows, state_tables, takeover
+from txbatch.postgres import definitions, ranges, rows, stalled_commit, state_tables
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
@@ -219,7 +219,7 @@ class PostgresLedger:
         """
         failpoints.hit("commit.before_lock")
         with transaction(self.engine) as connection:
-            takeover.say_commit(connection, batch)
+            stalled_commit.say_commit(connection, batch)
             now = rows.lock_batch(connection, batch.topology, batch.txid, run)
             return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 

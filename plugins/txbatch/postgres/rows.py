@@ -11,7 +11,7 @@ from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
 from txbatch.core.protocol import consumed
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
-from txbatch.postgres import takeover
+from txbatch.postgres import stalled_commit
 from txbatch.postgres.queries import query
 
 
@@ -46,8 +46,8 @@ def batch(connection: Connection, topology: str, txid: int) -> Batch:
 
 
 def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
-    """One batch, locked, for this run; raises as `takeover.locked_row`, and UnknownName when there is none."""
-    return _known(takeover.locked_row(connection, topology, txid, run), topology, txid)
+    """One batch, locked, for this run; raises as `stalled_commit.locked_row`, and UnknownName when there is none."""
+    return _known(stalled_commit.locked_row(connection, topology, txid, run), topology, txid)
 
 
 def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:

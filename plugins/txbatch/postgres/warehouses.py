@@ -23,8 +23,8 @@ from txbatch.postgres import apart
 from txbatch.postgres.apart import StateApart
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
+from txbatch.postgres.stalled_commit import beating
 from txbatch.postgres.statements import statements_of
-from txbatch.postgres.takeover import beating
 
 
 def _unknown(database: str) -> str:

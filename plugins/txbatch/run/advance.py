@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core import coordinator, protocol
+from txbatch.core.application import Submit
 from txbatch.core.coordinator import FinishFirst, NothingNew, Turn, Yours
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
-from txbatch.core.submit import Submit
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.lease import batch_kept
 from txbatch.run.steps import Steps

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
-from txbatch.core.submit import Application, Job
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
 from txbatch.run.advance import Advance
 from txbatch.run.steps import Steps

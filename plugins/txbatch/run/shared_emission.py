@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import assert_never
 
+from txbatch.core.application import Application
 from txbatch.core.protocol import Wait, waited_for
 from txbatch.core.run_locks import RunLocks
-from txbatch.core.submit import Application
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.steps import Steps
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from txbatch import failpoints
 from txbatch.core import coordinator, protocol
+from txbatch.core.application import Job, Submit
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import BrokenChain, LeaseHeld, StaleAttempt, TerminalError, TransientError, TxbatchError
 from txbatch.core.ledger import Committed, Ledger
@@ -14,7 +15,6 @@ from txbatch.core.protocol import Wait, WaitReason
 from txbatch.core.repeat import Repeat, repeated
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
-from txbatch.core.submit import Job, Submit
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.run.lease import attempt_kept_alive
 

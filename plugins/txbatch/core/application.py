@@ -1,4 +1,4 @@
-"""What is run for an attempt: a job, by something that runs it on the attempt's folder."""
+"""What is run for an attempt: a job, by an application that runs it on the attempt's folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Job(Protocol):
 
     @property
     def code(self) -> str:
-        """The fingerprint of its code."""
+        """The digest of its code."""
 
 
 class Application(Protocol):
