@@ -111,12 +111,12 @@ STORED = (
         MANIFEST.to_json(),
         {
             "format": "of this object",
-            "topology": "as in the assignment, and so are",
-            "attempt.txid": "",
-            "attempt.attempt_id": "",
-            "token": "",
-            "code": "",
-            "metadata_digest": "",
+            "topology": "its name; this and the next five must be those of the assignment",
+            "attempt.txid": "of the batch",
+            "attempt.attempt_id": "of the attempt that wrote it",
+            "token": "of that attempt",
+            "code": "sha256 of the job's code that it ran",
+            "metadata_digest": "sha256 of the plan's canonical JSON that it read by",
             "streams.<stream>.<partition>.records": "how many records were read; without partitions, of the one called ''",
             "streams.<stream>.<partition>.fingerprint": "the sum of their xxhash64, a number of up to 38 digits",
             "states.<state>.files[].name": "a Parquet file of partials, in the attempt's folder",
@@ -131,7 +131,8 @@ STORED = (
     ),
     Stored(
         "The heartbeat",
-        "`fence.json`: whether the attempt's driver may go on. It has no `format` yet, which stands for 1.",
+        "`fence.json`, named so for history; it holds the heartbeat: whether the attempt's driver may go on. It has no `format` "
+        "yet, which stands for 1.",
         Heartbeat(lease_seconds=120, beat=4, superseded="7:3").to_json(),
         {
             "lease_seconds": "how long the driver goes on without a beat",

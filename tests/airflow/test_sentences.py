@@ -54,6 +54,7 @@ def test_clearing_one_task_of_a_committed_run_changes_nothing(stack: Stack, kill
     assert stack.snapshot("sentences") == before
 
 
+@pytest.mark.rule("R15")
 def test_clearing_a_committed_run_says_so_and_changes_nothing(stack: Stack, killed: str) -> None:
     before = stack.snapshot("sentences")
     stack.api.clear_run("sentences", killed)
