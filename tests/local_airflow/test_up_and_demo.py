@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,12 +93,16 @@ def test_the_demos_table_fits_80_columns_and_shows_what_was_killed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {"topology": "word_count", "attempt": "1:1", "status": "superseded", "records": 184_222}
-    row |= {"started_at": None, "duration": None, "run_id": "demo-1122-104512"}
+    row |= {
+        "started_at": datetime(2026, 11, 22, 10, 45, 12, tzinfo=UTC),
+        "duration": None,
+        "run_id": "demo-1122-104512",
+    }
     killed = {"word_count 1:1": demo.KILLS["emit.manifest_written"]}
     monkeypatch.setattr(demo.console, "_width", 80)
     monkeypatch.setattr(demo.console, "file", sys.stdout)
     demo._print_table("Attempts", [demo._told(row, killed), demo._told({**row, "attempt": "1:2"}, killed)])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-2].split() == ["word_count", "1:1", "superseded", "emit", "184222", "demo-1122-104512"]
-    assert lines[-1].split()[2:] == ["superseded", "184222", "demo-1122-104512"]
+    assert lines[-2].split() == ["word_count", "1:1", "superseded", "emit", "10:45:12", "184222", "demo-1122-104512"]
+    assert lines[-1].split()[2:] == ["superseded", "10:45:12", "184222", "demo-1122-104512"]
