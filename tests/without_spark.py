@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from txbatch import PartitionedLogSpout, Spout
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.merge import merger
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import StreamPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.launch.job_file import Job, load_job
+from txbatch.memory.emitter import partials_of
 from txbatch.spouts import partitioned_log
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -87,19 +87,12 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
 
 
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
+    """Return what an attempt contributes to a state, as Spark writes it."""
     plan = assignment.plan.streams[aggregate.stream.name].plan
     names = [field.name for field in aggregate.stream.fields]
-    combine, found, kept = merger(aggregate.merges), {}, Counter()
-    if not aggregate.keys:
-        found[()] = tuple(value for each in aggregate.aggregates.values() for value in each.zero())
-    for record in records(aggregate.stream.roots[0].spout, plan):
-        fields = dict(zip(names, record, strict=True))
-        key = tuple(fields[each.name] for each in aggregate.keys)
-        partial = tuple(
-            value for each in aggregate.aggregates.values() for value in each.init(fields.get(each.input or ""))
-        )
-        found[key] = combine(found[key], partial) if key in found else partial
-        kept[key] += 1
+    read = [dict(zip(names, record, strict=True)) for record in records(aggregate.stream.roots[0].spout, plan)]
+    found = dict(partials_of(aggregate, read))
+    kept = Counter(tuple(record[each.name] for each in aggregate.keys) for record in read)
     types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.columns]
     columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.columns]
     values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True))

@@ -83,7 +83,7 @@ class Reports:
     @classmethod
     def open(cls) -> Self:
         """Return the reports of the database that TXBATCH_DATABASE_URL names, else of the embedded one, which is started."""
-        return cls(settings.load())
+        return cls(settings.ensure_database(settings.resolve()))
 
     def batches(self, topology: str, limit: int = 20) -> list[Batch]:
         """Return the newest batches, newest first. UnknownName for an unknown topology."""

@@ -93,18 +93,28 @@ def _default_home() -> Path:
     return (root if in_checkout() or is_project(root) else Path.home()) / ".txbatch"
 
 
-def load(connection_url: str | None = None, connections: Urls = lambda database: None) -> Settings:
-    """TXBATCH_DATABASE_URL and TXBATCH_STAGING; else `connection_url` (Airflow's connection); else the embedded defaults.
+def resolve(connection_url: str | None = None, connections: Urls = lambda database: None) -> Settings:
+    """Return TXBATCH_DATABASE_URL and TXBATCH_STAGING; else `connection_url` (Airflow's connection); else the embedded defaults.
 
-    `connections` is asked for other databases, where TXBATCH_DATABASE_URL_<NAME> is not set. Starts the embedded
-    PostgreSQL when it is the one to use. Makes the home folder, for this user alone.
+    `connections` is asked for other databases, where TXBATCH_DATABASE_URL_<NAME> is not set. Makes and starts nothing:
+    `ensure_database` does. DefinitionError for a variable that cannot be meant.
     """
     _check_failpoints()
     folder, url = home(), given(DATABASE_URL) or connection_url
     staging = _staging(given(STAGING) or f"file://{folder}/staging")  # as it is: neither fsspec nor Spark decodes
+    return Settings(folder, url or postgres.url(folder), staging, not url, connections)
+
+
+def ensure_database(settings: Settings) -> Settings:
+    """Make the home folder, for this user alone, and start the embedded PostgreSQL where it is the one to use.
+
+    Return the settings as they are. EmbeddedPostgresError when the server cannot be started.
+    """
     with suppress(OSError):  # whoever needs the folder says why that cannot be
-        _make_private(folder)
-    return Settings(folder, url or postgres.start(folder), staging, not url, connections)
+        _make_private(settings.home)
+    if settings.embedded:
+        postgres.start(settings.home)
+    return settings
 
 
 def _check_failpoints() -> None:

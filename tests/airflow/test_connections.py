@@ -14,8 +14,8 @@ CONNECTION = (
 )
 ASK = """
 from txbatch.core.errors import DefinitionError
-from txbatch.orchestration.airflow import load_settings
-where = load_settings()
+from txbatch.orchestration.airflow import resolve_settings
+where = resolve_settings()
 print(where.warehouse_url("warehouse"))
 try:
     where.warehouse_url("other")

@@ -65,7 +65,7 @@ def runner(
     home: Path, folder: Path, postgres_url: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Runner]:
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    with open_runner(load_job(write_job("words.py", WORDS)), settings.load()) as runner:
+    with open_runner(load_job(write_job("words.py", WORDS)), settings.resolve()) as runner:
         yield runner
 
 
@@ -179,7 +179,7 @@ def test_an_attempt_reads_anew_what_the_one_before_has_read(
     file, day = folder / "sales" / "a.csv", datetime(2026, 1, 1, tzinfo=UTC)
     run = Run("a-day", interval=Interval(day, day + timedelta(1)))
     file.write_text("at,price\n2026-01-01T12:00:00Z,1\n")
-    with open_runner(load_job(write_job("sales.py", SALES)), settings.load()) as sales:
+    with open_runner(load_job(write_job("sales.py", SALES)), settings.resolve()) as sales:
         found = sales.steps.initialize_transaction(run)
         assert isinstance(found, Batch)
         sales.steps.emit_batch(found, run, sales.submit)

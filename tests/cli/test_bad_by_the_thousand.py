@@ -153,7 +153,7 @@ def test_keys(type_: str, ledger: str, engine: Engine, tmp_path: Path) -> None:
         "stream.group_by('word').persistent_aggregate(OpaqueState('typed'), count=Count())\n"
     )
     loaded = load_job(str(job))
-    open_steps(loaded, settings.load()).ledger.register(loaded.topology, "typed.py")
+    open_steps(loaded, settings.resolve()).ledger.register(loaded.topology, "typed.py")
     before, count = contents(engine), 0
     for key in [*bad.TEXTS, *bad.NUMBERS, *bad.MOMENTS]:
         count += 1

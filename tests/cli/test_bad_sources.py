@@ -191,7 +191,7 @@ def test_other_records_for_the_same_metadata(
     """The run's emit_batch is cleared after it had recorded its manifest; a line was edited in place meanwhile."""
     log.append("a", ["a0", "a1"])
     log.append("b", ["b0", "b1"])
-    steps = open_steps(load_job(log_job), settings.load())
+    steps = open_steps(load_job(log_job), settings.resolve())
     run, batch = Run("run"), steps.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
 

@@ -49,7 +49,7 @@ class Spark(WithoutSpark):
 
 @pytest.fixture
 def steps(txbatch: Callable[..., Result], write_job: Callable[[str, str], str]) -> Steps:
-    return open_steps(load_job(write_job("words.py", WORDS)), settings.load())
+    return open_steps(load_job(write_job("words.py", WORDS)), settings.resolve())
 
 
 @pytest.fixture

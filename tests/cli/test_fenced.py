@@ -47,7 +47,7 @@ from txbatch import settings
 from txbatch.core.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.wiring import open_steps
-steps = open_steps(load_job(sys.argv[1]), settings.load(), lease_seconds=int(sys.argv[2]))
+steps = open_steps(load_job(sys.argv[1]), settings.resolve(), lease_seconds=int(sys.argv[2]))
 def submit(folder, assignment):
     print(folder.uri, flush=True)
     threading.Event().wait()
@@ -137,7 +137,7 @@ def test_a_driver_whose_place_was_taken(
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
     job = write_job("held.py", HELD)
     attempt = Elsewhere(job, home, tmp_path / "held", 8, started)
-    newer = open_steps(load_job(job), settings.load())
+    newer = open_steps(load_job(job), settings.resolve())
     batch = newer.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
     seen: list[str] = []
@@ -169,7 +169,7 @@ def test_a_database_that_was_deleted_while_a_driver_lives(
     tables = "batch, batch_key, attempt, partition, consumed"
     with engine.begin() as connection:
         connection.execute(text(f"TRUNCATE {', '.join(f'txbatch.{name}' for name in tables.split(', '))}"))
-    steps = open_steps(load_job(job), settings.load())
+    steps = open_steps(load_job(job), settings.resolve())
     batch = steps.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
     folders: list[str] = []
@@ -192,7 +192,7 @@ def test_the_task_of_an_attempt_whose_place_was_taken(
 ) -> None:
     """Its spark-submit ends with FENCED_EXIT_CODE; what the task says is why."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    steps = open_steps(load_job(write_job("held.py", HELD)), settings.load())
+    steps = open_steps(load_job(write_job("held.py", HELD)), settings.resolve())
     batch = steps.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)
 

@@ -31,7 +31,7 @@ MINE = Run("cli:mine")
 @pytest.fixture
 def runner(txbatch: Callable[..., Result], write_job: WriteJob) -> Runner:
     """Of a topology three batches of which may be in flight; no Spark is started."""
-    return open_runner(load_job(write_job("words.py", WORDS)), settings.load())
+    return open_runner(load_job(write_job("words.py", WORDS)), settings.resolve())
 
 
 def planned(runner: Runner, run: Run) -> Batch:

@@ -33,4 +33,4 @@ def test_staging_is_below_the_home_as_it_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("TXBATCH_STAGING", raising=False)
     monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql+psycopg2://nobody@/none")
     monkeypatch.setenv("TXBATCH_HOME", str(tmp_path / "ä b#%20"))
-    assert settings.load().staging == f"file://{tmp_path}/ä b#%20/staging"
+    assert settings.resolve().staging == f"file://{tmp_path}/ä b#%20/staging"

@@ -104,7 +104,7 @@ def test_a_plan_before_the_first_run_uses_no_txid(
 
 @pytest.fixture
 def steps(txbatch: Txbatch, job: str) -> Steps:
-    return open_steps(load_job(job), settings.load())
+    return open_steps(load_job(job), settings.resolve())
 
 
 def planned(steps: Steps, name: str) -> Batch:
@@ -146,7 +146,7 @@ def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: W
     (row,) = json_rows(txbatch("plan", job, *day, "--param", "top=3", "--json"))
     assert row["next"]["metadata"]["parameters"] == {"top": 3}
     refused(txbatch("plan", job, "--interval", "2013-01-01T00:00Z", "2999-01-01T00:00Z"), "is not over")
-    steps = open_steps(load_job(job), settings.load())
+    steps = open_steps(load_job(job), settings.resolve())
     steps.initialize_transaction(Run("cli:day", interval=Interval(*map(datetime.fromisoformat, day[1:]))))
     refused(
         txbatch("plan", job, "--interval", "2013-01-01T12:00Z", "2013-01-03T00:00Z"), "not covered yet: 2013-01-02T"

@@ -32,7 +32,7 @@ def umask() -> Callable[[], None]:
 def loaded(monkeypatch: pytest.MonkeyPatch, home: Path) -> str:
     monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     monkeypatch.setenv("TXBATCH_HOME", str(home))
-    settings.load()
+    settings.ensure_database(settings.resolve())
     return mode(home)
 
 

@@ -37,7 +37,7 @@ class Life:
     """One process: from the day that the one before it was killed at, until it is killed itself."""
 
     def __init__(self, job: str, folder: Path, seed: int) -> None:
-        self.steps, self.folder, self.seed = open_steps(load_job(job), settings.load()), folder, seed
+        self.steps, self.folder, self.seed = open_steps(load_job(job), settings.resolve()), folder, seed
         self.spark = Client(str(folder / "socket"))
 
     def live(self) -> None:

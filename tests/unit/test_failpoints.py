@@ -23,7 +23,7 @@ def test_what_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, given: st
         failpoints.hit("success.cleaned")
     assert why in str(refused.value)
     with pytest.raises(DefinitionError) as refused_by_settings:
-        settings.load("postgresql+psycopg2://nobody@127.0.0.1:1/none")
+        settings.resolve("postgresql+psycopg2://nobody@127.0.0.1:1/none")
     assert why in str(refused_by_settings.value)
 
 

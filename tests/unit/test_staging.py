@@ -346,7 +346,7 @@ def test_a_place_with_a_password_is_refused_without_showing_it(uri: str, monkeyp
     monkeypatch.setenv("TXBATCH_STAGING", uri)
     monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql:///x")
     with pytest.raises(DefinitionError, match="TXBATCH_STAGING has a password in it: write it without one") as refused:
-        settings.load()
+        settings.resolve()
     assert "SEC" not in str(refused.value)
 
 
@@ -362,4 +362,4 @@ def test_a_place_with_a_password_is_refused_without_showing_it(uri: str, monkeyp
 def test_a_place_with_a_user_has_no_password(uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"STAGING": uri, "DATABASE_URL": "postgresql:///x", "HOME": str(tmp_path / "home")}.items():
         monkeypatch.setenv(f"TXBATCH_{name}", value)
-    assert settings.load().staging == uri
+    assert settings.resolve().staging == uri

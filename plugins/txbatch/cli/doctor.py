@@ -27,20 +27,20 @@ from txbatch.storage.staging import Staging
 def check_all() -> list[dict[str, Any]]:
     """One row per check: what, whether it is ok, and the detail or what is wrong."""
     checks: dict[str, Callable[[], str]] = {
-        "database": lambda: _server(_ledger(settings.load())),
-        "migrations": lambda: _migrated(_ledger(settings.load())),
-        "warehouses": lambda: _apart(settings.load()),
+        "database": lambda: _server(_ledger(settings.resolve())),
+        "migrations": lambda: _migrated(_ledger(settings.resolve())),
+        "warehouses": lambda: _apart(settings.resolve()),
         "spark": lambda: check_fit("spark"),
         "airflow": _airflow,
         "java": lambda: str(java_home(settings.home())),
-        "staging": lambda: _writable(settings.load().staging),
+        "staging": lambda: _writable(settings.resolve().staging),
         "dags": lambda: check_files(settings.project_root(), _runs),
     }
     return [_checked(what, check) for what, check in checks.items()]
 
 
 def _ledger(where: settings.Settings) -> Engine:
-    return connect(where.database_url)
+    return connect(settings.ensure_database(where).database_url)
 
 
 def _server(engine: Engine) -> str:
@@ -78,7 +78,7 @@ def _runs(job: Job) -> None:
     check_main(job)
     with (
         suppress(TransientError, NotMigrated, EmbeddedPostgresError),
-        transaction(_ledger(settings.load())) as connection,
+        transaction(_ledger(settings.resolve())) as connection,
     ):
         definitions.check(connection, job.topology)
 

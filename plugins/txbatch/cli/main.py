@@ -396,18 +396,23 @@ def outage(yes: bool) -> None:
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(settings.load() if yes else _where()):
+        for line in play(_ready() if yes else _where()):
             click.echo(line, err=True)
 
 
+def _ready() -> settings.Settings:
+    """Return the settings, with the database started where it is the embedded one."""
+    return settings.ensure_database(settings.resolve())
+
+
 def _where() -> settings.Settings:
-    """The settings of a command, or the demos' own for one below `txbatch demo`."""
+    """Return the settings of a command, or the demos' own for one below `txbatch demo`; the database is started."""
     context = click.get_current_context()
     if context.parent is not None and context.parent.command is demo:
         from txbatch.local.databases import demo_settings
 
         return demo_settings(settings.home())
-    return settings.load()
+    return _ready()
 
 
 def _engine(where: settings.Settings | None = None) -> Engine:

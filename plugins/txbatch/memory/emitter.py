@@ -41,7 +41,7 @@ def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, di
     found = {name: _read(topology.streams[name], planned) for name, planned in assignment.plan.streams.items()}
     read = {name: [each for part in parts.values() for each in part] for name, (parts, _) in found.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
-    partials = {each.state.name: _partials(each, kept[each.state.name]) for each in topology.aggregates}
+    partials = {each.state.name: partials_of(each, kept[each.state.name]) for each in topology.aggregates}
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,
@@ -79,7 +79,7 @@ def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]],
     return found, holes
 
 
-def _partials(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
+def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
     """Return what the records that reach a state contribute, by key; a global value has the key ()."""
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)

@@ -54,24 +54,26 @@ def _interval(dag_run: object) -> Interval | None:
 
 def open_steps(job: Job) -> Steps:
     """Return the steps of a job on the database of this Airflow."""
-    from txbatch import wiring
+    from txbatch import settings, wiring
 
-    return wiring.open_steps(job, load_settings(), lease_seconds=AIRFLOW_LEASE_SECONDS)
+    ready = settings.ensure_database(resolve_settings())
+    return wiring.open_steps(job, ready, lease_seconds=AIRFLOW_LEASE_SECONDS)
 
 
-def load_settings() -> Settings:
-    """TXBATCH_DATABASE_URL, else the connection `txbatch`, else the embedded PostgreSQL."""
+def resolve_settings() -> Settings:
+    """Return the settings of a task: TXBATCH_DATABASE_URL, else the connection `txbatch`, else the embedded PostgreSQL."""
     from txbatch import settings
 
     url = None if os.environ.get("TXBATCH_DATABASE_URL") else _connection_url(DATABASE_CONN_ID)
-    return settings.load(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
+    return settings.resolve(url, lambda database: _connection_url(f"{DATABASE_CONN_ID}_{database}"))
 
 
 def open_reports() -> Reports:
     """Return the reports of this Airflow's database, for a task: TXBATCH_DATABASE_URL, else the connection `txbatch`."""
+    from txbatch import settings
     from txbatch.reports import Reports
 
-    return Reports(load_settings())
+    return Reports(settings.ensure_database(resolve_settings()))
 
 
 def _connection_url(conn_id: str) -> str | None:
@@ -82,7 +84,7 @@ def _connection_url(conn_id: str) -> str | None:
 
 
 async def open_ledger() -> PostgresLedger:
-    """The ledger of this Airflow, for a trigger: in its process connections can only be asked for asynchronously."""
+    """Return the ledger of this Airflow, for a trigger: in its process connections can only be asked for asynchronously."""
     from txbatch import settings
     from txbatch.postgres.engine import connect
     from txbatch.postgres.ledger import PostgresLedger
@@ -91,13 +93,13 @@ async def open_ledger() -> PostgresLedger:
     if not os.environ.get("TXBATCH_DATABASE_URL"):
         with suppress(AirflowNotFoundException):
             url = url_of(await BaseHook.aget_connection(DATABASE_CONN_ID))
-    loaded = await asyncio.to_thread(settings.load, url)
-    engine = connect(loaded.database_url, application_name="txbatch trigger")
+    ready = await asyncio.to_thread(settings.ensure_database, settings.resolve(url))
+    engine = connect(ready.database_url, application_name="txbatch trigger")
     return PostgresLedger(engine, lease_seconds=AIRFLOW_LEASE_SECONDS)
 
 
 def url_of(connection: Connection) -> str:
-    """Its URL; DefinitionError where it names no server, for which PostgreSQL's library would take the one it finds."""
+    """Return a connection's URL; DefinitionError where it names no server, as PostgreSQL's library takes the one it finds."""
     from sqlalchemy import URL
 
     if not (connection.host or {"host", "hostaddr", "service"} & connection.extra_dejson.keys()):
@@ -113,13 +115,17 @@ def url_of(connection: Connection) -> str:
     ).render_as_string(hide_password=False)
 
 
-def spark_master(conn_id: str) -> str:
-    """The Spark master of a connection. Without one Spark runs on this machine (Airflow would assume YARN)."""
+def ensure_spark_connection(conn_id: str) -> None:
+    """Make this machine the Spark master of a connection that there is not: Airflow's hook would assume YARN."""
     try:
-        connection = BaseHook.get_connection(conn_id)
+        BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         os.environ[f"AIRFLOW_CONN_{conn_id.upper()}"] = LOCAL_SPARK
-        return "local[*]"
+
+
+def spark_master(conn_id: str) -> str:
+    """Return the Spark master of a connection, which there must be."""
+    connection = BaseHook.get_connection(conn_id)
     return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
 
 

@@ -20,8 +20,8 @@ from txbatch.launch.job_file import check_main, emits_nothing
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
+    ensure_spark_connection,
     failing_as_airflow,
-    load_settings,
     open_steps,
     run_of,
     spark_master,
@@ -163,9 +163,11 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder, through Airflow's hook."""
+        from txbatch import settings
         from txbatch.launch.submission import submission
 
-        what = submission(self.job, assignment, folder.uri, load_settings().home, local=self._local)
+        ensure_spark_connection(self._conn_id)
+        what = submission(self.job, assignment, folder.uri, settings.home(), local=self._local)
         try:
             self._launch(what).run()
         except Exception as error:
@@ -181,9 +183,11 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self._spark.kill()
 
     def _application(self) -> Application:
+        from txbatch import settings
         from txbatch.launch.application import Application
 
-        self._spark = Application(self.job, load_settings().home, self._launch_here, local=self._local)
+        ensure_spark_connection(self._conn_id)
+        self._spark = Application(self.job, settings.home(), self._launch_here, local=self._local)
         return self._spark
 
     @property
