@@ -25,8 +25,9 @@ test: setup ## run every test, in two lanes beside each other; PYTEST_ARGS="test
 test-fast: setup ## run what needs no server, within a minute
 	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)
 
-soak: setup ## random histories on a real PostgreSQL, SEEDS=n of them; and every statement of a batch's life cut
+soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; more of the model's states
 	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak -p no:budget --timeout 3600 -rP $(PYTEST_ARGS)
+	MODEL_STATES=200000 MODEL_WALKS=1000 $(PY) -m pytest tests/model/test_states.py -p no:budget --timeout 7200
 
 lint: setup ## ruff, mypy, import-linter: what CI asks for
 	.venv/bin/ruff check .
