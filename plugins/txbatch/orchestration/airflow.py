@@ -99,20 +99,26 @@ async def open_ledger() -> PostgresLedger:
 
 
 def url_of(connection: Connection) -> str:
-    """Return a connection's URL; DefinitionError where it names no server, as PostgreSQL's library takes the one it finds."""
+    """Return a connection's URL; DefinitionError where it is none, or names no server: libpq would take the one it finds."""
     from sqlalchemy import URL
 
-    if not (connection.host or {"host", "hostaddr", "service"} & connection.extra_dejson.keys()):
-        raise DefinitionError(f"the Airflow connection {connection.conn_id!r} names no host: give it one")
-    return URL.create(
+    from txbatch.postgres.engine import parse
+
+    what = f"the Airflow connection {connection.conn_id!r}"
+    options = {name: str(value) for name, value in connection.extra_dejson.items() if value not in (None, "")}
+    if not (connection.host or {"host", "hostaddr", "service"} & options.keys()):
+        raise DefinitionError(f"{what} names no host: give it one")
+    url = URL.create(
         "postgresql+psycopg2",
         username=connection.login,
         password=connection.password,
         host=connection.host,
         port=connection.port,
         database=connection.schema,
-        query={name: str(value) for name, value in connection.extra_dejson.items() if value not in (None, "")},
+        query=options,
     ).render_as_string(hide_password=False)
+    parse(url, what)
+    return url
 
 
 def ensure_spark_connection(conn_id: str) -> None:

@@ -88,10 +88,12 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
 
 def _check_schedule(job: Job, dag: DAG) -> None:
     """Refuse a schedule whose runs have no data interval where the topology reads by time: each of them would fail."""
-    if job.topology.by_interval and getattr(dag.timetable, "interval", None) == timedelta():
+    timetable = dag.timetable  # Airflow's own classes hide the interval that those of its SDK show
+    span = getattr(timetable, "interval", getattr(timetable, "_interval", None))
+    if job.topology.by_interval and span == timedelta():
         raise DefinitionError(
             f"topology_dag: {job.topology.name} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write "
-            'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.sdk'
+            'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
         )
 
 

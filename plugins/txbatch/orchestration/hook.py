@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
+from txbatch.core.errors import NotMigrated
 from txbatch.orchestration.airflow import DATABASE_CONN_ID, url_of
 from txbatch.provider import FIELDS, PLACEHOLDERS, RELABELING
 
@@ -29,21 +30,19 @@ class TxbatchHook(BaseHook):
         """Return an engine. DefinitionError where the connection names no server."""
         from txbatch.postgres.engine import connect
 
-        return connect(url_of(self.get_connection(self.txbatch_conn_id)), application_name="txbatch hook")
+        what = f"the Airflow connection {self.txbatch_conn_id!r}"
+        return connect(url_of(self.get_connection(self.txbatch_conn_id)), application_name="txbatch hook", what=what)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the ledger can be used, and a line that says what is there or wrong: the form's button Test."""
-        from txbatch.postgres.engine import check_server, transaction
-        from txbatch.postgres.migrate import check_migrated
-
+        """Return whether the database can be used, and a line that says what is there or wrong: the form's button Test."""
         try:
             engine = self.get_conn()
-            with transaction(engine) as connection:
-                check_server(connection)
-            check_migrated(engine)
+            try:
+                return True, _held(engine)
+            finally:
+                engine.dispose()
         except Exception as error:
             return False, str(error)
-        return True, "the ledger is there, and of this version"
 
     # Airflow 3.1 asks the hook; newer ones find the same in txbatch.provider, and ask no more.
 
@@ -62,3 +61,26 @@ class TxbatchHook(BaseHook):
             name: StringField(field["label"], widget=BS3TextFieldWidget(), description=field["description"])
             for name, field in FIELDS.items()
         }
+
+
+def _held(engine: Engine) -> str:
+    """Return whether it is the ledger or states apart that a database holds.
+
+    NotMigrated where it holds neither, or a ledger of another version.
+    """
+    from txbatch.postgres.engine import check_server, transaction
+    from txbatch.postgres.migrate import check_migrated
+    from txbatch.postgres.queries import query
+
+    with transaction(engine) as connection:
+        check_server(connection)
+        ledger, apart = (connection.execute(query(name)).scalar_one() for name in ("has_ledger", "has_apart"))
+    if ledger:
+        check_migrated(engine)
+        return "the ledger is there, and of this version"
+    if apart:
+        return "states apart are there, and no ledger"
+    raise NotMigrated(
+        "neither a ledger nor a state apart is there yet: `txbatch migrate` makes a ledger, the first run of a topology its "
+        "states apart"
+    )

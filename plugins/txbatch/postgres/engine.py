@@ -71,12 +71,8 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
     Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
     """
     try:
-        parsed = make_url(url if "\0" not in url else "")
-        if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
-            raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
-        _check_parts(url, parsed, what)
         engine = create_engine(
-            parsed.set(drivername="postgresql+psycopg2"),
+            parse(url, what),
             pool_size=2,
             pool_pre_ping=True,  # a batch's steps lie minutes apart
             isolation_level="READ COMMITTED",
@@ -88,9 +84,25 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
             },
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
-        raise DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database") from None
+        raise _no_url(what) from None
     event.listen(engine, "do_connect", _connecting())
     return engine
+
+
+def parse(url: str, what: str) -> URL:
+    """Return a SQLAlchemy URL in its parts; DefinitionError, which calls it `what`, when it is no psycopg2 URL."""
+    try:
+        parsed = make_url(url if "\0" not in url else "")
+    except (ArgumentError, ValueError):  # whose text may hold the password
+        raise _no_url(what) from None
+    if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
+        raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
+    _check_parts(url, parsed, what)
+    return parsed.set(drivername="postgresql+psycopg2")
+
+
+def _no_url(what: str) -> DefinitionError:
+    return DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database")
 
 
 def _options(settings: Mapping[str, str]) -> str:
