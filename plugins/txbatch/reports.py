@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
 
 from txbatch import settings
+from txbatch.core.errors import TerminalError
 from txbatch.postgres.engine import connect
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
@@ -108,9 +109,16 @@ class Reports:
         that does not fit.
         """
         columns = self._reader.key_columns(state)
-        asked = [tuple(map(str, key if isinstance(key, tuple | list) else (key,))) for key in keys]
+        asked = [tuple(map(_text, key if isinstance(key, tuple | list) else (key,))) for key in keys]
         found = self._reader.query(state, asked)
         return [_answer(row, key, columns) for row, key in zip(found, asked or [()], strict=True)]
+
+
+def _text(part: Any) -> str:
+    """Return a column of a key as PostgreSQL reads it. TerminalError for None, which no key holds."""
+    if part is None:
+        raise TerminalError("None is no part of a key: name a value")
+    return f"\\x{bytes(part).hex()}" if isinstance(part, bytes | bytearray | memoryview) else str(part)
 
 
 def _row(kind: type[Row], row: Mapping[str, Any]) -> Row:

@@ -79,6 +79,19 @@ def test_keys_of_several_columns_are_tuples_and_a_global_value_has_none(reports:
         reports.query("all", ["x"])
 
 
+@pytest.mark.rule("R20")
+def test_a_key_of_bytes_is_found_and_none_is_no_key(reports: Reports, bench: Bench) -> None:
+    topology = Topology("t")
+    spout = LogSpout({"a": 9})
+    spout.fields = "mark binary"
+    topology.new_stream("in", spout).group_by("mark").persistent_aggregate(OpaqueState("marks"), records=Count())
+    Bench(bench.engine, topology).whole({"marks": [((b"ab",), (2,))]})
+    (mark,) = reports.query("marks", [b"ab"])
+    assert (mark.key, mark.values) == (("\\x6162",), {"records": 2})
+    with pytest.raises(TerminalError, match="None is no part of a key"):
+        reports.query("marks", [None])
+
+
 def test_what_is_unknown_is_said_so(reports: Reports) -> None:
     for ask in (
         lambda: reports.batches("nosuch"),
