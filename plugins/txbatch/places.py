@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def project_root() -> Path:
 
 def is_project(folder: Path) -> bool:
     """Return whether a folder has dags/ and jobs/, and is not one in which anybody may make such folders."""
-    return all((folder / part).is_dir() for part in ("dags", "jobs")) and not folder.stat().st_mode & stat.S_IWOTH
+    # A folder that may not be entered is none: Path.is_dir raises there.
+    there = all(os.path.isdir(folder / part) for part in ("dags", "jobs"))
+    return there and not folder.stat().st_mode & stat.S_IWOTH
 
 
 def command(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,13 @@ from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.starter import make_project
-from txbatch.core.errors import UnknownName
+from txbatch.core.errors import TransientError, UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import check_main, load_job
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.places import in_checkout
+from txbatch.places import in_checkout, install
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import check_server, connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -108,7 +110,7 @@ def up() -> None:
 
     A project is the nearest folder at or above this one that has dags/ and jobs/.
     """
-    with errors_told():
+    with _packages_told():
         check_fit("airflow")
         from txbatch.local import up as local
     sys.exit(local.main())
@@ -117,9 +119,19 @@ def up() -> None:
 @main.command()
 def down() -> None:
     """Stop the Airflow and the PostgreSQL of this home, whoever started them."""
-    from txbatch.local import down as local
-
+    with _packages_told():
+        from txbatch.local import down as local
     sys.exit(local.main())
+
+
+@contextmanager
+def _packages_told() -> Iterator[None]:
+    """Context manager. As `errors_told`, and for a package of the local stack that is missing say how it is installed."""
+    with errors_told():
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            raise TransientError(f"{error.name} is not installed beside txbatch; {install('embedded')}") from error
 
 
 @main.command()

@@ -33,9 +33,6 @@ EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 CHANGED_SHOWN = 5
 
 
-CHANGED_SHOWN = 5
-
-
 def prints_rows(
     *columns: str,
     nothing: str,

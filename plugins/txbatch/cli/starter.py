@@ -30,7 +30,9 @@ def make_project(folder: Path) -> list[str]:
             _fill(made, folder.name)
             made.rename(folder)  # whole or not at all; onto an empty folder, too
     except OSError as error:
-        raise DefinitionError(f"cannot make a project in {folder}: {error.strerror}; name another folder") from error
+        raise DefinitionError(
+            f"cannot make a project in {folder}: {error.strerror or error}; name another folder"
+        ) from error
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 

@@ -15,6 +15,7 @@ from txbatch import settings
 from txbatch.core.errors import TxbatchError
 from txbatch.embedded import postgres
 from txbatch.embedded.postgres import EmbeddedPostgresError
+from txbatch.fit import check_fit
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.corpus import ensure_corpus
@@ -58,6 +59,7 @@ _SESSIONS_SECONDS = 5
 def main() -> int:
     """Exit code 0 when it was stopped on purpose, 1 when something failed."""
     try:
+        check_fit("airflow")
         home = settings.home()
         with unwinding(), only_up(home), _postgres_stopped_after(home):
             _up()
