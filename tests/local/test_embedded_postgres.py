@@ -18,9 +18,7 @@ from txbatch.embedded import postgres
 from txbatch.embedded.postgres_process import postmaster, runs_in
 
 PR_SET_CHILD_SUBREAPER = 36
-START = (
-    "import sys; from pathlib import Path; from txbatch.embedded import postgres; print(postgres.start(Path(sys.argv[1])))"
-)
+START = "import sys; from pathlib import Path; from txbatch.embedded import postgres; print(postgres.start(Path(sys.argv[1])))"
 
 
 @pytest.fixture
