@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from txbatch import OpaquePartitionedSpout, PartitionUnreadable, Topology
+from txbatch.core.spout import Emitter
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.spark.reader import BatchReader, opened
 
@@ -59,6 +60,18 @@ class OneScan(Partitions):
         return Frame("scan of", *metadata["partitions"])
 
 
+class AnotherEmitter(Emitter):
+    """Reads in another way than the spout."""
+
+    def emit_batch(self, spark: Any, attempt: Any, metadata: Any) -> Any:
+        return Frame("its own", *metadata["partitions"])
+
+
+class ReadByAnother(Partitions):
+    def emitter(self) -> Emitter:
+        return AnotherEmitter()
+
+
 def reading(spout: Partitions) -> Any:
     metadata = {"format": 2, "streams": {"in": {"partitions": PLANNED}}}
     assignment = Assignment("t", TransactionAttempt(1, 1), "token", metadata, "code")
@@ -82,6 +95,12 @@ def test_a_spout_that_reads_all_partitions_in_one_scan_is_asked_for_that_scan() 
     with reading(OneScan("b")) as reader:
         reader.leave_out_unreadable()
         assert partitions(reader) == ("scan of", "a", "c")
+
+
+def test_an_emitter_that_is_not_the_spout_gives_the_records() -> None:
+    with reading(ReadByAnother("b")) as reader:
+        assert reader.leave_out_unreadable() == {"b": "b is away"}
+        assert partitions(reader) == ("its own", "a", "c")
 
 
 def test_at_the_end_the_emitter_is_asked_again_so_that_it_may_refuse_a_source_that_changed() -> None:

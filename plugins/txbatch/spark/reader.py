@@ -56,8 +56,8 @@ class BatchReader:
             except PartitionUnreadable as error:
                 holes[partition] = str(error)
         self.planned = self.planned.only(self._frames)
-        if not spout.reads_by_partition:
-            self._frames = {}  # `emit_batch` reads them in one scan
+        if self._emitter is not spout or not spout.reads_by_partition:
+            self._frames = {}  # `emit_batch` reads them in its own way
         return holes
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
