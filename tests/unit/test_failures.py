@@ -75,9 +75,24 @@ def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> 
     assert str(error).endswith("); write it again")
 
 
-@pytest.mark.parametrize("cause", ["java.io.IOException: Input/output error", "java.net.SocketTimeoutException: Read"])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.IOException: Input/output error",
+        "java.net.SocketTimeoutException: Read",
+        "java.io.FileNotFoundException: File file:/data/CRC/x.parquet does not exist",
+        "java.io.FileNotFoundException: /corrupt/checksum.parquet (Too many open files)",
+        "java.io.IOException: s3a://bucket/CRC/x.parquet: Connection reset",
+    ],
+)
 def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str) -> None:
     assert isinstance(in_our_words(unread(cause)), NotInOurWords)
+
+
+def test_the_name_of_the_file_is_no_damage_whatever_is_in_it() -> None:
+    of_corrupt = str(unread("java.io.FileNotFoundException: File file:/in/a b/not corrupt/x.parquet does not exist"))
+    error = RuntimeError(of_corrupt.replace("a%20b/x", "a%20b/not%20corrupt/x"))
+    assert isinstance(in_our_words(error), NotInOurWords)
 
 
 def test_an_attempt_whose_java_is_gone_says_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ _DAMAGED = re.compile(
     r"java\.lang\.(\w*IndexOutOfBounds|NegativeArraySize|IllegalArgument)Exception)|"
     r"CRC|checksum|corrupt|FAILED_TO_UNCOMPRESS|PARSING_ERROR"
 )
+# A path, whose words say nothing of what is wrong.
+_PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
 _RECORD_LENGTH_MAX = 300
 _RECORD = re.compile(r"^txbatch record: (.+)$", re.MULTILINE)
 _PATH_NOT_FOUND = "42K03"
@@ -71,11 +73,14 @@ def in_our_words(error: Exception) -> TxbatchError:
 def _damaged(message: str) -> BadRecord | None:
     """Return what is said of a file that Spark opened and whose contents are damaged; None for any other failure."""
     file = _UNREAD.search(message)
-    causes = [cause for cause in _CAUSE.findall(message) if _DAMAGED.search(cause)]
-    if file is None or not causes:
+    if file is None:
+        return None
+    path = unquote(file[1])
+    causes = [cause for cause in _CAUSE.findall(message) if _DAMAGED.search(_PATH.sub("", cause.replace(path, "")))]
+    if not causes:
         return None
     name, _, text = causes[-1].partition(": ")
-    return BadRecord(f"{unquote(file[1])} cannot be read ({text or name.rpartition('.')[2]}); write it again")
+    return BadRecord(f"{path} cannot be read ({text or name.rpartition('.')[2]}); write it again")
 
 
 def java_is_gone(error: BaseException | None) -> bool:
