@@ -9,7 +9,15 @@ from txbatch import failpoints
 from txbatch.core import coordinator, protocol
 from txbatch.core.application import Job, Submit
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, LeaseHeld, StaleAttempt, TerminalError, TransientError, TxbatchError
+from txbatch.core.errors import (
+    BrokenChain,
+    LeaseHeld,
+    NewerFormat,
+    StaleAttempt,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+)
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.protocol import Wait, WaitReason
 from txbatch.core.repeat import Repeat, repeated
@@ -139,7 +147,7 @@ def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt |
     """Return the error that names the newer attempt, if one ended this attempt's driver."""
     try:
         newer = folder.read_heartbeat().superseded
-    except TransientError:
+    except (TransientError, NewerFormat):
         return None
     what = f"{assignment.topology} {assignment.attempt}: {newer} took its place; nothing was changed"
     return StaleAttempt(what) if newer else None
@@ -147,7 +155,10 @@ def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt |
 
 def _said_by_job(folder: AttemptFolder, error: Exception) -> Exception:
     """Return the error that the job itself wrote down, which says more than the exit code of spark-submit."""
-    said = folder.read_error()
+    try:
+        said = folder.read_error()
+    except NewerFormat:
+        return error
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error
     return (TerminalError if said["kind"] == "terminal" else TransientError)(said["message"])
