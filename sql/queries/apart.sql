@@ -13,8 +13,8 @@ SELECT to_regclass('txbatch.warehouse_migration') IS NOT NULL;
 SELECT number FROM txbatch.warehouse_migration ORDER BY number;
 
 -- lock_warehouse --
--- One migration at a time, while nothing is committed to any state apart that is here.
-LOCK TABLE txbatch.apart IN SHARE ROW EXCLUSIVE MODE;
+-- One migration at a time, while nothing is committed to any state apart that is here: a commit holds its row locked.
+LOCK TABLE txbatch.apart IN EXCLUSIVE MODE;
 
 -- insert_warehouse_migration --
 -- The warehouse has had this migration.

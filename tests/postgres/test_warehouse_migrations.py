@@ -12,9 +12,10 @@ from sqlalchemy import Engine, text
 from support import LogSpout, word_count
 
 from txbatch import OpaqueState
-from txbatch.core.errors import NotMigrated
+from txbatch.core.errors import NotMigrated, Unavailable
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.migrate import migrations
+from txbatch.postgres.queries import query
 from txbatch.postgres.warehouse_migrations import migrate_warehouse
 from txbatch.postgres.warehouses import Warehouses
 
@@ -78,6 +79,23 @@ def test_two_bring_it_to_this_version_at_once(warehouse: Engine) -> None:
     for name in ("one", "other"):
         calls.start(name, migrate)
     calls.join()
+    assert applied(warehouse) == ALL
+
+
+def test_it_waits_for_a_commit_that_has_locked_its_row(bench: Bench, warehouse: Engine) -> None:
+    bench.whole(words(dog=1), "1")
+    make_old(warehouse)
+
+    def migrate() -> None:
+        with transaction(warehouse) as connection:
+            connection.execute(text("SET LOCAL lock_timeout = '100ms'"))
+            migrate_warehouse(connection, create=False)
+
+    with warehouse.begin() as committing:
+        committing.execute(query("lock_apart"), {"state": "word_count"}).one()
+        with pytest.raises(Unavailable, match="lock timeout"):
+            migrate()
+    migrate()
     assert applied(warehouse) == ALL
 
 
