@@ -118,11 +118,12 @@ def _connecting() -> Callable[..., DBAPIConnection]:
 
     def connecting(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
         nonlocal settings
-        connection: Any = dialect.connect(*args, **options | {"options": _options(settings)})
-        if settings != (known := _settings(connection.server_version)):
+        asked = settings  # another thread may set it while this one connects
+        connection: Any = dialect.connect(*args, **options | {"options": _options(asked)})
+        if asked != (known := _settings(connection.server_version)):
             connection.close()
             settings = known
-            connection = dialect.connect(*args, **options | {"options": _options(settings)})
+            connection = dialect.connect(*args, **options | {"options": _options(known)})
         return cast("DBAPIConnection", connection)
 
     return connecting
