@@ -279,6 +279,21 @@ def test_a_range_without_an_end() -> None:
         planned(Ranges(a={"start": 10}))
 
 
+@pytest.mark.parametrize("range_", [{"start": 10}, {"end": 10}, [0, 10]])
+def test_a_coordinator_of_its_own_that_plans_a_range_without_an_end(range_: Any) -> None:
+    class Own(PartitionedCoordinator):
+        def initialize_transaction(self, *_: Any) -> Any:
+            return {"partitions": {"a": range_}}
+
+    class Spout(LogSpout):
+        def coordinator(self) -> Own:
+            return Own(self)
+
+    topology = word_count(Spout({"a": 1}))
+    with pytest.raises(DefinitionError, match=r"stream 'words': partition 'a' was planned as .*'start' and 'end'"):
+        initialize_transaction(ledger_of(topology), topology, run("1"))
+
+
 def test_what_is_gone_comes_alone() -> None:
     """So that no record that is still there is given up with it."""
     gone = {"start": 10, "end": 20, "gone": "retention"}

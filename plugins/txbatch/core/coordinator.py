@@ -130,6 +130,7 @@ def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) 
         return None
     _check_json(stream, plan)
     if isinstance(coordinator, PartitionedCoordinator):
+        _check_ranges(stream, plan)
         return Ranges.from_json(plan)
     return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
 
@@ -145,6 +146,15 @@ def _check_json(stream: Stream, plan: Any) -> None:
                 raise DefinitionError(f"metadata holds U+0000 in {text!r}, which PostgreSQL cannot show; encode it")
     except (DefinitionError, RecursionError) as error:
         raise DefinitionError(f"stream {stream.name!r}: {error}") from error
+
+
+def _check_ranges(stream: Stream, plan: Metadata) -> None:
+    """Raise DefinitionError, which names stream and partition, for a range without both ends."""
+    for partition, range_ in plan["partitions"].items():
+        if not isinstance(range_, Mapping) or not {"start", "end"} <= set(range_):
+            raise DefinitionError(
+                f"stream {stream.name!r}: partition {partition!r} was planned as {range_!r}; a range has 'start' and 'end'"
+            )
 
 
 def _texts(value: Any) -> Iterator[Any]:
