@@ -26,7 +26,7 @@ class GoOn:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishFirst:
+class AdoptFirst:
     """Nobody looks after this batch: the run adopts it, and finishes it before its own."""
 
     batch: Batch
@@ -53,7 +53,7 @@ class NoInterval:
     """The topology reads by time, and the run has no interval."""
 
 
-NextStep = GoOn | FinishFirst | AbortFirst | PlanNext | NoInterval | NothingNew
+NextStep = GoOn | AdoptFirst | AbortFirst | PlanNext | NoInterval | NothingNew
 
 
 def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextS
         case _ if topology.by_interval and run.interval is None:
             return NoInterval()
         case Adopt(batch):
-            return FinishFirst(batch) if may_adopt(batch, run) else AbortFirst(batch)
+            return AdoptFirst(batch) if may_adopt(batch, run) else AbortFirst(batch)
         case Wait() | PlanNew():
             if run.interval is not None:
                 ledger.check_interval(topology.name, run.interval)
@@ -106,7 +106,7 @@ def sentence(step: NextStep) -> str:
     match step:
         case GoOn(batch):
             return f"the run goes on with txid {batch.txid} ({batch.status})"
-        case FinishFirst(batch):
+        case AdoptFirst(batch):
             return f"nobody looks after txid {batch.txid}: it is adopted ({batch.status})"
         case AbortFirst(batch):
             return f"nobody looks after txid {batch.txid}: it is aborted, and planned anew"
@@ -128,7 +128,7 @@ def _fields(step: NextStep) -> dict[str, Any]:
     match step:
         case GoOn(batch):
             return {"action": "go_on", **_batch(batch), **_read(batch.metadata)}
-        case FinishFirst(batch):
+        case AdoptFirst(batch):
             return {"action": "finish_first", **_batch(batch), **_read(batch.metadata)}
         case AbortFirst(batch):
             return {"action": "abort_first", **_batch(batch)}

@@ -219,9 +219,8 @@ class MemoryLedger:
                 name = batch.lease_run or ""
                 over = batch.succeeded or batch.status is BatchStatus.ABORTED
                 if batch.txid > above and name.startswith(prefix) and not over:
-                    parameters = batch.metadata.get("parameters", {})
                     interval = tables.intervals.get((topology, batch.txid))
-                    return Unfinished(batch.txid, Run(name, interval=interval, parameters=parameters))
+                    return Unfinished(batch.txid, Run(name, interval=interval, parameters=batch.plan.parameters))
         return None
 
     def turn_of(self, topology: str, txid: int) -> int | None:
