@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,10 @@ from txbatch.core.errors import Incomplete
 from txbatch.core.manifest import StagedFile, StagedState
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
-from txbatch.storage.staging import AttemptFolder, links_on
+from txbatch.storage.links import links_on
+
+if TYPE_CHECKING:
+    from txbatch.storage.staging import AttemptFolder
 
 ROWS_PER_BATCH = 64 * 1024
 # A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.

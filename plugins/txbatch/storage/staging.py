@@ -31,6 +31,7 @@ from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import checked_topology_name
 from txbatch.core.transaction import Assignment
+from txbatch.storage.links import links_on
 
 TOKEN_CHARACTERS = 8
 # Seen by one process alone, made of other filesystems by fsspec alone, or not to be written to.
@@ -207,11 +208,6 @@ def check_uri(uri: str) -> None:
             f"TXBATCH_STAGING {uri!r} is not a place that Spark and every task see alike; write file:///folder, or s3a:// and "
             "its like"
         )
-
-
-def links_on(filesystem: Any, path: str) -> bool:
-    """True if a path is a symbolic link, which only a local disk has."""
-    return isinstance(filesystem, LocalFileSystem) and bool(filesystem.islink(path))
 
 
 def _open_to_others(folder: Path) -> str | None:
