@@ -375,3 +375,54 @@ def test_a_spout_gets_the_parameters_it_declares_beside_the_interval() -> None:
     assert other.asked[-2][2] == {"parameters": {}}
     with pytest.raises(DefinitionError, match="'word_count' has no parameter 'left'; its spouts declare bottom, top"):
         plan_batch(topology, head, Run("1", interval=day, parameters={"left": 3}))
+
+
+@pytest.mark.parametrize("range_", [[1, 2], 7, "text"])
+def test_a_range_of_another_shape(range_: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"partition 'a' was planned as .*; a range has 'start' and 'end'"):
+        planned(Ranges(a=range_))
+
+
+@pytest.mark.parametrize("names", [None, 5, "ab"])
+def test_partitions_that_are_no_list(names: Any) -> None:
+    class Named(LogSpout):
+        def partitions(self) -> Any:
+            return names
+
+    with pytest.raises(DefinitionError, match=r"Named: partitions\(\) is .*; return a list of names"):
+        planned(Named({}))
+
+
+def test_offsets_of_floats_that_went_backwards() -> None:
+    with pytest.raises(TerminalError, match=r"went backwards: its records end at 1.0, those from 4.0 are next"):
+        planned(Ranges(a={"start": 4.0, "end": 1.0}), {"a": {"start": 0.0, "end": 4.0}})
+
+
+def test_an_offset_is_the_same_when_its_json_is() -> None:
+    range_ = {"start": ("f", 2), "end": ("f", 3)}
+    assert planned(Ranges(a=range_), {"a": {"start": ["f", 1], "end": ["f", 2]}})["continues"] == ["a"]
+
+
+@pytest.mark.parametrize("records", ["99", 99.0, -1, True, None])
+def test_a_number_of_records_that_is_none(records: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"with .* records; say how many as an int, or leave 'records' out"):
+        planned(Ranges(a={"start": 0, "end": 4, "records": records}))
+
+
+def test_what_a_coordinator_does_to_the_last_plan_stays_its_own() -> None:
+    """Else a stream that turns out to have nothing new is stored as if it had gone on, and its records are in no batch."""
+
+    class InPlace(ListSpout):
+        def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+            planned = super().initialize_transaction(txid, prev_metadata, curr_metadata)
+            if prev_metadata is not None:
+                prev_metadata["start"] = 99
+            return planned
+
+    topology = word_count(InPlace(5, 5))
+    ledger = ledger_of(topology)
+    commit(ledger, topology, initialize_transaction(ledger, topology, run("1")), "1")
+    head = ledger.head("word_count", run("2"))
+    assert plan_batch(topology, head, run("2")) is not None
+    assert head.prev is not None
+    assert head.prev.plan.streams["words"].plan["start"] == 0

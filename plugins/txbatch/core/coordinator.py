@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +124,7 @@ def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) 
         if not coordinator.is_ready(head.next_txid):
             return None
         asked = _asked(stream, run)
-        plan = coordinator.initialize_transaction(head.next_txid, last.plan if last else None, asked)
+        plan = coordinator.initialize_transaction(head.next_txid, deepcopy(last.plan) if last else None, asked)
     finally:
         coordinator.close()
     if plan is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from enum import StrEnum
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.spark_sql import spark_text
-from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt
+from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -213,8 +214,11 @@ class PartitionedCoordinator(BatchCoordinator):
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
     def _partitions(self) -> Sequence[str]:
-        """Return the partitions' names. DefinitionError for one that is no string, empty, too long, or named twice."""
-        names, seen = list(self.spout.partitions()), set[str]()
+        """Return the partitions' names. DefinitionError for no list, or for a name that is no string, empty, too long or repeated."""
+        named = self.spout.partitions()
+        if isinstance(named, str) or not isinstance(named, Iterable):
+            raise DefinitionError(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
+        names, seen = list(named), set[str]()
         for name in names:
             of = f"{type(self.spout).__name__}: partition {name!r}"
             if not isinstance(name, str):
@@ -233,27 +237,32 @@ class PartitionedCoordinator(BatchCoordinator):
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
         """Plan one partition's next range, or return None for nothing new. Raises as `_check_range` does."""
         last = self.offsets.get(partition)
-        range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
+        range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, deepcopy(last))
         if range_ is not None:
             _check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_
 
 
-def _check_range(of: str, range_: Metadata, last: Metadata | None) -> None:
-    """Refuse a range without both ends or one that does not start where the partition's last one ended (DefinitionError),
-    and one whose offsets went backwards (TerminalError).
+def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
+    """Refuse a range without both ends, with no number of records, or that does not start where the partition's last one ended
+    (DefinitionError), and one whose offsets went backwards (TerminalError).
     """
-    if not {"start", "end"} <= set(range_):
-        raise DefinitionError(f"{of} was planned as {dict(range_)}; a range has 'start' and 'end'")
+    if not isinstance(range_, Mapping) or not {"start", "end"} <= set(range_):
+        raise DefinitionError(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
     start, end = range_["start"], range_["end"]
-    if last is not None and start != last["end"]:
+    if last is not None and start != last["end"] and canonical_json(start) != canonical_json(last["end"]):
         raise DefinitionError(
             f"{of} was planned from {start}, but {last['end']} is next; records between them would be lost or counted twice"
         )
-    if isinstance(start, int) and isinstance(end, int) and end < start:
+    if isinstance(start, int | float) and isinstance(end, int | float) and end < start:
         raise TerminalError(
             f"{of} went backwards: its records end at {end}, those from {start} are next; the source was cut off or made "
             "anew: restore it, or read it with a new topology"
+        )
+    records = range_.get("records", 0)
+    if type(records) is not int or records < 0:
+        raise DefinitionError(
+            f"{of} was planned with {records!r} records; say how many as an int, or leave 'records' out"
         )
 
 
