@@ -214,7 +214,7 @@ class PartitionedCoordinator(BatchCoordinator):
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
 
     def _partitions(self) -> Sequence[str]:
-        """Return the partitions' names. DefinitionError for no list, or for a name that is no string, empty, too long or repeated."""
+        """Return the partitions' names. DefinitionError for no list, or a name that is no string, empty, too long or repeated."""
         named = self.spout.partitions()
         if isinstance(named, str) or not isinstance(named, Iterable):
             raise DefinitionError(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
