@@ -9,7 +9,7 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
-from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
+from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole, is_range
 from txbatch.core.protocol import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize, waited_for
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
@@ -152,7 +152,7 @@ def _check_json(stream: Stream, plan: Any) -> None:
 def _check_ranges(stream: Stream, plan: Metadata) -> None:
     """Raise DefinitionError, which names stream and partition, for a range without both ends."""
     for partition, range_ in plan["partitions"].items():
-        if not isinstance(range_, Mapping) or not {"start", "end"} <= set(range_):
+        if not is_range(range_):
             raise DefinitionError(
                 f"stream {stream.name!r}: partition {partition!r} was planned as {range_!r}; a range has 'start' and 'end'"
             )

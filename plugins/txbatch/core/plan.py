@@ -28,6 +28,11 @@ FORMAT = 2
 _EMPTY: Mapping[str, Any] = {}
 
 
+def is_range(value: Any) -> bool:
+    """True for the JSON of a range: an object with both ends."""
+    return isinstance(value, Mapping) and {"start", "end"} <= set(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Gone:
     """Why the source no longer keeps a range, in the spout's words."""
@@ -198,8 +203,6 @@ def _by_its_keys(plan: Any) -> StreamPlan:
     if not isinstance(plan, Mapping):
         return Whole(plan)
     ranges = plan.get("partitions")
-    if isinstance(ranges, Mapping) and all(
-        isinstance(each, Mapping) and {"start", "end"} <= set(each) for each in ranges.values()
-    ):
+    if isinstance(ranges, Mapping) and all(map(is_range, ranges.values())):
         return Ranges.from_json(plan)
     return Whole(plan) if plan.get("interval") is None else OfInterval(plan, plan["interval"])

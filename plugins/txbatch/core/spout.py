@@ -10,6 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
+from txbatch.core.plan import is_range
 from txbatch.core.spark_sql import spark_text
 from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
 
@@ -247,7 +248,7 @@ def _check_range(of: str, range_: Any, last: Metadata | None) -> None:
     """Refuse a range without both ends, with no number of records, or that does not start where the partition's last one ended
     (DefinitionError), and one whose offsets went backwards (TerminalError).
     """
-    if not isinstance(range_, Mapping) or not {"start", "end"} <= set(range_):
+    if not is_range(range_):
         raise DefinitionError(f"{of} was planned as {range_!r}; a range has 'start' and 'end'")
     start, end = range_["start"], range_["end"]
     if last is not None and start != last["end"] and canonical_json(start) != canonical_json(last["end"]):

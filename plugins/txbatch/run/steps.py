@@ -61,9 +61,7 @@ class Steps:
         name = self.job.topology.name
         batch = self.ledger.head(name, run).own or self.ledger.committed_by(name, run)
         if batch is None:
-            raise TerminalError(
-                f"{self.job.topology.name}: {run.name} has no batch; clear the task initialize_transaction"
-            )
+            raise TerminalError(f"{name}: {run.name} has no batch; clear the task initialize_transaction")
         return batch
 
     def emit_batch(self, batch: Batch, run: Run, submit: Submit) -> Batch:
