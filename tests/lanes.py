@@ -1,69 +1,119 @@
-"""`make test`: every tier, in two lanes beside each other, each a pytest of its own with a log of its own."""
+"""`make test`: every tier, in parts that are a pytest each; two at a time, the longest first, so that both lanes end together."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from budget import FILE
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
-# What takes about half the time: Airflow, and long Spark sessions. All other tiers are in the first lane.
-SECOND = ("spark", "local_airflow", "airflow", "flights", "demo")
+LANES = 2
+# A tier of so many CPU seconds is worth a pytest of its own, which takes about five; all others are together.
+ALONE_SECONDS = 60
+OTHERS = "others"
 CLOSING = re.compile(r"=* ?(?P<counts>\d+ [a-z]+.*) in [\d.]+s")
 # In the order in which pytest tells them.
 OUTCOMES = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
 
 
-def lanes() -> tuple[list[str], list[str]]:
-    """The tiers of each lane; a new tier is in the first."""
-    tiers = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.glob("test_*.py")))
-    return [tier for tier in tiers if tier not in SECOND], [tier for tier in tiers if tier in SECOND]
+def parts() -> dict[str, list[str]]:
+    """The tiers of each part by its name, the longest part first; a tier without a budget is among the others."""
+    budgets = json.loads(FILE.read_text(encoding="utf-8"))["tiers"]
+    found: dict[str, list[str]] = {}
+    for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.glob("test_*.py"))):
+        found.setdefault(tier if budgets.get(tier, 0) >= ALONE_SECONDS else OTHERS, []).append(tier)
+    return dict(sorted(found.items(), key=lambda each: -sum(budgets.get(tier, 0) for tier in each[1])))
 
 
-@dataclass(frozen=True)
-class Lane:
+@dataclass
+class Part:
     """A pytest at work, in a session of its own: Ctrl-C reaches it once, from here."""
 
-    log: Path
+    name: str
     process: subprocess.Popen[bytes]
+    shown: int = 0
+    began: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
 
     @classmethod
-    def start(cls, number: int, tiers: list[str]) -> Lane:
+    def begin(cls, name: str, tiers: list[str]) -> Part:
         """Start the tests of these tiers."""
-        log = LOGS / f"test-{number}.log"
         colour = "yes" if sys.stdout.isatty() else "no"
         command = [sys.executable, "-m", "pytest", f"--color={colour}", *(f"tests/{tier}" for tier in tiers)]
-        with log.open("wb") as file:
+        with log_of(name).open("wb") as file:
             process = subprocess.Popen(
                 command, cwd=TESTS.parent, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
-        return cls(log, process)
+        return cls(name, process)
 
-    def show(self) -> None:
-        """Print the log from its beginning, until the lane has ended."""
-        with self.log.open("rb") as file:
-            ended = False
-            while not ended:
-                ended = self.process.poll() is not None
-                sys.stdout.buffer.write(file.read())
-                sys.stdout.flush()
-                time.sleep(0 if ended else 0.2)
+    @property
+    def at_work(self) -> bool:
+        """True until it has ended."""
+        if self.process.poll() is None:
+            return True
+        self.seconds = self.seconds or time.monotonic() - self.began
+        return False
+
+    def show(self) -> bool:
+        """Print what is new in the log; return True once that was all."""
+        at_work = self.at_work
+        written = log_of(self.name).read_bytes()
+        sys.stdout.buffer.write(written[self.shown :])
+        sys.stdout.flush()
+        self.shown = len(written)
+        return not at_work
 
     def lines(self) -> list[str]:
         """The log without its colours."""
-        return re.sub(r"\x1b\[[\d;]*m", "", self.log.read_text(errors="replace")).splitlines()
+        return re.sub(r"\x1b\[[\d;]*m", "", log_of(self.name).read_text(errors="replace")).splitlines()
 
     def complaints(self) -> list[str]:
         """What went wrong, as pytest's short summary says it."""
         return [line for line in self.lines() if line.startswith(("FAILED ", "ERROR "))]
+
+
+def log_of(part: str) -> Path:
+    """Where the pytest of a part writes."""
+    return LOGS / f"test-{part}.log"
+
+
+@dataclass
+class Suite:
+    """The parts that wait for a lane, and those that were begun."""
+
+    waiting: deque[tuple[str, list[str]]]
+    begun: list[Part] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Run all parts; show the log of one after the other."""
+        shown = 0
+        while self.fill() or shown < len(self.begun):
+            shown += self.begun[shown].show()
+            time.sleep(0.2)
+
+    def fill(self) -> bool:
+        """Begin a part in each lane that is free; return True while parts are waiting."""
+        while self.waiting and sum(part.at_work for part in self.begun) < LANES:
+            self.begun.append(Part.begin(*self.waiting.popleft()))
+        return bool(self.waiting)
+
+    def interrupt(self) -> None:
+        """Let every part end as on Ctrl-C: it cleans up, and says how far it came; begin no other."""
+        self.waiting.clear()
+        for part in self.begun:
+            with suppress(ProcessLookupError):
+                part.process.send_signal(signal.SIGINT)
 
 
 def counts_of(lines: list[str]) -> Counter[str]:
@@ -88,25 +138,19 @@ def worse(codes: list[int]) -> int:
 
 
 def main() -> int:
-    """Run both lanes and show one after the other; return the worse exit code."""
+    """Run all parts; return the worse exit code."""
     started = time.monotonic()
     LOGS.mkdir(parents=True, exist_ok=True)
-    running = [Lane.start(number, tiers) for number, tiers in enumerate(lanes(), 1)]
+    suite = Suite(deque(parts().items()))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: interrupt(running))
-    for lane in running:
-        lane.show()
-    for line in (line for lane in running for line in lane.complaints()):
+        signal.signal(number, lambda *_: suite.interrupt())
+    suite.run()
+    for line in (line for part in suite.begun for line in part.complaints()):
         print(line)
-    print(closing_line(sum((counts_of(lane.lines()) for lane in running), Counter()), time.monotonic() - started))
-    return worse([lane.process.returncode for lane in running])
-
-
-def interrupt(running: list[Lane]) -> None:
-    """Let every lane end as on Ctrl-C: it cleans up, and says how far it came."""
-    for lane in running:
-        with suppress(ProcessLookupError):
-            lane.process.send_signal(signal.SIGINT)
+    print("Seconds by the clock:", ", ".join(f"{part.name} {part.seconds:.0f}" for part in suite.begun))
+    counts = sum((counts_of(part.lines()) for part in suite.begun), Counter[str]())
+    print(closing_line(counts, time.monotonic() - started))
+    return worse([part.process.returncode for part in suite.begun])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Every tier has its lane and its budget; what two lanes say at their end is one line."""
+"""Every tier has its part and its budget; what all parts say at their end is one line."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import budget
 import lanes
@@ -13,14 +14,44 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_tier_is_in_one_lane_and_has_a_budget() -> None:
-    first, second = lanes.lanes()
-    assert not {*first} & {*second}
-    assert sorted(second) == sorted(lanes.SECOND)
-    assert sorted([*first, *second]) == sorted(json.loads(budget.FILE.read_text())["tiers"])
+def test_every_tier_is_in_one_part_and_has_a_budget() -> None:
+    tiers = [tier for part in lanes.parts().values() for tier in part]
+    assert sorted(tiers) == sorted(json.loads(budget.FILE.read_text())["tiers"])
 
 
-def test_counts_of_both_lanes_are_one_line_that_ci_prints_at_its_end() -> None:
+def test_the_longest_part_is_first() -> None:
+    budgets = json.loads(budget.FILE.read_text())["tiers"]
+    sums = [sum(budgets[tier] for tier in part) for part in lanes.parts().values()]
+    assert sums == sorted(sums, reverse=True)
+
+
+class Pretended:
+    """A part that works until it is told to end."""
+
+    at_work = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_a_lane_that_is_free_takes_the_next_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes.Part, "begin", lambda name, tiers: Pretended(name))
+    suite: Any = lanes.Suite(lanes.deque((name, [name]) for name in "abc"))
+    assert suite.fill()
+    assert [part.name for part in suite.begun] == ["a", "b"]
+    suite.begun[1].at_work = False
+    assert not suite.fill()
+    assert [part.name for part in suite.begun] == ["a", "b", "c"]
+
+
+def test_once_interrupted_no_part_is_begun() -> None:
+    suite = lanes.Suite(lanes.deque([("a", ["a"])]))
+    suite.interrupt()
+    assert not suite.fill()
+    assert suite.begun == []
+
+
+def test_counts_of_all_parts_are_one_line_that_ci_prints_at_its_end() -> None:
     ends = ["== 1 failed, 30 passed, 2 errors in 61.20s (0:01:01) ==", "5 passed, 1 skipped, 1 error in 0.10s"]
     counts = sum((lanes.counts_of(["tests/a.py ...", end, ""]) for end in ends), lanes.Counter())
     line = lanes.closing_line(counts, 3671.5)
@@ -29,13 +60,13 @@ def test_counts_of_both_lanes_are_one_line_that_ci_prints_at_its_end() -> None:
     assert re.search(pattern, line)
 
 
-def test_a_lane_that_came_to_no_end_counts_nothing() -> None:
+def test_a_part_that_came_to_no_end_counts_nothing() -> None:
     assert lanes.counts_of(["Killed", ""]) == {}
     assert "no tests ran" in lanes.closing_line({}, 1.0)
 
 
 @pytest.mark.parametrize(("codes", "worse"), [([0, 0], 0), ([0, 1], 1), ([2, 0], 2), ([0, -9], 1)])
-def test_the_worse_exit_code_is_that_of_both(codes: list[int], worse: int) -> None:
+def test_the_worse_exit_code_is_that_of_all(codes: list[int], worse: int) -> None:
     assert lanes.worse(codes) == worse
 
 
