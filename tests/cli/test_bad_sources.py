@@ -56,9 +56,9 @@ def plans(write_job: WriteJob, plan: str, parameters: str = "()") -> str:
     return write_job("plans.py", PLANS % (parameters, plan) + COUNT.format(state="plans"))
 
 
-def counted(engine: Engine) -> dict[str, int]:
+def counted(engine: Engine, columns: str = "line, count", state: str = "lines") -> dict[str, int]:
     with engine.connect() as connection:
-        return dict(connection.execute(text("SELECT line, count FROM report.lines")).tuples().all())
+        return dict(connection.execute(text(f"SELECT {columns} FROM report.{state}")).tuples().all())
 
 
 # ---- what a coordinator returns
@@ -219,6 +219,38 @@ def test_another_source_for_the_same_topology(
     assert (
         txbatch("run", write_job("log.py", LOG.format(kind="PartitionedLogSpout", root=str(log.root)))).exit_code == 0
     )
+
+
+# ---- a spout that does not take success (R8)
+
+DEAF = """
+class Deaf(FixedBatchSpout):
+    def success(self, txid):
+        if not os.path.exists({mended!r}):
+            raise KeyError("gone")
+        with open({mended!r}, "a") as file:
+            file.write(f"{{txid}} ")
+topology = Topology("deaf")
+stream = topology.new_stream("in", Deaf("word string", 1, "a", "b", "a"))
+"""
+
+
+@pytest.mark.rule("R8")
+def test_a_success_that_raises_is_called_again_and_keeps_no_batch_back(
+    txbatch: Txbatch, write_job: WriteJob, engine: Engine, tmp_path: Path
+) -> None:
+    mended = tmp_path / "mended"
+    job = write_job("deaf.py", "import os\n" + DEAF.format(mended=str(mended)) + COUNT.format(state="deaf"))
+    for txid in (1, 2):
+        refused(
+            txbatch("run", job),
+            f"txbatch: deaf: txid {txid} is committed; success() of stream 'in' raised KeyError: 'gone'; mend the spout, and",
+        )
+        assert sum(counted(engine, "word, count", "deaf").values()) == txid
+    mended.touch()
+    assert txbatch("run", job).exit_code == 0
+    assert mended.read_text() == "1 2 3 "
+    assert counted(engine, "word, count", "deaf") == {"a": 2, "b": 1}
 
 
 # ---- intervals (R2)

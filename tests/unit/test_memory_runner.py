@@ -9,7 +9,7 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import Avg, Count, FixedBatchSpout, Max, Min, OpaqueState, Stream, Sum, Topology, TransactionalState
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.runner import run
 
@@ -109,3 +109,35 @@ def test_a_null_key_is_refused() -> None:
     stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
     with pytest.raises(BadRecord, match="state 'words': a key is null"):
         run(stream.topology)
+
+
+@pytest.mark.rule("R8")
+def test_a_success_that_raises_is_told_and_called_again_and_keeps_no_batch_back() -> None:
+    """The batch is committed, and what comes after it is counted, too."""
+    told = list[str]()
+
+    class Deaf(FixedBatchSpout):
+        def success(self, txid: int) -> None:
+            told.append(f"success {txid}")
+            raise KeyError("gone")
+
+        def close(self) -> None:
+            told.append("close")
+
+    def topology(spout: type[FixedBatchSpout]) -> Topology:
+        words = Topology("t").new_stream("in", spout("word string", 1, "a", "b", "a"))
+        words.group_by("word").persistent_aggregate(OpaqueState("words"), n=Count())
+        return words.topology
+
+    ledger = MemoryLedger()
+    why = r"t: txid {} is committed; success\(\) of stream 'in' raised KeyError: 'gone'; mend the spout, and run again"
+    for txid in (1, 2):
+        with pytest.raises(TransientError, match=why.format(txid)) as raised:
+            run(topology(Deaf), ledger)
+        assert isinstance(raised.value.__cause__, KeyError)
+        assert ledger.tables.last_committed("t") == txid
+    assert [each for each in told if each != "close"] == ["success 1", "success 1", "success 2"]
+    assert told[-1] == "close"
+    run(topology(FixedBatchSpout), ledger)
+    assert {key: value.value for (key,), value in ledger.rows("words").items()} == {"a": (2,), "b": (1,)}
+    assert ledger.oldest_unfinished("t", "", above=0) is None

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import LeaseHeld, NotItsTurn
+from txbatch.core.errors import LeaseHeld, NotItsTurn, TransientError
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
@@ -76,7 +76,7 @@ class Runner:
                 log.info("%s: finishing what %s began", name, run.name)
                 batch = self.steps.ledger.batch(name, txid)
                 committed = batch.status is BatchStatus.COMMITTED
-                done = [self._succeeded(batch)] if committed else self._finish(run)
+                done = self._succeeded_late(batch) if committed else self._finish(run)
             yield from done
 
     @contextmanager
@@ -99,6 +99,14 @@ class Runner:
             )
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self._succeeded(found.batch)]
+
+    def _succeeded_late(self, batch: Batch) -> list[Batch]:
+        """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
+        try:
+            return [self._succeeded(batch)]
+        except TransientError as error:
+            log.warning("%s", error)
+            return []
 
     def _succeeded(self, batch: Batch) -> Batch:
         self.steps.success(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 
 from txbatch import failpoints
@@ -23,6 +24,7 @@ from txbatch.core.protocol import Wait, WaitReason
 from txbatch.core.repeat import Repeat, repeated
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
+from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.run.lease import attempt_kept_alive
 
@@ -133,12 +135,24 @@ class Steps:
         batch = self.ledger.batch(batch.topology, batch.txid)
         protocol.check_success(batch)
         for stream in self.job.topology.streams.values():
-            spout_coordinator = stream.spout.coordinator()
-            spout_coordinator.success(batch.txid)
-            spout_coordinator.close()
+            _tell_spout(stream, batch)
         self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)
+
+
+def _tell_spout(stream: Stream, batch: Batch) -> None:
+    """Tell a spout of a committed batch; TransientError for what its coordinator raises, unless that is an error of ours."""
+    try:
+        with closing(stream.spout.coordinator()) as spout_coordinator:
+            spout_coordinator.success(batch.txid)
+    except TxbatchError:
+        raise
+    except Exception as error:
+        raise TransientError(
+            f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r} raised "
+            f"{type(error).__name__}: {error}; mend the spout, and run again"
+        ) from error
 
 
 def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:
