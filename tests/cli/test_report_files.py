@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,25 @@ def test_a_reader_alone_may_use_psql(postgres_url: str, engine: Engine, monkeypa
         CliRunner().invoke(main, ["status"]),
         "the database does not let this role (permission denied for schema txbatch)",
     )
+
+
+def test_what_a_reader_changed_of_itself_is_put_back_by_several_at_once(postgres_url: str, engine: Engine) -> None:
+    make_reader(engine)
+    as_reader = make_url(postgres_url).set(username="report").render_as_string(hide_password=False)
+    for change in (
+        "ALTER ROLE report SET statement_timeout = '1h'",
+        f"ALTER ROLE report IN DATABASE {engine.url.database} SET work_mem = '1MB'",
+        "ALTER ROLE report RESET ALL",
+        "ALTER ROLE report PASSWORD 'mine'",
+    ):
+        assert psql("-c", f"BEGIN READ WRITE; {change}; COMMIT", url=as_reader).stderr == ""
+        with ThreadPoolExecutor() as several:
+            list(several.map(make_reader, [engine] * 4))
+        with engine.connect() as connection:
+            rows = "SELECT setdatabase, setconfig FROM pg_db_role_setting WHERE setrole = 'report'::regrole"
+            assert list(connection.execute(text(rows))) == [(0, ["default_transaction_read_only=on"])]
+            password = "SELECT rolpassword FROM pg_authid WHERE rolname = 'report'"
+            assert connection.scalar(text(password)) is None
 
 
 def test_psql_of_nobody() -> None:

@@ -19,7 +19,7 @@ READ_ONLY = "-c default_transaction_read_only=on"
 
 
 def make_reader(engine: Engine) -> None:
-    """The role `report` of the embedded server, which reads the reports and nothing else. Nothing happens where it is."""
+    """The role `report` of the embedded server, which reads reports and nothing else. What it changed of itself is put back."""
     with transaction(engine) as connection:
         connection.connection.cursor().execute((sql_root() / "reader.sql").read_text(encoding="utf-8"))
 
