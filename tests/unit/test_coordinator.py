@@ -279,18 +279,28 @@ def test_a_range_without_an_end() -> None:
         planned(Ranges(a={"start": 10}))
 
 
-@pytest.mark.parametrize("range_", [{"start": 10}, {"end": 10}, [0, 10]])
-def test_a_coordinator_of_its_own_that_plans_a_range_without_an_end(range_: Any) -> None:
+NO_RANGE = r"stream 'words': partition 'a' was planned as .*'start' and 'end'"
+NO_PARTITIONS = r"stream 'words': .* was planned; a PartitionedCoordinator plans 'partitions', a range for each name"
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        *(({"partitions": {"a": range_}}, NO_RANGE) for range_ in ({"start": 10}, {"end": 10}, [0, 10])),
+        *((plan, NO_PARTITIONS) for plan in ({}, {"partitions": ["a"]}, ["partitions"], "partitions", 7)),
+    ],
+)
+def test_a_coordinator_of_its_own_that_plans_another_shape(plan: Any, said: str) -> None:
     class Own(PartitionedCoordinator):
         def initialize_transaction(self, *_: Any) -> Any:
-            return {"partitions": {"a": range_}}
+            return plan
 
     class Spout(LogSpout):
         def coordinator(self) -> Own:
             return Own(self)
 
     topology = word_count(Spout({"a": 1}))
-    with pytest.raises(DefinitionError, match=r"stream 'words': partition 'a' was planned as .*'start' and 'end'"):
+    with pytest.raises(DefinitionError, match=said):
         initialize_transaction(ledger_of(topology), topology, run("1"))
 
 

@@ -150,7 +150,11 @@ def _check_json(stream: Stream, plan: Any) -> None:
 
 
 def _check_ranges(stream: Stream, plan: Metadata) -> None:
-    """Raise DefinitionError, which names stream and partition, for a range without both ends."""
+    """Raise DefinitionError, which names the stream, for a plan without partitions and for a range without both ends."""
+    if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
+        raise DefinitionError(
+            f"stream {stream.name!r}: {plan!r} was planned; a PartitionedCoordinator plans 'partitions', a range for each name"
+        )
     for partition, range_ in plan["partitions"].items():
         if not is_range(range_):
             raise DefinitionError(
