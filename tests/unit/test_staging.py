@@ -44,6 +44,8 @@ SHAPES = [
     "\x00\xff",
     '{"kind": ',
     '{"lease_seconds": 1, "beat": []}',
+    '{"lease_seconds": "1", "beat": 1, "superseded": null}',
+    '{"lease_seconds": 1, "beat": 1, "superseded": [7]}',
     "NaN",
 ]
 
@@ -81,6 +83,26 @@ def test_a_file_of_another_shape_cannot_be_read(folder: AttemptFolder, content: 
         folder.read_heartbeat()
     with pytest.raises(TransientError, match=r"assignment\.json cannot be read \(.{0,250}\); emit again"):
         folder.read_assignment()
+    assert folder.read_error() is None
+
+
+@pytest.mark.parametrize("said", [{"kind": "x", "message": None}, {"kind": 7, "message": "x"}])
+def test_an_error_that_is_no_text_says_nothing(folder: AttemptFolder, said: Any) -> None:
+    local(folder, "error.json").write_text(json.dumps(said))
+    assert folder.read_error() is None
+
+
+def test_a_file_too_large_cannot_be_read(folder: AttemptFolder) -> None:
+    for name in ("manifest.json", "error.json", "fence.json", "assignment.json"):
+        local(folder, name).touch()
+        os.truncate(local(folder, name), 1 << 40)
+    size = r"cannot be read \(it has 1,099,511,627,776 bytes, at most"
+    with pytest.raises(TransientError, match=rf"fence\.json {size} 1,048,576 are read\)"):
+        folder.read_heartbeat()
+    with pytest.raises(TransientError, match=rf"assignment\.json {size} 268,435,456 are read\)"):
+        folder.read_assignment()
+    with pytest.raises(Incomplete, match=rf"manifest\.json {size} 268,435,456 are read\)"):
+        folder.read_manifest()
     assert folder.read_error() is None
 
 

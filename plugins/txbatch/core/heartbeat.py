@@ -41,9 +41,12 @@ class Heartbeat:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Heartbeat:
-        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
+        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote, TypeError for what is none."""
         check_format("the heartbeat", value, FORMAT)
-        return cls(value["lease_seconds"], value["beat"], value["superseded"])
+        match value:
+            case {"lease_seconds": int() | float() as seconds, "beat": int() as beat, "superseded": str() | None as by}:
+                return cls(seconds, beat, by)
+        raise TypeError(f"{str(value)[:100]} is no heartbeat")
 
 
 class HeartbeatWatch:

@@ -27,10 +27,10 @@ class AttemptFolder(Protocol):
         """Read whether the attempt may go on; TransientError when the folder does not say."""
 
     def read_manifest(self) -> Manifest:
-        """Read what the attempt read and wrote; Incomplete when it did not get that far."""
+        """Read what the attempt read and wrote; Incomplete when it did not get that far, TransientError when nobody can tell."""
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Read why the attempt failed: `kind` and `message`; None when it did not say."""
+        """Read why the attempt failed: `kind` and `message`; None when it did not say, or that cannot be read."""
 
     def said_something(self) -> bool:
         """True when the attempt wrote its manifest, or why it failed."""

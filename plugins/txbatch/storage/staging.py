@@ -52,6 +52,8 @@ Value = TypeVar("Value")
 
 
 ERROR_FORMAT = 1  # written down from format 2 on
+LONG_BYTES_MAX = 256 << 20  # of an assignment and a manifest, which name what the spouts planned
+SHORT_BYTES_MAX = 1 << 20  # of a heartbeat and an error
 
 
 class Unreadable(Exception):
@@ -81,7 +83,7 @@ class AttemptFolder:
     def read_assignment(self) -> Assignment:
         """Read what the attempt is told; TransientError when the folder does not say."""
         try:
-            return self._read("assignment.json", Assignment.from_json)
+            return self._read("assignment.json", Assignment.from_json, LONG_BYTES_MAX)
         except (OSError, Unreadable) as error:
             raise TransientError(f"{self.uri}/assignment.json cannot be read ({error}); emit again") from error
 
@@ -98,7 +100,7 @@ class AttemptFolder:
     def read_heartbeat(self) -> Heartbeat:
         """Read whether the attempt may go on; TransientError when the folder does not say."""
         try:
-            return self._read("fence.json", Heartbeat.from_json)
+            return self._read("fence.json", Heartbeat.from_json, SHORT_BYTES_MAX)
         except (OSError, Unreadable) as error:
             raise TransientError(f"{self.uri}/fence.json cannot be read ({error}); emit again") from error
 
@@ -115,11 +117,13 @@ class AttemptFolder:
         self._write_json("manifest.json", manifest.to_json())
 
     def read_manifest(self) -> Manifest:
-        """Read what the attempt read and wrote; Incomplete when it did not get that far."""
+        """Read what the attempt read and wrote; Incomplete when it did not get that far, TransientError when nobody can tell."""
         try:
-            return self._read("manifest.json", Manifest.from_json)
+            return self._read("manifest.json", Manifest.from_json, LONG_BYTES_MAX)
         except FileNotFoundError:
             raise Incomplete(f"{self.uri} has no manifest: the attempt did not finish; emit again") from None
+        except OSError as error:
+            raise TransientError(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
         except Unreadable as error:
             raise Incomplete(f"{self.uri}/manifest.json cannot be read ({error}); emit again") from error
 
@@ -134,10 +138,10 @@ class AttemptFolder:
         self._write_json("error.json", error_json(kind, message))
 
     def read_error(self) -> Mapping[str, str] | None:
-        """Return why the attempt failed, `kind` and `message`, if it could say; raise NewerFormat as all that is read here."""
+        """Return why the attempt failed, `kind` and `message`, if that can be read; raise NewerFormat as all that reads here."""
         try:
-            return self._read("error.json", _error_of)
-        except (FileNotFoundError, Unreadable):
+            return self._read("error.json", _error_of, SHORT_BYTES_MAX)
+        except (OSError, Unreadable):
             return None
 
     def said_something(self) -> bool:
@@ -163,10 +167,12 @@ class AttemptFolder:
         else:
             self.filesystem.mv(temporary, self.path(name))
 
-    def _read(self, name: str, made: Callable[[Any], Value]) -> Value:
+    def _read(self, name: str, made: Callable[[Any], Value], bytes_max: int) -> Value:
         """Return what is made of a file's JSON; raise NewerFormat for that of a newer txbatch, Unreadable for whatever else."""
         with self._open(name) as file:
-            content = file.read()
+            content = file.read(bytes_max + 1)
+            if len(content) > bytes_max:
+                raise Unreadable(f"it has {file.seek(0, os.SEEK_END):,} bytes, at most {bytes_max:,} are read")
         try:
             return made(json.loads(content))
         except NewerFormat as error:
@@ -197,7 +203,10 @@ def error_json(kind: str, message: str) -> dict[str, str]:
 
 def _error_of(value: Mapping[str, Any]) -> Mapping[str, str]:
     check_format("the error", value, ERROR_FORMAT)
-    return {"kind": str(value["kind"]), "message": str(value["message"])}
+    kind, message = value["kind"], value["message"]
+    if not isinstance(kind, str) or not isinstance(message, str):
+        raise TypeError("kind and message are no strings")
+    return {"kind": kind, "message": message}
 
 
 def check_uri(uri: str) -> None:
