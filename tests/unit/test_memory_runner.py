@@ -111,7 +111,6 @@ def test_a_null_key_is_refused() -> None:
         run(stream.topology)
 
 
-@pytest.mark.rule("R8")
 def test_a_success_that_raises_is_told_and_called_again_and_keeps_no_batch_back() -> None:
     """The batch is committed, and what comes after it is counted, too."""
     told = list[str]()

@@ -149,7 +149,7 @@ def _check_json(stream: Stream, plan: Any) -> None:
         raise DefinitionError(f"stream {stream.name!r}: {error}") from error
 
 
-def _check_ranges(stream: Stream, plan: Metadata) -> None:
+def _check_ranges(stream: Stream, plan: Any) -> None:
     """Raise DefinitionError, which names the stream, for a plan without partitions and for a range without both ends."""
     if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
         raise DefinitionError(

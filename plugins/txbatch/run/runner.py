@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import LeaseHeld, NotItsTurn, TransientError
+from txbatch.core.errors import LeaseHeld, NotItsTurn, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
@@ -104,7 +104,7 @@ class Runner:
         """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
         try:
             return [self._succeeded(batch)]
-        except TransientError as error:
+        except TxbatchError as error:
             log.warning("%s", error)
             return []
 
