@@ -48,9 +48,10 @@ VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :datab
     ON CONFLICT (state) DO NOTHING RETURNING state;
 
 -- complete_state --
--- Keep the streams of a state that was made before they were kept, or before they were read.
-UPDATE txbatch.state SET streams = CAST(:streams AS json)
- WHERE state = :state AND streams::text IS DISTINCT FROM CAST(:streams AS text);
+-- Keep what a state lacks that was made before it was kept, and its streams once they are read.
+UPDATE txbatch.state SET columns = CAST(:columns AS json), streams = CAST(:streams AS json)
+ WHERE state = :state
+   AND (columns::text, streams::text) IS DISTINCT FROM (CAST(:columns AS text), CAST(:streams AS text));
 
 -- state --
 -- A state as it is stored.

@@ -726,24 +726,6 @@ def two_streams() -> Topology:
     return topology
 
 
-def test_a_spout_cannot_hide_its_kind(backing: Any) -> None:
-    """An identity with a `kind` of its own must not switch the comparison of attempts off (R7c)."""
-
-    class Named(LogSpout):
-        @property
-        def identity(self) -> dict[str, Any]:
-            return {"kind": "files"}
-
-    topology = word_count(Named({"a": 10}))
-    batch = backing.initialize(topology, "run")
-    backing.emit(topology, batch, NONE)
-    second = backing.attempt(batch)
-    with pytest.raises(Incomplete, match="read differently"):
-        backing.ledger.record_manifest(
-            second, manifest_of(topology, second, NONE, streams={"words": {"a": ReadPartition(1, "0")}})
-        )
-
-
 def test_a_state_has_one_topology(backing: Any) -> None:
     backing.ledger.register(word_count(LogSpout({"a": 10})), "jobs/job.py")
     other = word_count(LogSpout({"a": 10}), "other", state=OpaqueState("word_count"))
@@ -762,27 +744,13 @@ def of_day(number: int, days: int = 1) -> Run:
 
 
 def daily() -> Topology:
-    class Daily(LogSpout):
+    class Daily(ListSpout):
         by_interval = True
 
-        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
-            return {"start": 0, "end": 1}
+        def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+            return {**curr_metadata, "start": 0, "end": 1}
 
-        def coordinator(self) -> Any:
-            return IntervalCoordinator()
-
-    return word_count(Daily({"a": 1}))
-
-
-class IntervalCoordinator:
-    def is_ready(self, txid: int) -> bool:
-        return True
-
-    def initialize_transaction(self, txid: int, prev: Any, curr: Any) -> Any:
-        return {**curr, "start": 0, "end": 1}
-
-    def close(self) -> None:
-        pass
+    return word_count(Daily())
 
 
 @pytest.mark.rule("R2")

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
 from support import ListSpout, LogSpout, run
 
-from txbatch import Count, Max, OpaqueState, SpoutKind, Sum, Topology, TransactionalState
+from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.spout import Spout
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.transaction import Batch, BatchStatus, Interval, Metadata
 
+NEW_YEAR, DAY = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1)
 FIELDS = "word string, n bigint"
+
+
+class Whole(ListSpout):
+    """The source of a LogSpout, read without partitions."""
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "LogSpout"}
+
+
+class Daily(Whole):
+    """The source of a LogSpout, read by time."""
+
+    by_interval = True
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return curr_metadata
+
+
+class Other(Daily):
+    """Another source, read by time."""
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "Other"}
+
+
+# By what is stored of it.
+READS = {"partitions": lambda: LogSpout({"a": 100}), "whole": lambda: Whole(1, 1), "interval": Daily}
 
 
 def defined(
@@ -61,7 +94,14 @@ CHANGES = {
         defined("s", "more", count=Count(), most=Max("n")),
         "value 'most' of state 's' is new (bigint, greatest)",
     ),
-    "value's type": (defined("s", "more", count=Sum("n")), None),  # a count is a sum
+    "value's aggregate": (
+        defined("s", "more", count=Sum("n")),
+        "value 'count' of state 's' is Sum of n now, was Count",
+    ),
+    "value's field": (
+        defined("s", "more", count=Count("n")),
+        "value 'count' of state 's' is Count of n now, was Count",
+    ),
     "stream new": (
         defined("s", "more", streams=("in", "on")),
         "stream 'on' is new; state 's' counts stream in, on now",
@@ -81,6 +121,14 @@ CHANGES = {
     "spout's kind": (
         defined("s", "more", spout=LogSpout({"a": 1}, kind=SpoutKind.OPAQUE)),
         """stream 'in' reads {"kind":"opaque"}, but its batches were read from {"kind":"transactional"}""",
+    ),
+    "reads whole": (
+        defined("s", "more", spout=Whole(1)),
+        """stream 'in' reads {"reads":"whole"}, but its batches were read from {"reads":"partitions"}""",
+    ),
+    "reads by interval": (
+        defined("s", "more", spout=Daily()),
+        """stream 'in' reads {"reads":"interval"}, but its batches were read from {"reads":"partitions"}""",
     ),
     "the order of states": (defined("more", "s"), None),
     "the order of fields": (defined("s", "more", fields="n bigint, word string"), None),
@@ -114,6 +162,37 @@ def test_a_changed_definition_uses_no_txid(backing: Any, changed: Topology, says
     assert backing.initialize(topology, "1").txid == 1
     with pytest.raises(Exception, match="no txid 2"):
         backing.ledger.batch("t", 2)
+
+
+def beside_days(spout: Spout) -> Topology:
+    """A topology that reads by time whatever else it reads."""
+    topology = Topology("t")
+    streams = [topology.new_stream("days", Other()), topology.new_stream("in", spout)]
+    topology.merge(*streams, name="all").group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    return topology
+
+
+@pytest.mark.rule("R2")
+@pytest.mark.parametrize(("before", "now"), list(permutations(READS, 2)))
+def test_one_of_several_streams_that_reads_otherwise(backing: Any, before: str, now: str) -> None:
+    topology, day = beside_days(READS[before]()), replace(run("1"), interval=Interval(NEW_YEAR, NEW_YEAR + DAY))
+    backing.ledger.register(topology, "jobs/job.py")
+    planned = coordinator.initialize_transaction(backing.ledger, topology, day)
+    assert isinstance(planned, Batch)
+    assert "in" in planned.plan.streams
+    with pytest.raises(SchemaMismatch) as raised:
+        backing.ledger.register(beside_days(READS[now]()), "jobs/job.py")
+    reads = f"""stream 'in' reads {{"reads":"{now}"}}, but its batches were read from {{"reads":"{before}"}}"""
+    assert f"is defined otherwise now: {reads}. Put it back" in str(raised.value)
+
+
+@pytest.mark.rule("R23")
+def test_another_aggregate_of_the_same_columns_is_another_value(backing: Any) -> None:
+    backing.initialize(defined(n=Avg("n")), "1")
+    with pytest.raises(
+        SchemaMismatch, match=r"value 'n' of state 's' is gone; value 'n_sum' of state 's' is new \(Sum of n\)"
+    ):
+        backing.initialize(defined(n_sum=Sum("n"), n_count=Count("n")), "2")
 
 
 @pytest.mark.rule("R23")

@@ -20,13 +20,14 @@ from support import Keyed, ListSpout, LogSpout, code, manifest_of, run
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core import coordinator
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import PartitionUnreadable, RecordsGone, TerminalError
+from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.manifest import check_manifest
 from txbatch.core.protocol import check_gone
 from txbatch.core.spout import Metadata
 from txbatch.core.transaction import Batch, Interval, Run, TransactionAttempt, canonical_json
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.queries import sql_root
 
 LEDGERS = Path(__file__).parent / "ledgers"
 ONE: Sequence[Keyed] = [(("dog",), (1,))]
@@ -193,6 +194,52 @@ def test_streams_without_partitions_are_carried_on(older: Engine) -> None:
     assert third["streams"] == {"long": {"plan": {"number": 2, "start": 10, "end": 15}}}
     assert third["idle"] == {"short": {"plan": {"number": 0, "start": 0, "end": 5}}}
     assert (state(bench, "lists_long"), state(bench, "lists_short")) == ([("dog", 2)], [("dog", 2)])
+
+
+class Partitioned(LogSpout):
+    """The source of a ListSpout, read by partitions."""
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "ListSpout"}
+
+
+class OfLog(ListSpout):
+    """The source of a LogSpout, read as a whole."""
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": "LogSpout"}
+
+
+@pytest.mark.rule("R2")
+def test_a_stream_reads_by_what_it_read(older: Engine) -> None:
+    lists_, log_ = (
+        counted("lists", 2, long=Partitioned({"a": 99}), short=ListSpout(5)),
+        counted("log", 4, log=OfLog(99, kind=SpoutKind.OPAQUE)),
+    )
+    for changed, reads, before in ((lists_, "partitions", "whole"), (log_, "whole", "partitions")):
+        says = f"""reads {{"reads":"{reads}"}}, but its batches were read from {{"reads":"{before}"}}"""
+        with pytest.raises(SchemaMismatch, match=says):
+            Bench(older, changed)
+    again(older, days).ledger.check_definition(days(), "jobs/job.py")
+
+
+def test_how_streams_read_is_told_by_their_plans(engine: Engine) -> None:
+    """As the migration finds them that begins to keep it: plans of today's format, one stream idle since."""
+    fill(engine)
+    bench, sources = Bench(engine, lists()), "SELECT topology, source::jsonb FROM txbatch.topology ORDER BY topology"
+    stored = bench.rows(sources)
+    assert {stream["reads"] for _, source in stored for stream in source.values()} == {
+        "partitions",
+        "whole",
+        "interval",
+    }
+    bench.run("""UPDATE txbatch.topology SET source = (
+        SELECT json_object_agg(key, value::jsonb - 'reads') FROM json_each(source))""")
+    assert bench.rows(sources) != stored
+    bench.run((sql_root() / "migrations" / "0006_reads.sql").read_text(encoding="utf-8"))
+    assert bench.rows(sources) == stored
 
 
 @pytest.mark.rule("R2", "R6")

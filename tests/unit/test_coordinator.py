@@ -304,6 +304,30 @@ def test_a_coordinator_of_its_own_that_plans_another_shape(plan: Any, said: str)
         initialize_transaction(ledger_of(topology), topology, run("1"))
 
 
+def test_a_coordinator_that_plans_partitions_as_a_whole_would_begin_anew_each_time() -> None:
+    class Wrapped(LogSpout):
+        def coordinator(self) -> Any:
+            return ListSpout(5, 5)
+
+    topology = word_count(Wrapped({"a": 1}))
+    says = "stream 'words': Wrapped is a PartitionedSpout, and its coordinator, ListSpout, is no PartitionedCoordinator"
+    with pytest.raises(DefinitionError, match=says):
+        plan_batch(topology, ledger_of(topology).head("word_count", run("1")), run("1"))
+
+
+def test_a_coordinator_that_plans_partitions_of_a_spout_that_has_none() -> None:
+    """No reader could say which record is of which partition."""
+
+    class Wrapper(ListSpout):
+        def coordinator(self) -> Any:
+            return LogSpout({"a": 1}).coordinator()
+
+    topology = word_count(Wrapper())
+    says = "stream 'words': Wrapper has no partitions, and its coordinator, PartitionedCoordinator, plans them; make it a Part"
+    with pytest.raises(DefinitionError, match=says):
+        plan_batch(topology, ledger_of(topology).head("word_count", run("1")), run("1"))
+
+
 def test_what_is_gone_comes_alone() -> None:
     """So that no record that is still there is given up with it."""
     gone = {"start": 10, "end": 20, "gone": "retention"}

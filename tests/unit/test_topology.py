@@ -19,6 +19,7 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
+from txbatch.core.definition import column_changes, columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.operations import Each, Filter, FlatMap
 
@@ -251,8 +252,8 @@ def test_the_source_names_each_stream_and_its_kind() -> None:
     topology = word_count(LogSpout({"a": 1}, kind=SpoutKind.OPAQUE))
     topology.new_stream("more", ListSpout(1))
     assert topology.source == {
-        "words": {"kind": "opaque", "spout": "LogSpout"},
-        "more": {"kind": "transactional", "spout": "ListSpout"},
+        "words": {"kind": "opaque", "reads": "partitions", "spout": "LogSpout"},
+        "more": {"kind": "transactional", "reads": "whole", "spout": "ListSpout"},
     }
 
 
@@ -260,3 +261,30 @@ def test_names_that_need_quoting_are_welcome() -> None:
     for name in ("select", "Ünïcode", 'a"b', "a%b", "a:b", "a b"):
         made = aggregate(name, fields=f"`{name}` string", state=OpaqueState(name), **{f"n {name}": Count()})
         assert made.keys[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("identity", "says"),
+    [
+        ({"kind": "files"}, "has the key 'kind', which is reserved; leave it out or rename it"),
+        ({"reads": "all"}, "has the key 'reads', which is reserved; leave it out or rename it"),
+        ({7: "root"}, "has the key 7, no string; name it '7'"),
+        ("files", "is 'files'; give a mapping"),
+        (None, "is None; give a mapping"),
+    ],
+)
+def test_an_identity_is_a_mapping_without_what_the_ledger_keeps_anyway(identity: Any, says: str) -> None:
+    class Named(LogSpout):
+        @property
+        def identity(self) -> Any:
+            return identity
+
+    with pytest.raises(DefinitionError, match=f"stream 'in': the identity of Named {says}"):
+        Topology("t").new_stream("in", Named({"a": 1}))
+
+
+def test_a_ledger_that_kept_no_aggregates_is_taken_as_it_is_defined() -> None:
+    (aggregate,) = word_count(LogSpout({"a": 1})).aggregates
+    defined = columns(aggregate)
+    older = {name: value for name, value in defined.items() if name != "aggregates"}
+    assert not list(column_changes("word_count", older, defined))

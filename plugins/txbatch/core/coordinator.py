@@ -11,7 +11,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole, is_range
 from txbatch.core.protocol import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize, waited_for
-from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
+from txbatch.core.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run, canonical_json
@@ -119,6 +119,7 @@ def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
 def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) -> StreamPlan | None:
     coordinator = stream.spout.coordinator()
     try:
+        _check_reads(stream, coordinator)
         if isinstance(coordinator, PartitionedCoordinator):
             coordinator.offsets = head.offsets.get(stream.name, {})
         if not coordinator.is_ready(head.next_txid):
@@ -134,6 +135,21 @@ def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) 
         _check_ranges(stream, plan)
         return Ranges.from_json(plan)
     return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
+
+
+def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:
+    """Raise DefinitionError for a coordinator that plans in another way than its spout reads: nobody could carry it on."""
+    partitioned = isinstance(coordinator, PartitionedCoordinator)
+    if partitioned != isinstance(stream.spout, PartitionedSpout):
+        of, planned = (
+            f"stream {stream.name!r}: {type(stream.spout).__name__}",
+            f"its coordinator, {type(coordinator).__name__},",
+        )
+        raise DefinitionError(
+            f"{of} has no partitions, and {planned} plans them; make it a PartitionedSpout"
+            if partitioned
+            else f"{of} is a PartitionedSpout, and {planned} is no PartitionedCoordinator; give one, or make it a plain Spout"
+        )
 
 
 def _check_json(stream: Stream, plan: Any) -> None:

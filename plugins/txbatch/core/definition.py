@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.fields import parse_fields
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -17,7 +18,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Metadata, canonical_json
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
-_NOT_ALWAYS_KEPT = ("times",)
+_NOT_ALWAYS_KEPT = ("times", "reads")
 # How a value's partials merge, in the words of who defines it.
 _MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
 _SOURCE_LENGTH_MAX = 200
@@ -124,10 +125,12 @@ def stream_definitions(
 
 
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Keys and values with their types, as a ledger keeps them."""
+    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them."""
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
-    return {"keys": keys, "values": values, **({"remove": True} if aggregate.removable else {})}
+    aggregates = {name: _aggregate(each) for name, each in aggregate.aggregates.items()}
+    remove = {"remove": True} if aggregate.removable else {}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
@@ -139,6 +142,8 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
             yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
     if stored.get("remove", False) != defined.get("remove", False):
         yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
+    if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
+        yield from _differences(f"value {{!r}} of state {state!r}", stored["aggregates"], defined["aggregates"])
 
 
 def _changes(topology: Topology, known: Known) -> Iterator[str]:
@@ -204,6 +209,10 @@ def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -
             yield f"{what.format(name)} is new ({now[name]})"
         elif before[name] != now[name]:
             yield f"{what.format(name)} is {now[name]} now, was {before[name]}"
+
+
+def _aggregate(aggregator: CombinerAggregator) -> str:
+    return type(aggregator).__name__ + (f" of {aggregator.input}" if aggregator.input else "")
 
 
 def _spec(type_: str, merge: str | None = None) -> str:

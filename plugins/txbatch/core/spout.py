@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PARTITION_COLUMN = "_txbatch_partition"
 # With those of its topology and its stream it must fit a row of an index.
 PARTITION_BYTES_MAX = 2500
+# What the ledger keeps of a source beside its identity.
+RESERVED_IDENTITY = ("kind", "reads")
 
 
 class SpoutKind(StrEnum):
@@ -95,7 +97,10 @@ class Spout(ABC):
     @property
     @abstractmethod
     def identity(self) -> Metadata:
-        """Which source this is, for people and for R2: kind and root, no secrets."""
+        """Which source this is, for people and for R2: its class and root, no secrets.
+
+        A mapping of strings to JSON, without `kind` and `reads`: the ledger keeps those of every spout.
+        """
 
     def planned_bytes(self, metadata: Metadata) -> int | None:
         """How many bytes a plan will read, if that is known: small batches run with less start-up."""
@@ -108,6 +113,25 @@ class Spout(ABC):
     @abstractmethod
     def emitter(self) -> Emitter:
         """The reading side."""
+
+
+def check_identity(stream: str, spout: Spout) -> None:
+    """DefinitionError when the identity of a stream's spout is no mapping of names, or has one of ours."""
+    identity, of = spout.identity, f"stream {stream!r}: the identity of {type(spout).__name__}"
+    if not isinstance(identity, Mapping):
+        raise DefinitionError(f"{of} is {identity!r}; give a mapping, such as {{'root': '/data'}}")
+    for key in identity:
+        if not isinstance(key, str):
+            raise DefinitionError(f"{of} has the key {key!r}, no string; name it '{key}'")
+        if key in RESERVED_IDENTITY:
+            raise DefinitionError(f"{of} has the key {key!r}, which is reserved; leave it out or rename it")
+
+
+def how_it_reads(spout: Spout) -> str:
+    """How a spout's plans go on: by the offsets of partitions, by interval, or from the last plan as a whole."""
+    if isinstance(spout, PartitionedSpout):
+        return "partitions"
+    return "interval" if spout.by_interval else "whole"
 
 
 class PartitionedSpout(Emitter, Spout):

@@ -11,7 +11,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.operations import Source
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.spout import Spout
+from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream, merged
 
@@ -47,6 +47,7 @@ class Topology:
         """A stream of the spout's batches. The name is part of the ledger: renaming it is a migration."""
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
+        check_identity(name, spout)
         stream = Stream(self, Source(name, parse_fields(spout.fields), spout))
         self.streams[name] = stream
         return stream
@@ -80,9 +81,11 @@ class Topology:
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The source identity that the ledger keeps with txid 1 (R2)."""
+        """The source identity that the ledger keeps with txid 1 (R2), with the spout's kind and how it reads."""
+        spouts = {name: stream.spout for name, stream in self.streams.items()}
         return {
-            name: {**stream.spout.identity, "kind": str(stream.spout.kind)} for name, stream in self.streams.items()
+            name: {**spout.identity, "kind": str(spout.kind), "reads": how_it_reads(spout)}
+            for name, spout in spouts.items()
         }
 
     def check(self) -> Topology:
