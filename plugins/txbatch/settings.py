@@ -58,12 +58,17 @@ class Settings:
 
 
 def given(name: str) -> str | None:
-    """An environment variable, if it is set. DefinitionError when it says nothing: a secret that is missing is no default."""
+    """An environment variable, if it is set. DefinitionError when it says nothing: a secret that is missing is no default.
+
+    DefinitionError for blanks around it, too, which a file or a form adds.
+    """
     value = os.environ.get(name)
     if value is None:
         return None
     if not value.strip():
         raise DefinitionError(f"{name} is set and empty: give it a value, or unset it")
+    if value != value.strip():
+        raise DefinitionError(f"{name} begins or ends with a blank or a line's end: take that away")
     if not encodable(value):
         raise DefinitionError(f"{name} is not UTF-8: give it another value, or unset it")
     return value
@@ -74,7 +79,12 @@ def home() -> Path:
 
     DefinitionError for a path that the programs which use it would not take for one.
     """
-    folder = Path(given(HOME) or _default_home()).resolve()
+    named = given(HOME)
+    if named is not None and named.startswith("~"):
+        raise DefinitionError(f"{HOME} is {named!r}: only a shell knows what ~ is; write the whole path")
+    folder = Path(named or _default_home()).resolve()
+    if folder == folder.parent:
+        raise DefinitionError(f"{HOME} is {named!r}, the root of a filesystem: name a folder in it")
     check_fit(folder)
     return folder
 

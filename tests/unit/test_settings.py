@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from txbatch import settings
+from txbatch.core.errors import DefinitionError
 from txbatch.embedded import postgres
 
 URL = "postgresql+psycopg2://nobody@127.0.0.1:1/none"
@@ -52,3 +53,23 @@ def test_another_server_is_left_alone(home: Path, started: list[Path], monkeypat
     assert [given.database_url, settings.resolve(URL).database_url] == [URL, f"{URL}_of_environment"]
     assert home.is_dir()
     assert started == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HOME", "~", "only a shell knows what ~ is"),
+        ("HOME", "~/x", "only a shell knows what ~ is"),
+        ("HOME", "/", "the root of a filesystem"),
+        ("HOME", "/tmp/..", "the root of a filesystem"),
+        *((name, value, "begins or ends with a blank") for name in ("HOME", "STAGING") for value in (" /x", "/x\n")),
+        *(("DATABASE_URL", value, "begins or ends with a blank") for value in (f" {URL}", f"{URL}\n")),
+    ],
+)
+def test_what_nobody_means_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"TXBATCH_{name}", value)
+    with pytest.raises(DefinitionError, match=f"^TXBATCH_{name} .*{said}"):
+        settings.resolve()
+    assert not home.exists()

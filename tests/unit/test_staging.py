@@ -19,7 +19,7 @@ from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.storage import parquet
-from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.storage.staging import AttemptFolder, Staging, check_uri
 
 MANIFEST = Manifest(
     topology="t",
@@ -311,6 +311,22 @@ def test_what_a_task_left_that_did_not_end_is_no_partials(folder: AttemptFolder)
     )
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "longer"])
+def test_partials_that_are_no_file_or_longer_are_not_read(folder: AttemptFolder, kind: str) -> None:
+    (aggregate,) = word_count(LogSpout({"a": 1})).aggregates
+    write_partials(local(folder, "partials/0/a.parquet"))
+    described = parquet.describe(folder, 0, aggregate)
+    path = local(folder, "partials/0/a.parquet")
+    if kind == "longer":
+        os.truncate(path, 1 << 40)
+    else:
+        path.unlink()
+        os.mkfifo(path) if kind == "pipe" else path.mkdir()
+        assert parquet.describe(folder, 0, aggregate).files == ()
+    with pytest.raises(Incomplete, match=r"partials/0/a\.parquet is not the file that the manifest describes; emit"):
+        list(parquet.read(folder, described))
+
+
 @pytest.mark.parametrize("link", ["partials/0/a.parquet", "partials/0", "partials"])
 def test_partials_behind_a_link_are_not_the_attempts(folder: AttemptFolder, tmp_path: Path, link: str) -> None:
     (aggregate,) = word_count(LogSpout({"a": 1})).aggregates
@@ -330,11 +346,77 @@ def test_partials_behind_a_link_are_not_the_attempts(folder: AttemptFolder, tmp_
 
 @pytest.mark.parametrize(
     "uri",
-    ["memory://x", "simplecache::file:///x", "reference://", "simplecache://x", "http://host/x", "zip://a::/tmp/b.zip"],
+    [
+        *(
+            "memory://x",
+            "simplecache::file:///x",
+            "reference://",
+            "simplecache://x",
+            "http://host/x",
+            "zip://a::/tmp/b.zip",
+        ),
+        *(
+            "local:///x",
+            "x",
+            "./x",
+            "../x",
+            "~",
+            "~/x",
+            "$HOME/x",
+            "file:x",
+            "file://x/y",
+            "file://~/x",
+            "//x/y",
+            "s3a:/x",
+        ),
+        *("file://localhost/x", "C:\\x", "://x", "/x\ny", "/x\0"),
+    ],
 )
-def test_a_place_that_others_do_not_see_is_refused(uri: str) -> None:
+def test_a_place_that_others_do_not_see_is_refused(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(DefinitionError, match="is not a place that Spark and every task see alike; write file:///"):
         Staging(uri).check()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("uri", ["nosuch://host/x", "FILE:///x", "viewfs:///x"])
+def test_a_place_that_is_not_known_here_is_refused(uri: str) -> None:
+    with pytest.raises(
+        DefinitionError, match=r"cannot be reached from here \(Protocol not known: .*install its filesystem"
+    ):
+        check_uri(uri)
+
+
+@pytest.mark.parametrize("name", ["file", "file/x", "file/x/y"])
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_place_that_is_a_file_is_refused(tmp_path: Path, scheme: str, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DefinitionError, match=rf"cannot be a folder: {tmp_path}/file is a file; name another place"):
+        check_uri(f"{scheme}{tmp_path}/{name}")
+
+
+def test_a_place_that_cannot_be_written_to_or_cleared_is_told_in_our_words(
+    staging: Staging, folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = staging.attempt(assignment(3))
+    other.write_assignment(assignment(3))
+    folder.write_heartbeat(Heartbeat(120))
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError("not yours")
+
+    for name in ("_write_json", "_read"):
+        monkeypatch.setattr(AttemptFolder, name, forbidden)
+    monkeypatch.setattr(type(folder.filesystem), "rm", forbidden)
+    with pytest.raises(TransientError, match=r"cannot be written to \(not yours\); see `txbatch doctor`"):
+        folder.write_assignment(assignment())
+    with pytest.raises(TransientError, match=r"manifest\.json cannot be read \(not yours\); emit again"):
+        folder.read_manifest()
+    with pytest.raises(TransientError, match=r"cannot be removed \(not yours\); see `txbatch doctor`"):
+        staging.remove("t", 1)
+    staging.supersede(assignment(3))
+    assert "its driver could not be told that 1:3 took its place: not yours" in caplog.text
 
 
 def test_doctor_says_who_else_may_write_there(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txbatch.core.errors import Incomplete
+from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.manifest import StagedFile, StagedState
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
@@ -27,12 +27,12 @@ ROWS_PER_FILE_MAX = 2_000_000
 
 def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate) -> StagedState:
     """Describe the files of a topology's n-th state, by reading one after the other."""
-    found = folder.filesystem.find(folder.path(f"partials/{number}"))
+    found = folder.filesystem.find(folder.path(f"partials/{number}"), detail=True)
     columns = aggregate.partial_columns
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
     kept: list[int] = []
-    for path in sorted(name for name in found if _is_partials(folder, name)):
+    for path in sorted(name for name, of in found.items() if of["type"] == "file" and _is_partials(folder, name)):
         content = folder.filesystem.cat_file(path)
         files.append(_described(folder, path, content))
         partials = pq.ParquetFile(pa.BufferReader(content))
@@ -50,9 +50,8 @@ def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate)
 def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of a state's files. Incomplete if a file is not the one the manifest describes (R7a)."""
     for file in staged.files:
-        path = folder.path(file.name)
-        content = folder.filesystem.cat_file(path) if _is_here(folder, file.name) else b""
-        if _sha256(content) != file.sha256 or _described(folder, path, content) != file:
+        content = _content(folder, file)
+        if _sha256(content) != file.sha256 or _described(folder, folder.path(file.name), content) != file:
             raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
         partials = pq.ParquetFile(pa.BufferReader(content))
         columns = [name for name in partials.schema_arrow.names if name != RECORDS_COLUMN]
@@ -65,12 +64,22 @@ def _is_partials(folder: AttemptFolder, path: str) -> bool:
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in inside)
 
 
+def _content(folder: AttemptFolder, file: StagedFile) -> bytes:
+    """Return the content of a file, none of what is not as long; TransientError when it cannot be read."""
+    path = folder.path(file.name)
+    try:
+        as_long = _is_here(folder, file.name) and folder.filesystem.size(path) == file.bytes
+        return bytes(folder.filesystem.cat_file(path)) if as_long else b""
+    except OSError as error:
+        raise TransientError(f"{folder.uri}/{file.name} cannot be read ({error}); commit again") from error
+
+
 def _is_here(folder: AttemptFolder, name: str) -> bool:
     """True if the path is a file of the attempt's folder, reached through no link."""
     parts = name.split("/")
     steps = [folder.path("/".join(parts[: n + 1])) for n in range(len(parts))]
     files = folder.filesystem
-    return files.exists(steps[-1]) and not any(links_on(files, step) for step in steps)
+    return bool(files.isfile(steps[-1])) and not any(links_on(files, step) for step in steps)
 
 
 def _described(folder: AttemptFolder, path: str, content: bytes) -> StagedFile:

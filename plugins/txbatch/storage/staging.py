@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
+import re
 import stat
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,10 +35,12 @@ from txbatch.core.topology import checked_topology_name
 from txbatch.core.transaction import Assignment
 from txbatch.storage.links import links_on
 
+log = logging.getLogger(__name__)
 TOKEN_CHARACTERS = 8
 # Seen by one process alone, made of other filesystems by fsspec alone, or not to be written to.
 _NOT_SHARED = {
     "memory",
+    "local",
     "simplecache",
     "filecache",
     "blockcache",
@@ -48,6 +52,7 @@ _NOT_SHARED = {
     "zip",
     "tar",
 }
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 Value = TypeVar("Value")
 
 
@@ -76,9 +81,10 @@ class AttemptFolder:
         return f"{fsspec.core.url_to_fs(self.uri)[1].rstrip('/')}/{name}"
 
     def write_assignment(self, assignment: Assignment) -> None:
-        """Tell the attempt what to do; makes the folder."""
-        self.filesystem.makedirs(self.path(""), exist_ok=True)
-        self._write_json("assignment.json", assignment.to_json())
+        """Tell the attempt what to do; makes the folder. TransientError when that cannot be."""
+        with self._in_our_words("written to"):
+            self.filesystem.makedirs(self.path(""), exist_ok=True)
+            self._write_json("assignment.json", assignment.to_json())
 
     def read_assignment(self) -> Assignment:
         """Read what the attempt is told; TransientError when the folder does not say."""
@@ -152,10 +158,28 @@ class AttemptFolder:
         """Where Spark writes the partials of a topology's n-th state."""
         return f"{self.uri}/partials/{number}"
 
+    def folders(self) -> list[AttemptFolder]:
+        """Return what lies in the folder, by name; nothing where there is none. TransientError when it cannot be read."""
+        with self._in_our_words("read"), suppress(FileNotFoundError, NotADirectoryError):
+            found = self.filesystem.ls(self.path("").rstrip("/"), detail=False)
+            return [AttemptFolder(f"{self.uri}/{path.rstrip('/').rpartition('/')[2]}") for path in found]
+        return []
+
     def remove(self) -> None:
-        """Remove the folder; nothing happens when it is gone, also when another removes it meanwhile."""
-        with suppress(FileNotFoundError):
+        """Remove the folder; nothing happens when it is gone, also when another removes it meanwhile.
+
+        TransientError when it cannot be removed.
+        """
+        with self._in_our_words("removed"), suppress(FileNotFoundError):
             self.filesystem.rm(self.path("").rstrip("/"), recursive=True)
+
+    @contextmanager
+    def _in_our_words(self, what: str) -> Iterator[None]:
+        """Context manager. TransientError for what the filesystem raises."""
+        try:
+            yield
+        except OSError as error:
+            raise TransientError(f"{self.uri} cannot be {what} ({error}); see `txbatch doctor`") from error
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Under another name first, so that a reader finds it whole or not at all."""
@@ -210,13 +234,43 @@ def _error_of(value: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def check_uri(uri: str) -> None:
-    """DefinitionError for a place that Spark, or another process, does not find under the same name."""
-    scheme, separator, _ = uri.partition("://")
-    if "::" in uri or (separator and scheme in _NOT_SHARED):
+    """DefinitionError for a place that Spark, or another process, does not find under the same name, or that is none.
+
+    TransientError for one that does not answer.
+    """
+    if not _found_alike(uri):
         raise DefinitionError(
             f"TXBATCH_STAGING {uri!r} is not a place that Spark and every task see alike; write file:///folder, or s3a:// and "
             "its like"
         )
+    try:
+        fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise DefinitionError(
+            f"TXBATCH_STAGING {uri!r} cannot be reached from here ({error}); install its filesystem for fsspec, or name another"
+        ) from error
+    except OSError as error:
+        raise TransientError(f"TXBATCH_STAGING {uri!r} does not answer ({error}); try again") from error
+    if (file := _file_on(uri)) is not None:
+        raise DefinitionError(f"TXBATCH_STAGING {uri!r} cannot be a folder: {file} is a file; name another place")
+
+
+def _scheme(uri: str) -> str:
+    scheme, separator, _ = uri.partition("://")
+    return scheme if separator else "file"
+
+
+def _found_alike(uri: str) -> bool:
+    """False for a name that is taken differently: from a working directory, by a shell, by the one process that knows it."""
+    if "::" in uri or _CONTROL.search(uri) or _scheme(uri) in ("", *_NOT_SHARED):
+        return False
+    return _scheme(uri) != "file" or uri.removeprefix("file:").removeprefix("//").startswith("/")
+
+
+def _file_on(uri: str) -> str | None:
+    """Return the part of a local path that is there and no folder."""
+    path = Path(AttemptFolder(uri).path("")) if _scheme(uri) == "file" else Path("/")
+    return next((str(part) for part in (path, *path.parents) if os.path.exists(part) and not os.path.isdir(part)), None)
 
 
 def _open_to_others(folder: Path) -> str | None:
@@ -227,6 +281,14 @@ def _open_to_others(folder: Path) -> str | None:
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         return f"{folder} is writable by all"
     return None
+
+
+def _end(folder: AttemptFolder, by: Assignment) -> None:
+    """Tell an older attempt's driver, if it can be told; the fence keeps out what it writes."""
+    try:
+        folder.write_heartbeat(folder.superseded(str(by.attempt)))
+    except OSError as error:
+        log.warning("%s: its driver could not be told that %s took its place: %s", folder.uri, by.attempt, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +317,9 @@ class Staging:
     def supersede(self, by: Assignment) -> None:
         """Tell the drivers of all other attempts of a txid that this one took their place, those of a lost database too."""
         parent, mine = self.transaction(by.topology, by.attempt.txid), self.attempt(by)
-        if not parent.filesystem.exists(parent.path("")):
-            return
-        for path in parent.filesystem.ls(parent.path("").rstrip("/"), detail=False):
-            other = AttemptFolder(f"{parent.uri}/{path.rstrip('/').rpartition('/')[2]}")
+        for other in parent.folders():
             if other != mine and other.has_heartbeat():
-                other.write_heartbeat(other.superseded(str(by.attempt)))
+                _end(other, by)
 
     def topology(self, topology: str) -> AttemptFolder:
         """The folder of a topology."""
