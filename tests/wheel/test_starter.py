@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_its_dag_and_job_load(environment: Path, shop: Path) -> None:
 def test_its_tests_pass(environment: Path, shop: Path) -> None:
     told = call([str(environment / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], shop)
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+@pytest.mark.skipif(not shutil.which("docker-compose"), reason="no docker-compose here")
+def test_compose_takes_its_file_with_a_password_alone(shop: Path) -> None:
+    command = ["docker-compose", "config", "--quiet"]
+    assert "choose one" in call(command, shop, TXBATCH_PASSWORD="").stderr
+    assert call(command, shop, TXBATCH_PASSWORD="letters1").returncode == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
