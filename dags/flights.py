@@ -3,7 +3,7 @@
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import CronDataIntervalTimetable
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from txbatch.orchestration import topology_dag
 

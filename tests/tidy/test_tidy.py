@@ -66,6 +66,15 @@ def test_airflow_takes_the_file_for_one_with_a_dag(file: Path) -> None:
     assert "dag" in docstring.lower()
 
 
+COPIED = [file for files in ("dags/*.py", "starter/dags/*.py", "docs/*.md") for file in sorted(ROOT.glob(files))]
+
+
+@pytest.mark.parametrize("file", COPIED, ids=lambda file: file.name)
+def test_what_people_copy_imports_timetables_from_where_each_airflow_has_them(file: Path) -> None:
+    """airflow.sdk has none before Airflow 3.2; airflow.timetables has them from 3.1 to 3.3, deprecated in none."""
+    assert not re.search(r"from airflow\.sdk import .*Timetable", file.read_text())
+
+
 def decided_by_folder(tree: ast.AST) -> Iterator[int]:
     """The lines where a path is searched for the name of a folder; looking below a known folder is none of them."""
     for node in ast.walk(tree):
