@@ -32,14 +32,43 @@ At = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredApart:
-    """Whose a state is, what it looks like, its rows by key, and its last writer."""
+    """Where a state is and whose, what it looks like, its rows by key, and its last writer."""
 
+    at: At
     ledger: str
     topology: str
     kind: StateKind
     shape: object
     rows: Mapping[Any, Value] = field(default_factory=dict)
     last: LastWriter = field(default_factory=LastWriter)
+
+    @property
+    def name(self) -> str:
+        """The state, as errors name it."""
+        return where(self.at)
+
+    def applied(
+        self,
+        aggregate: PersistentAggregate,
+        assignment: Assignment,
+        committed: int | None,
+        partials: Sequence[tuple[Any, Partial]],
+        expected: int,
+    ) -> StoredApart:
+        """Return what R9 for one attempt makes of it, as far as the last writer lets it; `committed` as in `decide_apply`."""
+        attempt = assignment.attempt
+        step = decide_apply(self.name, self.kind, self.last, assignment, committed)
+        if step is Apply.DONE:
+            return self
+        if len(partials) != expected:
+            raise Incomplete(f"{self.name}: {len(partials)} partials, the manifest says {expected}; emit again")
+        digest = _digest(aggregate, partials) if self.kind is StateKind.TRANSACTIONAL else None
+        if step is Apply.REPLAY and self.kind is StateKind.TRANSACTIONAL:
+            check_same_partials(self.name, self.last, attempt, digest)
+        updater = update.apart(self.kind, merger(aggregate.merges))
+        rows = updater.update(self.rows, aggregate.changes(partials), attempt.txid).applied(self.rows)
+        last = LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
+        return replace(self, rows=rows, last=last)
 
 
 class MemoryWarehouses:
@@ -52,10 +81,10 @@ class MemoryWarehouses:
         """Make room for a state that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
         at = at_of(aggregate)
         if new and at not in self.states:
-            self.states = {**self.states, at: StoredApart(ledger, topology, aggregate.state.kind, shape)}
+            self.states = {**self.states, at: StoredApart(at, ledger, topology, aggregate.state.kind, shape)}
         stored = self.owned(at, ledger, topology)
         if stored.shape != shape or (new and stored.last.txid):
-            raise SchemaMismatch(f"{where(at)} is stored as {stored.shape}, with {stored.last}. {way_out(topology)}")
+            raise SchemaMismatch(f"{stored.name} is stored as {stored.shape}, with {stored.last}. {way_out(topology)}")
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
         """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""
@@ -63,9 +92,9 @@ class MemoryWarehouses:
         if stored is None:
             raise SchemaMismatch(f"{where(at)} is gone, though the ledger knows it")
         if stored.topology != topology:
-            raise SchemaMismatch(f"{where(at)} belongs to topology {stored.topology!r}; name another state")
+            raise SchemaMismatch(f"{stored.name} belongs to topology {stored.topology!r}; name another state")
         if stored.ledger != ledger:
-            raise SchemaMismatch(f"{where(at)} belongs to another ledger, {stored.ledger}")
+            raise SchemaMismatch(f"{stored.name} belongs to another ledger, {stored.ledger}")
         return stored
 
     def commit(
@@ -84,7 +113,7 @@ class MemoryWarehouses:
         for aggregate in aggregates:
             at, name = at_of(aggregate), aggregate.state.name
             stored, given = self.owned(at, ledger, assignment.topology), list(partials[name])
-            after[at] = _applied(at, stored, aggregate, assignment, given, expected[name], committed.get(name))
+            after[at] = stored.applied(aggregate, assignment, committed.get(name), given, expected[name])
         self._end(after, "commit.apart_committed")
 
     def take_back(self, ledger: str, batch: Batch, states: Iterable[At]) -> None:
@@ -92,7 +121,7 @@ class MemoryWarehouses:
         after: dict[At, StoredApart] = {}
         for at in states:
             stored = self.owned(at, ledger, batch.topology)
-            last = decide_take_back(where(at), stored.kind, stored.last, batch.attempt)
+            last = decide_take_back(stored.name, stored.kind, stored.last, batch.attempt)
             if last is not None:
                 undo = stored.kind is StateKind.OPAQUE and stored.last.applied(batch.txid)
                 after[at] = replace(stored, last=last, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
@@ -104,7 +133,7 @@ class MemoryWarehouses:
         for turn in pending[:1]:
             for at in states:
                 stored = self.owned(at, ledger, turn.topology)
-                last = decide_skip(where(at), stored.kind, stored.last, turn.attempt)
+                last = decide_skip(stored.name, stored.kind, stored.last, turn.attempt)
                 if last is not None:
                     after[at] = replace(stored, last=last)
         self._end(after, "abort.apart_committed")
@@ -127,30 +156,6 @@ def at_of(aggregate: PersistentAggregate) -> At:
 def where(at: At) -> str:
     """A state apart, as errors name it."""
     return f"state {at[1]!r} in database {at[0]!r}"
-
-
-def _applied(
-    at: At,
-    stored: StoredApart,
-    aggregate: PersistentAggregate,
-    assignment: Assignment,
-    partials: Sequence[tuple[Any, Partial]],
-    expected: int,
-    committed: int | None,
-) -> StoredApart:
-    attempt = assignment.attempt
-    step = decide_apply(where(at), stored.kind, stored.last, assignment, committed)
-    if step is Apply.DONE:
-        return stored
-    if len(partials) != expected:
-        raise Incomplete(f"{where(at)}: {len(partials)} partials, the manifest says {expected}; emit again")
-    digest = _digest(aggregate, partials) if stored.kind is StateKind.TRANSACTIONAL else None
-    if step is Apply.REPLAY and stored.kind is StateKind.TRANSACTIONAL:
-        check_same_partials(where(at), stored.last, attempt, digest)
-    updater = update.apart(stored.kind, merger(aggregate.merges))
-    rows = updater.update(stored.rows, aggregate.changes(partials), attempt.txid).applied(stored.rows)
-    last = LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
-    return replace(stored, rows=rows, last=last)
 
 
 def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
