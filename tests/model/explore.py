@@ -90,7 +90,7 @@ class Explorer:
                 if child.fingerprint not in seen:
                     seen.add(child.fingerprint)
                     self.enter(child)
-                    self.kinds.add(self.symmetry.digest())
+                    self.kinds.add(self.symmetry.digest() if self.exact else child.fingerprint)
                     self.judge(node, child)
                     todo.append(child)
             self.report.depth = node.depth
@@ -167,7 +167,8 @@ class Explorer:
         for at, batch in story.ledger.tables.batches.items():
             if not batch.status.final or (at in was and was[at].status.final):
                 continue
-            here, exactly = self.node(None, 0), self.symmetry.digest(exact=True)
+            exactly = self.symmetry.digest(exact=True)
+            here = Node(*self.here(), None, 0, exactly)
             for number, work in enumerate(story.works.get(batch.txid, ())):
                 for action in (("emit", (batch.txid, number)), ("renew", (batch.txid, number))):
                     do(story, action)
@@ -200,10 +201,13 @@ class Explorer:
 
     def node(self, trace: Trace, depth: int) -> Node:
         """Where the story stands. Nothing of it is ever changed in place."""
+        return Node(*self.here(), trace, depth, self.symmetry.digest(exact=self.exact))
+
+    def here(self) -> tuple[Any, ...]:
+        """All of which a state consists."""
         story = self.story
         there = story.ledger.warehouses.states
-        here = story.ledger.tables, story.works, story.slow, story.source.lengths, there, story.astray
-        return Node(*here, trace, depth, self.symmetry.digest(exact=self.exact))
+        return story.ledger.tables, story.works, story.slow, story.source.lengths, there, story.astray
 
     def enter(self, node: Node) -> None:
         """Stand there again."""

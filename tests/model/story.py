@@ -120,6 +120,7 @@ class Story:
         self.works: dict[int, tuple[Work, ...]] = {}
         self.slow: Slow | None = None
         self.astray: tuple[int, int] | None = None
+        self._manifests: dict[Any, Manifest] = {}
         self.ledger.register(self.topology, "jobs/model.py")
 
     @property
@@ -200,7 +201,14 @@ class Story:
         self.works = {**self.works, txid: tuple(works)}
 
     def manifest(self, assignment: Assignment, away: Collection[str]) -> Manifest:
-        """What an honest attempt says; a record's fingerprint follows from where it stands."""
+        """What an honest attempt says: the same whenever it does."""
+        at = assignment.attempt, assignment.token, assignment.digest, frozenset(away)
+        if at not in self._manifests:
+            self._manifests[at] = self._manifest(assignment, away)
+        return self._manifests[at]
+
+    def _manifest(self, assignment: Assignment, away: Collection[str]) -> Manifest:
+        """A record's fingerprint follows from where it stands."""
         plan = assignment.plan.streams[STREAM]
         read = {name: each for name, each in read_all(assignment)[STREAM].items() if name not in away}
         holes = {**plan.unreadable, **{name: "away" for name in plan.ranges if name in away}}

@@ -30,7 +30,8 @@ SIZES = [
     Size(2, 2, 2, runs=2, late=1),
     Size(2, 2, 2, OPAQUE, runs=2),
     Size(2, 2, 2, max_pending=2, runs=2),
-    Size(2, 2, 2, OPAQUE, max_pending=2, runs=2, late=1),
+    Size(2, 1, 2, OPAQUE, max_pending=2, runs=2, late=1),
+    Size(2, 2, 2, OPAQUE, max_pending=2, runs=1, late=1),
 ]
 APART = [
     Size(2, 2, 1, runs=1, apart=True),
@@ -38,9 +39,14 @@ APART = [
     Size(1, 3, 2, OPAQUE, runs=1, apart=True),
     Size(2, 1, 1, max_pending=2, runs=2, apart=True),
     Size(2, 1, 1, OPAQUE, max_pending=2, runs=2, apart=True),
+    Size(3, 1, 1, max_pending=2, runs=1, apart=True),
+]
+# The last two have some twenty thousand states each, all of which `make soak` sees.
+BEYOND = [
+    Size(3, 2, 1, OPAQUE, max_pending=2, runs=3),
+    Size(2, 2, 2, OPAQUE, max_pending=2, runs=2, late=1),
     Size(3, 1, 1, max_pending=2, runs=2, apart=True),
 ]
-BEYOND = [Size(3, 2, 1, OPAQUE, max_pending=2, runs=3)]
 LARGER = [
     Size(5, 3, 3, OPAQUE, max_pending=3, runs=4, late=1),
     Size(6, 3, 2, max_pending=2, runs=4, late=1),

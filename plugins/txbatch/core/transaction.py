@@ -137,7 +137,7 @@ class Assignment:
         """Return what the attempt reads. NewerFormat for what a newer txbatch planned."""
         return BatchPlan.from_json(self.metadata, f"{self.topology} {self.attempt}: the plan")
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The metadata's digest, repeated by the manifest."""
         return digest(self.metadata)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core import protocol
@@ -95,7 +95,7 @@ class Tables:
 
     def copy(self) -> Tables:
         """A snapshot: changes to it do not show here."""
-        return Tables(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
+        return Tables(**{name: dict(table) for name, table in vars(self).items()})
 
     # ---- reading
 
