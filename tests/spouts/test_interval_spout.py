@@ -86,15 +86,17 @@ def test_what_is_refused_when_it_is_defined(arguments: dict[str, Any], complaint
         IntervalSpout("/sales", FIELDS, **{"time": "sale", **arguments})
 
 
-def test_its_identity_is_its_root_and_time() -> None:
+def test_its_identity_is_its_files_and_time() -> None:
     spout = IntervalSpout("/sales", FIELDS, time="sale")
-    assert spout.identity == {"spout": "IntervalSpout", "root": "/sales", "time": "sale", "times": {}}
+    of = {"root": "/sales", "pattern": "*", "time": "sale", "times": {}}
+    assert spout.identity == {"spout": "IntervalSpout", **of}
     assert spout.by_interval
 
 
-def sold(**options: Any) -> Topology:
+def sold(pattern: str = "*", **options: Any) -> Topology:
     topology = Topology("sales")
-    stream = topology.new_stream("in", IntervalSpout("/sales", FIELDS, time="sale", options=options))
+    spout = IntervalSpout("/sales", FIELDS, time="sale", pattern=pattern, options=options)
+    stream = topology.new_stream("in", spout)
     stream.group_by("shop").persistent_aggregate(TransactionalState("sales"), count=Count())
     return topology
 
@@ -124,6 +126,15 @@ def test_which_moment_a_time_is_stays_once_there_is_history(options: dict[str, A
     check_definition(sold(**options), "sales.py", known(sold(**options)))
     check_definition(sold(**options), "sales.py", known(sold(), "times"))  # kept by an earlier version
     check_definition(sold(decimal=",", header=True, timezone="UTC"), "sales.py", known(sold()))
+
+
+def test_which_files_are_read_stays_once_there_is_history() -> None:
+    """Else files that are no longer read are left out of all further intervals."""
+    with pytest.raises(
+        SchemaMismatch, match=r"""reads {"pattern":"b\*"}, but its batches were read from {"pattern":"\*"}"""
+    ):
+        check_definition(sold("b*"), "sales.py", known(sold()))
+    check_definition(sold("b*"), "sales.py", known(sold(), "pattern"))  # kept by an earlier version
 
 
 def test_a_longer_file_in_the_place_of_the_planned_one_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Metadata, canonical_json
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
-_NOT_ALWAYS_KEPT = ("times", "reads")
+_NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # How a value's partials merge, in the words of who defines it.
 _MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
 _SOURCE_LENGTH_MAX = 200

@@ -65,7 +65,8 @@ class IntervalSpout(PlainSpout):
 
     @property
     def identity(self) -> Metadata:
-        return {"spout": "IntervalSpout", "root": str(self.root), "time": self.time, "times": self._times()}
+        files = {"root": str(self.root), "pattern": self.pattern}
+        return {"spout": "IntervalSpout", **files, "time": self.time, "times": self._times()}
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return the sum of the files' sizes."""
