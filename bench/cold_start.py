@@ -42,7 +42,7 @@ def _run(conf: tuple[str, ...] | None, watch: Stopwatch) -> None:
 
 def _submission() -> Submission:
     """How a small batch is submitted; of its application only the conf is used."""
-    job = Job("bench/trivial_job.py", PROGRAM, batches.topology(contributions=True))
+    job = Job("bench/trivial_job.py", PROGRAM, batches.topology(contributions=True), "0" * 64)
     metadata = {"format": 1, "streams": {"keys": {"number": 1}}}  # of a few bytes, as its spout says
     assignment = Assignment("bench", TransactionAttempt(1, 1), "token", metadata, "0" * 64)
     return submission(job, assignment, "memory://bench", settings.home(), local=True)

@@ -5,6 +5,7 @@ Every record has a word of its own and belongs to one of a few buckets, so that 
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -130,7 +131,9 @@ class History:
     def __post_init__(self) -> None:
         self.spout: Spout = Days(self.kind) if self.by_interval else Records(self.kind, self.random.randint(1, 2))
         self.topology = self._topology()
-        self.job = Job(f"{self.name}.py", self.folder / "job.py", self.topology)
+        self.job = Job(
+            f"{self.name}.py", self.folder / "job.py", self.topology, hashlib.sha256(b"the same code").hexdigest()
+        )
         self.job.path.write_text("the same code")
         self.staging = Staging(f"file://{self.folder}/staging")
         Process(self.url, self.url_of).ledger.register(self.topology, self.job.name)

@@ -35,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("home")
     (home / "java").symlink_to(settings.project_root() / ".txbatch" / "java")
     nothing = Assignment("tests", TransactionAttempt(1, 1), "token", {"streams": {}}, "code")
-    what = submission(Job("tests", Path(__file__), Topology("tests")), nothing, "unused", home, local=True)
+    what = submission(Job("tests", Path(__file__), Topology("tests"), "code"), nothing, "unused", home, local=True)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in what.environment.items():
             patch.setenv(name, value)

@@ -13,7 +13,7 @@ from txbatch.core.errors import TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Assignment, Run, TransactionAttempt
-from txbatch.launch.job_file import Job, load_job
+from txbatch.launch.job_file import Job, code_digest, load_job
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit, submission
 from txbatch.storage.staging import AttemptFolder
 
@@ -84,7 +84,7 @@ def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
         head = Head(job.topology.name, 1, None, (), None, {})
         metadata = coordinator.plan_batch(job.topology, head, Run("test"))
         assert metadata is not None
-        assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, job.code)
+        assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, code_digest(job.path))
         folder = AttemptFolder((tmp_path / "attempt 1").as_uri())
         folder.write_assignment(assignment)
         folder.write_heartbeat(Heartbeat(3600))

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import code_digest, load_job
+from txbatch.storage.staging import AttemptFolder
 
 HEAD = "from txbatch import Count, FixedBatchSpout, OpaqueState, Topology\n"
 GOOD = HEAD + (
@@ -27,7 +32,26 @@ def test_a_job_file_and_its_fingerprint(tmp_path: Path) -> None:
     assert (loaded.name, loaded.topology.name, loaded.code) == ("job.py", "t", code_digest(path))
     before = loaded.code
     job(tmp_path, GOOD.format(name="t") + "# a word\n")
-    assert load_job("job.py", tmp_path).code != before
+    assert loaded.code == before
+    assert loaded.now().code != before
+    assert loaded.now().name == "job.py"
+    path.unlink()
+    with pytest.raises(DefinitionError, match="does not exist"):
+        loaded.now()
+
+
+def test_what_is_written_to_a_job_file_after_it_was_loaded_is_not_emitted(tmp_path: Path) -> None:
+    """Its definition was compared with the ledger's as it was loaded."""
+    loaded = load_job(str(job(tmp_path, GOOD.format(name="t"))))
+    assignment = Assignment("t", TransactionAttempt(1, 1), "token", {"format": 2, "streams": {}}, loaded.code)
+    folder = AttemptFolder((tmp_path / "attempt").as_uri())
+    folder.write_assignment(assignment)
+    folder.write_heartbeat(Heartbeat(3600))
+    job(tmp_path, GOOD.format(name="t").replace("Count()", "Count('word')"))
+    with ExitStack() as ending:
+        assert not Driver(load_job(str(loaded.path)).topology, loaded.path, ending).emit(folder)
+    says = "job.py is not what was planned for t 1:1: it changed since; emit again"
+    assert folder.read_error() == {"kind": "transient", "message": says}
 
 
 def test_a_module_beside_it_can_be_imported(tmp_path: Path) -> None:

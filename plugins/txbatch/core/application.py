@@ -28,6 +28,9 @@ class Job(Protocol):
     def code(self) -> str:
         """The digest of its code."""
 
+    def now(self) -> Job:
+        """Return the job as its code is now: itself, or one with another digest."""
+
 
 class Application(Protocol):
     """Something that emits several attempts, one after the other. `launch.application` is Spark's."""

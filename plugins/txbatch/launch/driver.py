@@ -11,7 +11,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
+from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
@@ -101,7 +101,7 @@ class Driver:
         """Read, aggregate, write partials and, last, the manifest."""
         topology = self.topology.check()
         if assignment.topology != topology.name or assignment.code != self.code:
-            raise DefinitionError(
+            raise TransientError(
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -20,21 +20,26 @@ LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job file and its topology. `name` is its path as the user gave it, which the ledger keeps."""
+    """A job file and its topology. `name` is its path as the user gave it, which the ledger keeps.
+
+    `code` is the digest of the file that was loaded: Spark emits no other one for it, whatever is written there later.
+    """
 
     name: str
     path: Path
     topology: Topology
+    code: str
 
-    @property
-    def code(self) -> str:
-        """The digest of its code: sha256 of the file."""
-        return code_digest(self.path)
+    def now(self) -> Job:
+        """Return the job as its file is now: itself, or one that is loaded anew. Raises as `load_job` does."""
+        path = _found(str(self.path), None)
+        return self if code_digest(path) == self.code else replace(load_job(str(path)), name=self.name)
 
 
 def load_job(name: str, root: Path | None = None) -> Job:
     """The job file at `name`, relative to `root`. DefinitionError when it does not define exactly one topology."""
     path = _found(name, root)
+    code = code_digest(path)
     topologies = {id(each): each for each in vars(_load(path)).values() if isinstance(each, Topology)}
     if len(topologies) != 1:
         names = ", ".join(sorted(each.name for each in topologies.values())) or "none"
@@ -42,7 +47,7 @@ def load_job(name: str, root: Path | None = None) -> Job:
             f"job file {path.name} must define exactly one topology at module level; it defines {names}"
         )
     (topology,) = topologies.values()
-    return Job(name, path, topology.check())
+    return Job(name, path, topology.check(), code)
 
 
 def _found(name: str, root: Path | None) -> Path:

@@ -30,6 +30,10 @@ class MemoryJob:
     name: str = "in memory"
     code: str = "in memory"
 
+    def now(self) -> MemoryJob:
+        """Return the job itself: it has no file that may change."""
+        return self
+
 
 def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:
     """Run batch after batch until nothing is new. Spouts must be FixedBatchSpouts, operations Python functions."""

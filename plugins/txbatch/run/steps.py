@@ -70,11 +70,15 @@ class Steps:
         """Make a new attempt: Spark reads the batch and stages its partials; the ledger takes the manifest (R5, R7).
 
         `submit` runs the job on an attempt's folder and raises when it fails. A committed batch is returned as it is.
+        SchemaMismatch when the job changed since it was registered, and is defined otherwise now (R23).
         """
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
             return batch
-        assignment = self.ledger.start_attempt(batch, run, self.job.code)
+        job = self.job.now()
+        if job.code != self.job.code:
+            self.ledger.check_definition(job.topology, job.name)
+        assignment = self.ledger.start_attempt(batch, run, job.code)
         folder = self.staging.attempt(assignment)
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
