@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -180,4 +179,6 @@ def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:
 
 def digest(value: Any) -> str:
     """sha256 of the canonical JSON, in hex."""
+    import hashlib  # here, as OpenSSL would be a twentieth of what importing a job takes
+
     return hashlib.sha256(canonical_json(value, STORED_BYTES_MAX).encode()).hexdigest()
