@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import PartitionedLogSpout, Spout
+from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
@@ -41,8 +42,15 @@ class WithoutSpark:
         self.job = job
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Run the job on an attempt's folder."""
-        emit_without_spark(self.job, folder, assignment)
+        """Run the job on an attempt's folder. TransientError for what the job raises."""
+        try:
+            emit_without_spark(self.job, folder, assignment)
+        except TxbatchError:
+            raise
+        except Exception as error:
+            raise TransientError(
+                f"txbatch {assignment.topology} {assignment.attempt}: {type(error).__name__}: {error}"
+            ) from error
 
     def close(self) -> None:
         """Nothing was started."""

@@ -1,4 +1,4 @@
-"""The command `txbatch` in this process on a fresh database, with a stand-in for spark-submit; and the real one."""
+"""The command `txbatch` in this process on a fresh database, with a stand-in for spark-submit; and in processes, with either."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from txbatch.launch.job_file import LAST_LINES
 
 ROOT = settings.project_root()
 Txbatch = Callable[..., Result]
+COMMAND = "from txbatch.cli.main import main; main(prog_name='txbatch')"
 
 
 @pytest.fixture
@@ -66,16 +67,22 @@ def write_job(tmp_path: Path) -> Callable[[str, str], str]:
 @pytest.fixture
 def process() -> Callable[..., subprocess.Popen[str]]:
     """Starts the command in a process group of its own, for what a test in this process cannot do."""
+    return _starting(COMMAND)
 
+
+@pytest.fixture
+def process_without_spark() -> Callable[..., subprocess.Popen[str]]:
+    """The same; partials are computed without Spark."""
+    stand_in = (
+        "import txbatch.wiring; from without_spark import WithoutSpark; txbatch.wiring.Application = WithoutSpark"
+    )
+    return _starting(f"{stand_in}; {COMMAND}")
+
+
+def _starting(code: str) -> Callable[..., subprocess.Popen[str]]:
     def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-P",
-            "-c",
-            "from txbatch.cli.main import main; main(prog_name='txbatch')",
-            *arguments,
-        ]
-        given = {**os.environ, "PYTHONPATH": str(ROOT / "plugins"), **environment}
+        command = [sys.executable, "-P", "-c", code, *arguments]
+        given = {**os.environ, "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'tests'}", **environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=given, text=True, stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True

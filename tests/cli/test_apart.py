@@ -1,4 +1,4 @@
-"""A state apart from the ledger, by the command line: real processes, a real spark-submit, kills between both commits (R21)."""
+"""A state apart from the ledger, by the command line: real processes, kills between both commits (R21)."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ def test_killed_between_both_commits(
     warehouse: str,
     engine: Engine,
     write_job: WriteJob,
-    process: Callable[..., Popen[str]],
+    process_without_spark: Callable[..., Popen[str]],
     tmp_path: Path,
 ) -> None:
-    """Both states count once; nobody told Spark where the warehouse is (its own test says so of the ledger)."""
+    """Both states count once."""
     job = write_job("words.py", OPAQUE)
     points = ["commit.apart_loaded", "commit.apart_committed"]
     armed = ",".join(f"{point}=kill:{tmp_path / point}" for point in points)
     given = {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_FAILPOINTS": armed}
     for point in points:
-        killed = process("run", job, **given)
+        killed = process_without_spark("run", job, **given)
         _, err = killed.communicate()
         assert killed.returncode == -signal.SIGKILL, err
         assert (tmp_path / point).exists()
         half = point == "commit.apart_committed"
         assert found(warehouse) == ({"dog": (1, 1), "man": (1, 1)} if half else {})
         assert found(postgres_url, "inside") == {}
-    out, err = (done := process("run", job, "--until-idle", "--json", **given)).communicate()
+    out, err = (done := process_without_spark("run", job, "--until-idle", "--json", **given)).communicate()
     assert done.returncode == 0, err
     assert [(row["txid"], row["attempts"]) for row in json.loads(out)] == [(1, 1), (2, 1)]
     assert found(warehouse) == found(postgres_url, "inside") == ALL

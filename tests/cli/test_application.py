@@ -99,7 +99,10 @@ def sockets() -> list[str]:
 def test_attempt_after_attempt_in_one_application(
     runner: Runner, folder: Path, engine: Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One fails and is told why; the driver is killed between two; the job file is edited; a newer attempt takes over."""
+    """One fails and is told why; the driver is killed; the job file is edited meanwhile; a newer attempt takes over.
+
+    That other code alone starts another application is seen below, without Spark.
+    """
     emit(runner, 1)
     (first,) = drivers()
     assert [name for name in sockets() if name.startswith("txbatch-")] == [], "removed once the driver is connected"
@@ -117,14 +120,10 @@ def test_attempt_after_attempt_in_one_application(
     second.kill()
     second.wait()
     (folder / "fail b").unlink()
-    emit(runner, 2)
-    (second,) = drivers()
-
     runner.job.path.write_text(runner.job.path.read_text().replace("word.upper()", 'word.upper() + "!"'))
+    emit(runner, 2)
     emit(runner, 5)
     (third,) = drivers()
-    assert third != second
-    assert not second.is_running()
 
     (folder / "hold f").touch()
     overtaken = Thread(target=take_over, args=(runner, 6, folder / "at f"))
@@ -143,7 +142,7 @@ def test_attempt_after_attempt_in_one_application(
         runner.steps.commit(found, run)
     with engine.connect() as connection:
         counted = connection.execute(text('SELECT word, "count" FROM report.words ORDER BY word')).all()
-    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B", "C", "D", "E!", "F!")]
+    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B!", "C", "D", "E!", "F!")]
     attempts = [(row["attempt"], row["status"]) for row in Reader(engine).attempts("words")]
     assert [attempt for attempt, status in attempts if status == "committed"] == [
         "6:3",

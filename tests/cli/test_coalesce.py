@@ -57,22 +57,22 @@ def days(*numbers: int) -> dict[str, int]:
 
 @pytest.mark.rule("R2", "R10")
 def test_it_stops_at_an_error_and_goes_on_when_it_is_called_again(
-    home: Path, postgres_url: str, process: Start, write_job: WriteJob, engine: Engine, tmp_path: Path
+    txbatch: Txbatch, postgres_url: str, process: Start, write_job: WriteJob, engine: Engine, tmp_path: Path
 ) -> None:
+    """The first call without Spark, the second with one application for all that is left."""
     job, away = write_job("days.py", DAYS), tmp_path / "2013-03-10"
     away.touch()
-    said = []
-    for code in (1, 0):
-        with process("run", job, *WHOLE, *DAILY, TXBATCH_DATABASE_URL=postgres_url) as started:
-            _, err = started.communicate()
-        assert started.returncode == code, err
-        said.append(err)
-        if code:
-            assert counts(engine) == days(8, 9)
-            away.unlink()
-    assert "TimeoutError: 2013-03-10 is away" in said[0].splitlines()[-1]
-    assert [err.count("starting Spark") for err in said] == [1, 1]
-    assert [err.count("already committed as txid") for err in said] == [0, 3], "the failed one is finished first"
+    stopped = txbatch("run", job, *WHOLE, *DAILY)
+    assert stopped.exit_code == 1
+    assert "TimeoutError: 2013-03-10 is away" in stopped.stderr.splitlines()[-1]
+    assert "already committed" not in stopped.stderr
+    assert counts(engine) == days(8, 9)
+    away.unlink()
+    with process("run", job, *WHOLE, *DAILY, TXBATCH_DATABASE_URL=postgres_url) as started:
+        _, err = started.communicate()
+    assert started.returncode == 0, err
+    assert err.count("starting Spark") == 1
+    assert err.count("already committed as txid") == 3, "the failed one is finished first"
     assert counts(engine) == days(8, 9, 10, 11, 12)
     with engine.connect() as connection:
         hours = "extract(epoch FROM interval_end - interval_start)::int / 3600"

@@ -1,4 +1,7 @@
-"""A Spark driver that works for nobody stops itself: a real spark-submit, started where its parent's death tells nothing."""
+"""A Spark driver that works for nobody stops itself: once in a real spark-submit, where its parent's death tells nothing.
+
+Else the driver is the real one, held where it would start Spark.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,19 @@ stream.filter(wait).group_by("word").persistent_aggregate(OpaqueState("held"), c
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
 """
+HELD_BEFORE_SPARK = (
+    """
+import os, time
+from txbatch.launch import driver
+def session(name):
+    open(os.environ["HELD"], "w").close()
+    while os.path.exists(os.environ["HELD"]):
+        time.sleep(0.02)
+    raise TimeoutError("nobody stopped this driver")
+driver.session = session
+"""
+    + HELD
+)
 # A task that has begun an attempt, and whose spark-submit runs somewhere else.
 TASK = """
 import sys, threading
@@ -69,18 +85,23 @@ def started() -> Iterator[list[Popen[str]]]:
 
 
 class Elsewhere:
-    """An attempt whose task and spark-submit are no relatives, in the middle of its Spark job."""
+    """An attempt whose task and driver are no relatives: of a spark-submit in the middle of its job, or without Spark."""
 
-    def __init__(self, job: str, home: Path, held: Path, lease_seconds: int, started: list[Popen[str]]) -> None:
+    def __init__(
+        self, job: str, home: Path, held: Path, lease_seconds: int, started: list[Popen[str]], *, spark: bool = False
+    ) -> None:
         self.held, self.started = held, started
         self.task = self._start([sys.executable, "-P", "-c", TASK, job, str(lease_seconds)], dict(os.environ))
         assert self.task.stdout is not None
         folder = AttemptFolder(self.task.stdout.readline().strip())
         loaded = load_job(job)
         what = submission(loaded, folder.read_assignment(), folder.uri, home, local=True)
-        command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
-        command += [part for pair in what.conf.items() for part in ("--conf", "=".join(pair))]
-        command += ["--py-files", what.py_files, what.application, *what.arguments]
+        command = [sys.executable]
+        if spark:
+            command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
+            command += [part for pair in what.conf.items() for part in ("--conf", "=".join(pair))]
+            command += ["--py-files", what.py_files]
+        command += [what.application, *what.arguments]
         self.spark = self._start(command, {**spark_environment(), **what.environment, "HELD": str(held)})
         deadline = time.monotonic() + 120
         while not held.exists():
@@ -99,7 +120,7 @@ class Elsewhere:
         """What spark-submit said when it had ended by itself."""
         out, err = self.spark.communicate(timeout=60)  # the driver's stderr comes out of Java's stdout
         assert self.spark.returncode == FENCED_EXIT_CODE, out + err
-        (line,) = [line for line in out.splitlines() if line.startswith("txbatch: ")]
+        (line,) = [line for line in (out + err).splitlines() if line.startswith("txbatch: ")]
         return line
 
 
@@ -116,7 +137,7 @@ def test_a_driver_whose_task_was_killed(
     started: list[Popen[str]],
 ) -> None:
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    attempt = Elsewhere(write_job("held.py", HELD), home, tmp_path / "held", 3, started)
+    attempt = Elsewhere(write_job("held.py", HELD), home, tmp_path / "held", 3, started, spark=True)
     assert attempt.spark.poll() is None
     attempt.task.kill()
     assert attempt.told() == (
@@ -135,7 +156,7 @@ def test_a_driver_whose_place_was_taken(
 ) -> None:
     """Its task lives and renews nothing more; the newer attempt tells the driver at once."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    job = write_job("held.py", HELD)
+    job = write_job("held.py", HELD_BEFORE_SPARK)
     attempt = Elsewhere(job, home, tmp_path / "held", 8, started)
     newer = open_steps(load_job(job), settings.resolve())
     batch = newer.initialize_transaction(Run("run"))
@@ -163,7 +184,7 @@ def test_a_database_that_was_deleted_while_a_driver_lives(
 ) -> None:
     """The new database hands out 1:1 again: the old driver has a folder of its own, and is told to stop."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    job = write_job("held.py", HELD)
+    job = write_job("held.py", HELD_BEFORE_SPARK)
     zombie = Elsewhere(job, home, tmp_path / "held", 120, started)
     zombie.task.kill()
     tables = "batch, batch_key, attempt, partition, consumed"

@@ -150,54 +150,43 @@ def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine
     assert statuses == ["committed", "committed", "superseded", "superseded"]
 
 
-def test_killed_with_all_its_processes_in_the_middle_of_spark(
-    start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path
+def test_spark_ends_with_whom_it_works_for(
+    start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path, postgres_url: str
 ) -> None:
+    """Killed in the middle of Spark: all processes; spark-submit's Java alone; `txbatch run` alone. Then it counts once.
+
+    Meanwhile a second `txbatch run` says who is running; Spark is told neither the URL nor a password, nor is the password
+    printed.
+    """
     job, held = write_job("held.py", HELD), tmp_path / "held"
-    killed = start("run", job, HELD=str(held))
-    wait_for(held.exists)
+
+    def begin(*arguments: str, **environment: str) -> tuple[Popen[str], dict[str, psutil.Process]]:
+        for file in (held, Path(f"{held}.before")):
+            file.unlink(missing_ok=True)
+        begun = start(*arguments, HELD=str(held), **environment)
+        wait_for(held.exists)
+        return begun, spark_processes(begun)
+
+    killed, spark = begin("run", job)
     os.killpg(killed.pid, signal.SIGKILL)
     assert killed.wait() == KILLED
     before = metadata(engine)
-    first, _ = finish(start("run", job, "--json", HELD=str(held)))
-    assert (first["txid"], first["attempts"]) == (1, 2)
-    assert metadata(engine)[:1] == before
-    assert counts(engine) == ALL
 
-
-def test_spark_ends_with_whom_it_works_for(start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:
-    """Killed: first spark-submit's Java alone, then `txbatch run` alone; in the end it counts once."""
-    job, held = write_job("held.py", HELD), tmp_path / "held"
-    begun = start("run", job, HELD=str(held))
-    wait_for(held.exists)
-    spark = spark_processes(begun)
+    begun, spark = begin("run", job)
     spark["java"].kill()
     wait_for(lambda: gone(spark), 10)
     _, err = begun.communicate()
     assert begun.returncode == 1
-    assert "txbatch: txbatch sentences 1:1: Spark was killed (SIGKILL; out of memory?)" in err
-    for file in (held, Path(f"{held}.before")):
-        file.unlink()
-    again = start("run", job, HELD=str(held))
-    wait_for(held.exists)
-    spark = spark_processes(again)
+    assert "txbatch: txbatch sentences 1:2: Spark was killed (SIGKILL; out of memory?)" in err
+
+    again, spark = begin("run", job)
     again.kill()
     wait_for(lambda: gone(spark), 10)
-    first, _ = finish(start("run", job, "--json", HELD=str(held)))
-    assert (first["txid"], first["attempts"]) == (1, 3)
-    assert counts(engine) == ALL
 
-
-def test_two_at_once_and_no_password_for_spark(
-    start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path, postgres_url: str
-) -> None:
-    """The second says who is running; Spark is told neither the URL nor a password, nor is the password printed."""
     url = make_url(postgres_url).set(password="geheim").render_as_string(hide_password=False)
     secrets = {"TXBATCH_DATABASE_URL": url, "PGPASSWORD": "geheim", "AIRFLOW_CONN_TXBATCH": url}
-    job, held = write_job("held.py", HELD), tmp_path / "held"
-    first = start("-v", "run", job, "--json", HELD=str(held), **secrets)
-    wait_for(held.exists)
-    told = [first_bytes(each, name) for each in spark_processes(first).values() for name in ("environ", "cmdline")]
+    last, spark = begin("-v", "run", job, "--json", **secrets)
+    told = [first_bytes(each, name) for each in spark.values() for name in ("environ", "cmdline")]
     assert all(told)
     assert not any(b"geheim" in each or b"postgresql" in each for each in told)
     out, err = (second := start("-v", "run", job, **secrets)).communicate()
@@ -205,11 +194,12 @@ def test_two_at_once_and_no_password_for_spark(
     assert "is running; wait until it ends" in err
     assert "geheim" not in err
     held.unlink()
-    out, err = first.communicate()
-    assert first.returncode == 0, err
-    assert [row["txid"] for row in json.loads(out)] == [1]
+    out, err = last.communicate()
+    assert last.returncode == 0, err
     assert "geheim" not in out + err
-    assert counts(engine) == FIRST_BATCH
+    assert [(row["txid"], row["attempts"]) for row in json.loads(out)] == [(1, 4), (2, 1)]
+    assert metadata(engine)[:1] == before
+    assert counts(engine) == ALL
 
 
 def first_bytes(of: psutil.Process, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A record that fails every attempt: the error names the partition and the record; given up, it lets the rest flow."""
+"""A record that fails its attempt: the error names the partition and the record; given up, it lets the rest flow."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ def test_a_poison_record_is_named_and_the_rest_flows_once_it_is_given_up(
         return started.returncode, out, err
 
     told = (
-        "amounts 1:{}, stream 'in', state 'amounts': a function raised ValueError: invalid literal for int() with base 10: "
-        "'four' (amounts.py, line 4, in amount), for the record {{'record_offset': 1, 'line': 'four'}} (in south)"
+        "amounts 1:1, stream 'in', state 'amounts': a function raised ValueError: invalid literal for int() with base 10: "
+        "'four' (amounts.py, line 4, in amount), for the record {'record_offset': 1, 'line': 'four'} (in south)"
     )
-    for attempt in (1, 2):
-        code, _, err = txbatch("run", job)
-        assert (code, told.format(attempt) in err) == (1, True), err
-    assert told.format(2) in txbatch("status")[1]
+    code, _, err = txbatch("run", job)
+    assert (code, told in err) == (1, True), err
+    assert told in txbatch("status")[1]
     code, out, err = txbatch("abort", "amounts", "1", "--skip", "--why", "'four' is no number", "--json")
     assert (code, json.loads(out)[0]["given up by txid"]) == (0, 2), err
     assert txbatch("run", job)[0] == 0

@@ -40,6 +40,8 @@ HERE, ROOT, SEED, DAYS = (
     int(os.environ.get("FLIGHTS_DAYS", "365")),
 )
 NEW_YORK = ZoneInfo("America/New_York")
+# To write and compile Java for each of 365 days takes longer than to read it; all other tests let Spark do so.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 REPORTED = "flights, departures, cancellations, dep_delay_total, round(dep_delay_mean, 9), dep_delay_max"
 
 
@@ -85,7 +87,10 @@ def spark(job: Job, folder: Path) -> Iterator[Thread]:
     (home / "java").symlink_to(ROOT / ".txbatch" / "java")
     nothing = Assignment("flights", TransactionAttempt(1, 1), "token", {"streams": {}}, job.code)
     what = submission(job, nothing, "unused", home, local=True)
-    what = replace(what, application=str(HERE / "year_spark.py"), arguments=(str(job.path), str(folder / "socket")))
+    arguments = (str(job.path), str(folder / "socket"))
+    what = replace(
+        what, application=str(HERE / "year_spark.py"), arguments=arguments, conf={**what.conf, **INTERPRETED}
+    )
     session = Thread(target=SparkSubmit(what, "local[2]").run)
     session.start()
     yield session
