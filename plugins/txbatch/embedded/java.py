@@ -6,7 +6,7 @@ path, for which Java 18 to 24 refuse an archive. For these Javas a wrapper under
 
 An archive belongs to one Java and one set of Spark's jars. Java checks that itself, and starts without the
 archive where it does not fit, as with a SPARK_CONF_DIR that is not empty. Older Javas archive no class of a jar
-whose path is written otherwise in a URL, as with a blank or an umlaut (JDK-8339460; mended in 24 and 21.0.9).
+whose path is written otherwise in a URL, as with a blank or an umlaut (JDK-8339460; mended in 24).
 """
 
 import os
@@ -51,7 +51,7 @@ _LEAN = (
     *("--conf", "spark.sql.catalogImplementation=in-memory"),
 )
 _NOT_TAKEN = (
-    "Java takes none of Spark's classes from their archive. Before 24 (and 21.0.9) it cannot where their path has a blank "
+    "Java takes none of Spark's classes from their archive. Before 24 it cannot where their path has a blank "
     "or another character that a URL escapes, {spark}: set JAVA_HOME to a newer one, or use another folder"
 )
 
