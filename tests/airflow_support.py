@@ -17,6 +17,12 @@ KILLS = {
     "commit": "commit.before_commit",
     "success": "success.cleaned",
 }
+# What Airflow does all the time, less often: DAG files that do not change are parsed once. A deferred task is back after 4 s.
+QUIET = {
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "60",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+}
 States = dict[str, str]
 
 

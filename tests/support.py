@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ ARROW = {
     "binary": pa.binary(),
 }
 Keyed = tuple[tuple[Any, ...], Partial]
+T = TypeVar("T")
 
 
 class LogSpout(PartitionedSpout):
@@ -175,3 +177,12 @@ def arrow_type(type_: str) -> Any:
 def code(text: str = "code") -> str:
     """A job's fingerprint."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def until(seen: Callable[[], T], complaint: str = "it was not seen", *, seconds: float = 240, every: float = 0.1) -> T:
+    """Wait for something to be seen, and return it; the complaint fails the test."""
+    deadline = time.monotonic() + seconds
+    while not (found := seen()):
+        assert time.monotonic() < deadline, complaint
+        time.sleep(every)
+    return found

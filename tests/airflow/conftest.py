@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_support import KILLS, PASSWORD, Stack
+from airflow_support import KILLS, PASSWORD, QUIET, Stack
 from sqlalchemy import make_url
 
 from txbatch import settings
@@ -79,7 +80,10 @@ def stack(
     for name in KILLS.values():
         (markers / name).touch()
     os.environ.pop("TXBATCH_DATABASE_URL", None)  # it would win over the connection
+    stub = spark_stub.install(tmp_path_factory.mktemp("bin"))
     environment = {
+        **QUIET,
+        "PATH": os.pathsep.join([os.environ["PATH"], str(stub)]),
         "TXBATCH_HOME": str(home),
         "AIRFLOW_CONN_TXBATCH": as_airflow_connection(ledger_url),
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS.values()),

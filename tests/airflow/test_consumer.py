@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 from airflow_support import Stack
+from support import until
 
 pytestmark = pytest.mark.timeout(300)
 
 
 def consumed(stack: Stack, runs: int) -> str:
     """Wait until the consumer has had so many runs; the log of the newest."""
-    deadline = time.monotonic() + 120
-    while len(found := stack.api.dag_runs("word_count_consumer")) < runs:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    assert stack.end("word_count_consumer", found[-1]["dag_run_id"])[0] == "success"
-    return stack.log("word_count_consumer", found[-1]["dag_run_id"], "summarize")
+    newest = until(lambda: stack.api.dag_runs("word_count_consumer")[runs - 1 :], "the consumer does not run")[-1]
+    assert stack.end("word_count_consumer", newest["dag_run_id"])[0] == "success"
+    return stack.log("word_count_consumer", newest["dag_run_id"], "summarize")
 
 
 def test_the_consumer_works_once_per_txid(stack: Stack, corpus: Path) -> None:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 from airflow_support import TASKS, Stack
+from support import until
 
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
@@ -90,15 +91,15 @@ def backfill(
     """
     began = datetime.now(UTC)
     made = stack.api.create_backfill("flights", day(first), day(last), **options)
-    deadline = time.monotonic() + 800
-    while True:
-        runs = [run for run in stack.api.dag_runs("flights") if run["run_type"] == "backfill"]
-        if runs and all(run["state"] in FINISHED for run in runs):
-            break
-        assert time.monotonic() < deadline, runs
+    runs: list[dict[str, Any]] = []
+
+    def over() -> bool:
         if kills and stack.kills_are_over():
             stack.kill_once(kills.pop())
-        time.sleep(0.3)
+        runs[:] = [run for run in stack.api.dag_runs("flights") if run["run_type"] == "backfill"]
+        return bool(runs) and all(run["state"] in FINISHED for run in runs)
+
+    until(over, "the backfill goes on", seconds=800, every=1)
     stack.api.wait_for_backfill(made["id"]) if complete else stack.api.cancel_backfill(made["id"])
     assert {run["state"] for run in runs} == {"success"}
     touched = [run for run in runs if datetime.fromisoformat(run["start_date"]) >= began]

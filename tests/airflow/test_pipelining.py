@@ -1,9 +1,11 @@
-"""Several batches in flight: emitted in parallel, committed in txid order; nobody waits for the dead, nor for ever."""
+"""Several batches in flight: emitted in parallel, committed in txid order; nobody waits for the dead, nor for ever.
+
+Here tests/spark_stub.py emits, a process that Airflow's hook starts and ends as it does Spark. With Spark itself the tasks
+of the flights, the sentences and the words are run, killed, retried and cleared.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ import psutil
 import pytest
 from airflow_support import TASKS, Stack
 from sqlalchemy import text
+from support import until
 
 from txbatch.postgres.ledger import PostgresLedger
 
@@ -88,13 +91,6 @@ class Pipeline:
 @pytest.fixture(scope="module")
 def pipeline(stack: Stack, pipeline_folder: Path) -> Pipeline:
     return Pipeline(stack, pipeline_folder)
-
-
-def until(seen: Callable[[], Any], complaint: str) -> None:
-    deadline = time.monotonic() + 300
-    while not seen():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

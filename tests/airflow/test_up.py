@@ -9,14 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from airflow_buttons import AirflowButtons
+from support import until
 
 from txbatch import settings
 from txbatch.embedded import postgres
@@ -61,14 +60,6 @@ def until_ready(up: subprocess.Popen[str]) -> str:
         assert line, printed
         printed += line
     return printed
-
-
-def until(seen: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 120
-    while not (found := seen()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def processes_of(home: Path) -> list[psutil.Process]:

@@ -12,7 +12,7 @@ import httpx
 
 Json = dict[str, Any]
 FINAL_RUN_STATES = frozenset({"success", "failed"})
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.5
 PAGE = 100
 
 

@@ -54,7 +54,7 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
             "hostname_callable": "builtins.str",
         },
         "api": {"host": host, "port": port, "base_url": url, "workers": "1"},
-        "scheduler": {"scheduler_idle_sleep_time": "0.1", "task_instance_heartbeat_timeout": "60"},
+        "scheduler": {"scheduler_idle_sleep_time": "0.25", "task_instance_heartbeat_timeout": "60"},
         "dag_processor": {"refresh_interval": "5"},
         "logging": {
             "base_log_folder": str(home / "logs"),

@@ -13,5 +13,6 @@ dag = topology_dag(
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,
     is_paused_upon_creation=True,
+    emit_batch={"spark_binary": "spark3-submit"},  # tests/spark_stub.py
 )
 dag.get_task("emit_batch").retries = 0
