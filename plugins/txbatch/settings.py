@@ -82,6 +82,8 @@ def home() -> Path:
     named = given(HOME)
     if named is not None and named.startswith("~"):
         raise DefinitionError(f"{HOME} is {named!r}: only a shell knows what ~ is; write the whole path")
+    if named is not None and not Path(named).is_absolute():
+        raise DefinitionError(f"{HOME} is {named!r}, another folder wherever a command runs; write the whole path")
     folder = Path(named or _default_home()).resolve()
     if folder == folder.parent:
         raise DefinitionError(f"{HOME} is {named!r}, the root of a filesystem: name a folder in it")

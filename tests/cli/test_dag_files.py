@@ -59,7 +59,8 @@ def test_what_is_wrong_in_a_job_is_said_once_with_the_line_of_the_job(tmp_path: 
 def test_a_schedule_whose_runs_have_no_interval_is_refused_where_a_topology_reads_by_time(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     job = JOB.format(name="days").replace(
-        'FixedBatchSpout("word string", 1, ("a",))', 'IntervalSpout("in", "word string, at timestamp", time="at")'
+        'FixedBatchSpout("word string", 1, ("a",))',
+        f'IntervalSpout("{tmp_path}/in", "word string, at timestamp", time="at")',
     )
     write(tmp_path, "days", job + MAIN, DAG.format("days.py", 'schedule="@daily"'))
     write(tmp_path, "words", JOB.format(name="words") + MAIN, DAG.format("words.py", 'schedule="@daily"'))

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from txbatch import FileSpout, TransactionAttempt
+from txbatch import (
+    FileSpout,
+    IntervalSpout,
+    OpaquePartitionedLogSpout,
+    PartitionedLogSpout,
+    TransactionAttempt,
+)
 from txbatch.core.coordinator import PartitionedCoordinator
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TransientError
 from txbatch.spouts import listing
@@ -163,6 +170,34 @@ def test_a_name_with_a_colon(tmp_path: Path) -> None:
         TransientError, match=r"Spark cannot read '08:00.txt', for the colon in its name; rename the file"
     ):
         FileSpout(tmp_path).partitions()
+
+
+SPOUTS = {
+    "FileSpout": FileSpout,
+    "IntervalSpout": lambda root: IntervalSpout(root, "at timestamp", time="at"),
+    "PartitionedLogSpout": PartitionedLogSpout,
+    "OpaquePartitionedLogSpout": OpaquePartitionedLogSpout,
+}
+
+
+@pytest.mark.parametrize("root", ["", ".", "data", Path("data"), "~/data", "s3://bucket/data", "file:///data", None, 5])
+@pytest.mark.parametrize("name", SPOUTS)
+def test_a_root_is_one_folder_wherever_a_process_runs(name: str, root: Any) -> None:
+    """Else a shell and a worker of Airflow read two folders as one source, and none notices."""
+    with pytest.raises(
+        DefinitionError, match=rf"^{name}: root .* is no absolute path: .*Path\(__file__\)\.parent / \"data\""
+    ):
+        SPOUTS[name](root)
+
+
+@pytest.mark.parametrize("pattern", ["", "2026/*.csv", None])
+def test_a_pattern_is_for_the_name_of_a_file(pattern: Any) -> None:
+    for spout in (
+        lambda: FileSpout("/data", pattern),
+        lambda: IntervalSpout("/d", "t timestamp", time="t", pattern=pattern),
+    ):
+        with pytest.raises(DefinitionError, match=r"Spout: pattern .* is for a file's name, at any depth"):
+            spout()
 
 
 def test_files_per_batch_is_checked(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_a_folder_of_three_years_of_hours_is_planned(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("name", ["", "_half.csv"])
 def test_a_root_without_a_file_is_no_empty_day(tmp_path: Path, name: str) -> None:
     (tmp_path / "_half.csv").touch()
-    with pytest.raises(TransientError, match=r"has no file to read; a name that begins with '_' or '\.' is hidden"):
+    with pytest.raises(
+        TransientError, match=r"has no file to read: none matches '\*.csv' whose name does not begin with"
+    ):
         plan(tmp_path / name)
 
 
@@ -71,6 +73,7 @@ def test_a_run_without_an_interval_is_refused(tmp_path: Path) -> None:
         ({"time": "shop"}, "time='shop' is no timestamp among the fields"),
         ({"time": "missing"}, "time='missing' is no timestamp among the fields"),
         ({"format": "xml"}, "format 'xml' is not one of csv, json, parquet"),
+        ({"options": ["header"]}, r"options=\['header'\] is no mapping; write it as \{'header': True\}"),
         (
             {"options": {"Mode": "PERMISSIVE"}},
             "option 'Mode' is not taken: the first record that does not fit always fails the attempt",
@@ -93,18 +96,18 @@ def test_its_identity_is_its_files_and_time() -> None:
     assert spout.by_interval
 
 
-def sold(pattern: str = "*", **options: Any) -> Topology:
+def sold(pattern: str = "*", root: str = "/sales", **options: Any) -> Topology:
     topology = Topology("sales")
-    spout = IntervalSpout("/sales", FIELDS, time="sale", pattern=pattern, options=options)
+    spout = IntervalSpout(root, FIELDS, time="sale", pattern=pattern, options=options)
     stream = topology.new_stream("in", spout)
     stream.group_by("shop").persistent_aggregate(TransactionalState("sales"), count=Count())
     return topology
 
 
-def known(topology: Topology, *unknown: str) -> Known:
+def known(topology: Topology, *unknown: str, **other: str) -> Known:
     """What a ledger knows of it after its first batch; `unknown` entries of the sources were not kept by earlier versions."""
     source = {
-        stream: {name: value for name, value in identity.items() if name not in unknown}
+        stream: {name: value for name, value in identity.items() if name not in unknown} | other
         for stream, identity in topology.source.items()
     }
     states = {each.state.name: state_definition(each) for each in topology.aggregates}
@@ -135,6 +138,17 @@ def test_which_files_are_read_stays_once_there_is_history() -> None:
     ):
         check_definition(sold("b*"), "sales.py", known(sold()))
     check_definition(sold("b*"), "sales.py", known(sold(), "pattern"))  # kept by an earlier version
+
+
+@pytest.mark.parametrize("root", ["data/sales", "sales", "."])
+def test_a_root_that_an_earlier_version_kept_relative_is_the_same_written_whole(root: str) -> None:
+    check_definition(sold(root="/data/sales"), "sales.py", known(sold(), root=root))
+
+
+@pytest.mark.parametrize("root", ["/data/sales", "/sales", "shops", "big/data/sales"])
+def test_another_root_is_refused_once_there_is_history(root: str) -> None:
+    with pytest.raises(SchemaMismatch, match=f'but its batches were read from {{"root":"{root}"}}'):
+        check_definition(sold(root="/other/sales"), "sales.py", known(sold(), root=root))
 
 
 def test_a_longer_file_in_the_place_of_the_planned_one_is_refused(tmp_path: Path) -> None:

@@ -124,4 +124,4 @@ def test_the_names_of_fields_may_be_odd_but_for_what_json_escapes() -> None:
 
 def test_an_optional_field_is_one_of_the_fields() -> None:
     with pytest.raises(DefinitionError, match="optional='amuont' is not among the fields"):
-        IntervalSpout(".", "at timestamp, amount int", time="at", format="json", options={"optional": ["amuont"]})
+        IntervalSpout("/in", "at timestamp, amount int", time="at", format="json", options={"optional": ["amuont"]})

@@ -60,6 +60,7 @@ def test_another_server_is_left_alone(home: Path, started: list[Path], monkeypat
     [
         ("HOME", "~", "only a shell knows what ~ is"),
         ("HOME", "~/x", "only a shell knows what ~ is"),
+        ("HOME", "home", "another folder wherever a command runs; write the whole path"),
         ("HOME", "/", "the root of a filesystem"),
         ("HOME", "/tmp/..", "the root of a filesystem"),
         *((name, value, "begins or ends with a blank") for name in ("HOME", "STAGING") for value in (" /x", "/x\n")),

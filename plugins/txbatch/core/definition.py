@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
@@ -188,9 +189,19 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[str]:
 
 def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinition) -> Iterator[str]:
     kept = {entry: stream.source[entry] for entry in _NOT_ALWAYS_KEPT if entry in stream.source} | dict(stored.source)
+    if _relative(kept, stream.source):
+        kept["root"] = stream.source["root"]
     reads, before = _source(stream.source, kept), _source(kept, stream.source)
     if reads != before:
         yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
+
+
+def _relative(stored: Metadata, now: Metadata) -> bool:
+    """True if an earlier version kept a root that began in whatever folder a process ran in, and it is written whole now."""
+    roots = stored.get("root"), now.get("root")
+    before, after = (PurePath(root) if isinstance(root, str) else PurePath() for root in roots)
+    ends_alike = after.parts[len(after.parts) - len(before.parts) :] == before.parts
+    return isinstance(roots[0], str) and not before.is_absolute() and after.is_absolute() and ends_alike
 
 
 def _state_changes(name: str, stored: StateDefinition, now: StateDefinition) -> Iterator[str]:

@@ -10,7 +10,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.spout import PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import text_lines
-from txbatch.spouts.listing import check_size, files_below, relative_path
+from txbatch.spouts.listing import absolute, check_size, files_below, name_pattern, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,8 @@ class FileSpout(PartitionedSpout):
     def __init__(self, root: str | Path, pattern: str = "*", *, files_per_batch: int = 1_000) -> None:
         if files_per_batch < 1:
             raise DefinitionError("FileSpout: files_per_batch must be at least 1")
-        self.root, self.pattern, self.max_partitions = Path(root), pattern, files_per_batch
+        self.root, self.pattern = absolute(root, "FileSpout"), name_pattern(pattern, "FileSpout")
+        self.max_partitions = files_per_batch
 
     @property
     def identity(self) -> Metadata:

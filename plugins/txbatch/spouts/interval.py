@@ -17,7 +17,7 @@ from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
 from txbatch.spouts import parquet_files
 from txbatch.spouts.changes import check_not_replaced, look, planned
-from txbatch.spouts.listing import files_below, hidden
+from txbatch.spouts.listing import absolute, files_below, hidden, name_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,8 +54,9 @@ class IntervalSpout(PlainSpout):
         options: Mapping[str, Any] | None = None,
         plausible: tuple[str, str] = PLAUSIBLE,
     ) -> None:
-        self.root, self.fields, self.time, self.format, self.pattern = Path(root), fields, time, format, pattern
-        self.options, self.plausible = dict(options or {}), plausible
+        self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
+        self.fields, self.time, self.format = fields, time, format
+        self.options, self.plausible = formats.mapping(options), plausible
         self._kept: tuple[TransactionAttempt, DataFrame] | None = None
         self._check()
 
@@ -84,7 +85,9 @@ class IntervalSpout(PlainSpout):
         self._check_days(curr_metadata["interval"])
         files = self._files()
         if not files:
-            raise TransientError(f"{self.root} has no file to read; a name that begins with '_' or '.' is hidden")
+            raise TransientError(
+                f"{self.root} has no file to read: none matches {self.pattern!r} whose name does not begin with '_' or '.'"
+            )
         entry = look if self.format == "parquet" else planned
         return {**curr_metadata, "files": {name: found for name in files if (found := entry(self._folder / name))}}
 

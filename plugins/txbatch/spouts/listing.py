@@ -9,11 +9,30 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from txbatch.core.errors import PartitionUnreadable, TransientError
+from txbatch.core.errors import DefinitionError, PartitionUnreadable, TransientError
 
 # The way on where the plan of a batch names a file that is another by now.
 ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
 GLOB_CHARACTERS = "\\*?[]{},"
+
+
+def absolute(root: object, spout: str) -> Path:
+    """Return a spout's root as a path; DefinitionError unless it is the same folder wherever a process runs."""
+    if not isinstance(root, str | os.PathLike) or not Path(root).is_absolute():
+        raise DefinitionError(
+            f"{spout}: root {str(root) if isinstance(root, Path) else root!r} is no absolute path: a shell and Airflow would "
+            'read other folders; write it whole ("/data/sales"), or from the job file (Path(__file__).parent / "data")'
+        )
+    return Path(root)
+
+
+def name_pattern(pattern: object, spout: str) -> str:
+    """Return the pattern; DefinitionError when no file's name can match it."""
+    if not isinstance(pattern, str) or not pattern or "/" in pattern:
+        raise DefinitionError(
+            f"{spout}: pattern {pattern!r} is for a file's name, at any depth, such as '*.csv': it has no '/'"
+        )
+    return pattern
 
 
 def files_below(root: Path, pattern: str = "*") -> list[str]:

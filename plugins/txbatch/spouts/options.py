@@ -180,6 +180,13 @@ _ELSEWHERE = {
 }
 
 
+def mapping(given: object) -> dict[str, Any]:
+    """Return what was given by name; DefinitionError where it was given otherwise."""
+    if given is None or (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        return dict(given or {})
+    raise DefinitionError(f"IntervalSpout: options={given!r} is no mapping; write it as {{'header': True}}")
+
+
 def checked(format_: str, given: Mapping[str, Any]) -> Options:
     """All options of a format by our names, with what was given or our defaults; DefinitionError for any other.
 

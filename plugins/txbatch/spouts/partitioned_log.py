@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, TransientError
 from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.spouts.listing import absolute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,7 @@ class PartitionedLogSpout(PartitionedSpout):
     fields = "record_offset bigint, line string"
 
     def __init__(self, root: str | Path, *, max_records: int = 1_000_000) -> None:
-        self.log, self.max_records = PartitionedLog(Path(root)), max_records
+        self.log, self.max_records = PartitionedLog(absolute(root, type(self).__name__)), max_records
 
     @property
     def identity(self) -> Metadata:
