@@ -245,6 +245,32 @@ def test_a_double_with_a_scale_sums_exactly(emit: Emit) -> None:
     assert emit(stream.topology).partials["s"] == {("a",): (Decimal("0.30"),)}
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(("kind", "type_"), [(Sum, "double"), (Avg, "double"), (Avg, "float")])
+def test_a_double_that_is_no_decimal_is_refused(emit: Emit, kind: type[Sum], type_: str, value: str) -> None:
+    stream = stream_of(f"k string, `it's v` {type_}", ("a", None), ("a", 0.5), ("a", float(value)))
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), total=kind("it's v", scale=2))
+    told = rf"^t 1:1, stream 'in', state 's': field \"it's v\" is {value}, which .*; filter such records out in the job, or say"
+    with pytest.raises(BadRecord, match=told):
+        emit(stream.topology)
+
+
+def test_doubles_that_are_no_number_stay_what_they_are(emit: Emit) -> None:
+    nan, inf = float("nan"), float("inf")
+    stream = stream_of("k string, v double", ("a", 1.0), ("a", nan), ("b", 1.0), ("b", inf))
+    stream.group_by("k").persistent_aggregate(
+        OpaqueState("s"),
+        total=Sum("v", approximate=True),
+        mean=Avg("v", approximate=True),
+        low=Min("v"),
+        high=Max("v"),
+        n=Count("v"),
+    )
+    found = emit(stream.topology).partials["s"]
+    assert str(found["a",]) == str((nan, nan, 2, 1.0, nan, 2))
+    assert found["b",] == (inf, inf, 2, 1.0, inf, 2)
+
+
 @pytest.mark.parametrize(
     ("fields", "records", "aggregator"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
@@ -169,7 +170,7 @@ def test_strings_compare_by_their_bytes(left: str, right: str) -> None:
         (Count("v"), "string", ["bigint"], ["count(`v`)"]),
         (Sum("v"), "int", ["bigint"], ["sum(cast(`v` as bigint))"]),
         (Sum("v"), "decimal(10,2)", ["decimal(38,2)"], ["sum(cast(`v` as decimal(38,2)))"]),
-        (Sum("v", scale=4), "double", ["decimal(38,4)"], ["sum(cast(`v` as decimal(38,4)))"]),
+        (Sum("v", scale=4), "decimal(10,5)", ["decimal(38,4)"], ["sum(cast(`v` as decimal(38,4)))"]),
         (Sum("v", approximate=True), "double", ["double"], ["sum(cast(`v` as double))"]),
         (Avg("v"), "bigint", ["bigint", "bigint"], ["sum(cast(`v` as bigint))", "count(`v`)"]),
         (Min("v"), "timestamp", ["timestamp"], ["min(`v`)"]),
@@ -180,6 +181,14 @@ def test_columns(aggregator: CombinerAggregator, field: str | None, types: list[
     columns = aggregator.columns(Field("v", field) if field else None)
     assert [column.type for column in columns] == types
     assert [column.aggregate for column in columns] == sql
+
+
+@pytest.mark.parametrize("kind", [Sum, Avg])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, 1e37])
+def test_a_double_that_is_no_decimal_is_refused(kind: type[Sum], value: float) -> None:
+    """R24: Spark's cast would make null of NaN and infinity, and an average would count them as zero."""
+    with pytest.raises(BadRecord, match=rf"^field 'v' is {re.escape(str(value))}, .*(filter such|smaller scale)"):
+        kind("v", scale=2).init(value)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,17 @@ def test_a_null_key_is_refused() -> None:
         run(stream.topology)
 
 
+@pytest.mark.parametrize(
+    ("total", "told"), [(Sum("x", scale=2), "field 'x' is nan, which"), (Sum("n"), "out of range")]
+)
+def test_a_value_that_cannot_be_added_names_state_and_record(total: Sum, told: str) -> None:
+    records = ("a", 1.0, 2**62), ("b", float("nan"), 2**62), ("a", 1.0, 2**62)
+    stream = sentences(*records, fields="k string, x double, n bigint", size=3)
+    stream.group_by("k").persistent_aggregate(OpaqueState("sums"), total=total)
+    with pytest.raises(BadRecord, match=rf"^state 'sums': .*{told}.*; the record is \{{'k': "):
+        run(stream.topology)
+
+
 def test_a_success_that_raises_is_told_and_called_again_and_keeps_no_batch_back() -> None:
     """The batch is committed, and what comes after it is counted, too."""
     told = list[str]()

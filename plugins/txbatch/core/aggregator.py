@@ -7,14 +7,17 @@ in-memory twin follow that to the last digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
-from txbatch.core.merge import ADD, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
-from txbatch.core.spark_sql import spark_name
+from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
+from txbatch.core.spark_sql import spark_name, spark_text
+
+_NOT_FINITE = ", which no sum with a scale can hold; filter such records out in the job, or say approximate=True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Sum(CombinerAggregator):
     """Sum of the values that are not null; null when there are none.
 
     Integers sum as bigint, decimals as decimal(38, scale). Doubles have no exact sum: give `scale` (digits after the
-    point, the value is cast before summing) or say `approximate=True` (R18).
+    point, the value is cast before summing) or say `approximate=True` (R18). With a `scale`, NaN and infinity are refused.
     """
 
     def __init__(self, input: str, *, scale: int | None = None, approximate: bool = False) -> None:
@@ -99,17 +102,35 @@ class Sum(CombinerAggregator):
         self.scale, self.approximate = scale, approximate
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
-        type_ = self.sum_type(required(self, input))
-        return (PartialColumn("", type_, ADD, f"sum(cast({spark_name(required(self, input).name)} as {type_}))"),)
+        field = required(self, input)
+        type_ = self.sum_type(field)
+        return (PartialColumn("", type_, ADD, f"sum(cast({self._finite(field)} as {type_}))"),)
 
     def init(self, value: Any) -> Partial:
         return (self.cast(value),)
 
     def cast(self, value: Any) -> Any:
-        """The value as it is added: with a `scale` a decimal, rounded half up as Spark does."""
+        """The value as it is added: with a `scale` a decimal, rounded half up as Spark does; BadRecord for what is none."""
         if value is None or self.scale is None:
             return value
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, EXACT)
+        exact = Decimal(str(value))
+        if not exact.is_finite():
+            raise BadRecord(f"field {self.input!r} is {value}{_NOT_FINITE}")
+        with suppress(InvalidOperation):
+            cast = exact.quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, EXACT)
+            if len(cast.as_tuple().digits) <= DECIMAL_DIGITS_MAX:
+                return cast
+        raise BadRecord(
+            f"field {self.input!r} is {value}, out of range for decimal(38,{self.scale}); give a smaller scale"
+        )
+
+    def _finite(self, field: Field) -> str:
+        """Return the field in Spark SQL, an error where a double has no decimal: Spark's own cast makes null of it (R24)."""
+        name = spark_name(field.name)
+        if self.scale is None or field.type not in FLOATING_TYPES:
+            return name
+        told = f"concat({spark_text(f'field {field.name!r} is ')}, {name}, {spark_text(_NOT_FINITE)})"
+        return f"if(abs({name}) < double('infinity'), {name}, if({name} is null, null, raise_error({told})))"
 
     def sum_type(self, input: Field) -> str:
         """The type in which values are added; DefinitionError for what has no exact sum."""

@@ -89,8 +89,11 @@ def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[
             raise BadRecord(
                 f"state {aggregate.state.name!r}: a key is null in {record}; filter such records out in the job"
             )
-        partial = _partial(aggregate, record)
-        found[key] = combine(found[key], partial) if key in found else partial
+        try:
+            partial = _partial(aggregate, record)
+            found[key] = combine(found[key], partial) if key in found else partial
+        except BadRecord as error:
+            raise BadRecord(f"state {aggregate.state.name!r}: {error}; the record is {record}") from error
     return list(found.items())
 
 
