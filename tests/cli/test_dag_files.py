@@ -39,7 +39,10 @@ def test_files_that_load_are_counted_and_all_others_are_named_with_the_next_step
     copied = "dags/copied.py, line 3: topology_dag: start_date=... stands for a value"
     assert copied in said
     assert any(each.startswith("write one: datetime(2026, 1, 1, tzinfo=UTC)") for each in said)
-    assert "jobs/broken.py: job file broken.py cannot be loaded: ModuleNotFoundError: No module named 'nosuch'" in said
+    assert (
+        "jobs/broken.py: job file broken.py cannot be loaded: ModuleNotFoundError: No module named 'nosuch' (line 1)"
+        in said
+    )
     assert "jobs/lost.py: job file lost.py emits nothing when Spark runs it" in said
 
 

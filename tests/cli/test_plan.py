@@ -74,8 +74,12 @@ def lines(result: Result) -> list[list[str]]:
 
 
 @pytest.mark.rule("R11")
-def test_the_guarantee_matrix(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
+def test_the_guarantee_matrix(
+    txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = write_job("loose.py", JOB.format(root=str(log.root)) + LOOSE)
+    refused(txbatch("plan", job), "set TXBATCH_DATABASE_URL_WAREHOUSE")  # as a run would be
+    monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", "postgresql://127.0.0.1:1/none")
     header, lines_, loose, *_ = lines(txbatch("plan", job))
     assert header == ["stream", "spout", "spout_kind", "state", "state_kind", "guarantee", "database"]
     spout = ["in", "OpaquePartitionedLogSpout", "opaque"]
@@ -93,6 +97,8 @@ def test_a_plan_before_the_first_run_uses_no_txid(
         assert (header, a) == (["stream", "partition", "start", "end", "note"], ["in", "a", "0", "4"])
         assert b[:3] == ["in", "b", "unreadable:"]
     assert Reader(engine).status() == []
+    with open(job, "a") as file:
+        file.write('print("loaded")\n')
     (row,) = json_rows(txbatch("plan", job, "--json"))
     assert row["next"]["metadata"]["streams"]["in"]["partitions"] == {"a": {"start": 0, "end": 4}}
     assert {name: row["next"][name] for name in ("action", "txid", "waits_for")} == {

@@ -515,10 +515,6 @@ def test_a_value_that_cannot_be_cast_names_the_file(emit: Emit, tmp_path: Path) 
         (lambda s: s.filter("nosuch = 1"), r"name `nosuch` cannot be resolved.*; mend the expression in the job"),
         (lambda s: s.filter("line ="), r"Syntax error at or near end of input.*; mend the expression in the job"),
         (
-            lambda s: s.map(["line", "line"], "line string"),
-            r"2 expressions for the 1 fields `line` string; give one each",
-        ),
-        (
             lambda s: s.map(lambda r: (1, 2), "line string"),
             r"a function returned \(1, 2\); expected a tuple of 1 values",
         ),

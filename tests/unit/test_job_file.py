@@ -74,7 +74,7 @@ def test_two_jobs_of_one_file_name(tmp_path: Path) -> None:
         (GOOD.format(name="a") + GOOD.format(name="b").replace("topology", "other"), "it defines a, b"),
         (HEAD + "topology = Topology('t')\n", "topology 't' ends in no state"),
         ("def f(:\n", "job file job.py cannot be loaded: SyntaxError"),
-        ("1/0\n", "job file job.py cannot be loaded: ZeroDivisionError: division by zero"),
+        ("x = 1\n\nx / 0\n", r"job file job.py cannot be loaded: ZeroDivisionError: division by zero \(line 3\)$"),
         (
             "import nothing_of_that_name\n",
             "cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'",
@@ -85,6 +85,18 @@ def test_two_jobs_of_one_file_name(tmp_path: Path) -> None:
 def test_a_job_file_that_is_none(tmp_path: Path, text: str, says: str) -> None:
     job(tmp_path, text)
     with pytest.raises(DefinitionError, match=says):
+        load_job("job.py", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["random.py", "queue.py", "pyspark.py"])
+def test_a_file_that_would_be_imported_in_the_place_of_a_module_is_refused(tmp_path: Path, name: str) -> None:
+    """Spark's Python has the job's folder before all others."""
+    job(tmp_path, GOOD.format(name="t"))
+    job(tmp_path, GOOD.format(name="t"), name)
+    like = "is named like a module of Python or Spark, and would be imported in its place: rename it"
+    with pytest.raises(DefinitionError, match=f"^{name} {like}"):
+        load_job(name, tmp_path)
+    with pytest.raises(DefinitionError, match=f"^{name} beside job.py {like}"):
         load_job("job.py", tmp_path)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -103,6 +105,44 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("unknown key", lambda: stream().group_by("wrod"), "stream 'words' has no field 'wrod' here; it has word, n"),
     ("no key", lambda: stream().group_by(), "stream 'words': group_by needs at least one field"),
     ("key twice", lambda: stream().group_by("word", "word"), "key 'word' is given twice"),
+    ("project nothing", lambda: stream().project(), "stream 'words': project needs at least one field"),
+    ("filter by nothing", lambda: stream().filter(None), "stream 'words': filter None is no condition; give SQL"),
+    ("filter by a number", lambda: stream().filter(5), "stream 'words': filter 5 is no condition"),
+    ("filter by a blank", lambda: stream().filter(" "), "filter ' ' is no condition"),
+    (
+        "filter by a function of two",
+        lambda: stream().filter(lambda record, other: True),
+        r"stream 'words': filter: <lambda>\(record, other\) is called with one argument; let it take one",
+    ),
+    ("filter by a function of none", lambda: stream().filter(lambda: True), r"filter: <lambda>\(\) is called with one"),
+    ("map by a number", lambda: stream().map(5, "a int"), "stream 'words': map 5 is no function; give SQL"),
+    ("each by numbers", lambda: stream().each([1], "a int"), r"each \[1\] is no function"),
+    (
+        "two expressions for one field",
+        lambda: stream().each(["n", "n"], "a int"),
+        "stream 'words': each: 2 expressions for the 1 fields a int; give one each",
+    ),
+    (
+        "one expression for two fields",
+        lambda: stream().map("n", "a int, b int"),
+        "map: 1 expressions for the 2 fields a int, b int",
+    ),
+    (
+        "two arrays",
+        lambda: stream().flat_map(["n", "n"], "a int, b int"),
+        "flat_map: 2 expressions; give one, which is an",
+    ),
+    (
+        "transform by SQL",
+        lambda: stream().transform("n", "a int"),
+        "transform 'n' is no function; give one of a DataFrame",
+    ),
+    (
+        "transform by two",
+        lambda: stream().transform(lambda a, b: a, "a int"),
+        "transform: <lambda>.* is called with one arg",
+    ),
+    ("remove by a function of two", lambda: aggregate(remove=lambda a, b: a, n=Count()), "state 's': remove: <lambda>"),
     ("unknown input", lambda: aggregate(total=Sum("m")), "has no field 'm' here; it has word, n"),
     ("unknown after map", lambda: stream().map("n", "m bigint").project("word"), "has no field 'word' here; it has m"),
     ("no aggregate", lambda: aggregate(), "state 's': give at least one aggregate, such as count=Count()"),
@@ -190,6 +230,43 @@ REFUSED: list[tuple[str, Any, str]] = [
 def test_a_definition_that_cannot_run_is_refused_where_it_stands(define: Any, says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
         define()
+
+
+def test_what_can_be_called_with_a_record_is_taken() -> None:
+    for function in (
+        itemgetter("n"),
+        partial(pow, 2),
+        len,
+        str,
+        Callable(),
+        lambda record, more=1: more,
+        lambda *all_: all_,
+    ):
+        stream().filter(function).each(function, "m string").flat_map(function, "k string").transform(
+            function, "j string"
+        )
+    assert stream().flat_map(["array(struct(n, n))"], "a int, b int").map(("b", "a"), "a int, b int")
+
+
+class Callable:
+    def __call__(self, record: Any) -> Any:
+        return record
+
+
+def test_a_state_is_not_named_like_the_report_of_another_ones_changes() -> None:
+    for names in (("s", "s_changes"), ("s_changes", "s")):
+        grouped = stream().group_by("word")
+        grouped.persistent_aggregate(OpaqueState(names[0]), n=Count())
+        with pytest.raises(DefinitionError, match=r"state 's_changes': report.s_changes is what each batch cha"):
+            grouped.persistent_aggregate(OpaqueState(names[1]), n=Count())
+    grouped = stream().group_by("word")
+    for state in (
+        OpaqueState("s", contributions=False),
+        OpaqueState("s_changes"),
+        OpaqueState("a_changes", database="b"),
+    ):
+        grouped.persistent_aggregate(state, n=Count())
+    grouped.persistent_aggregate(OpaqueState("a"), n=Count())
 
 
 @pytest.mark.parametrize("name", ["batches", "attempts", "partitions", "completeness", "gaps", "waiting"])

@@ -207,7 +207,11 @@ def plan(
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
-    engine = _engine()
+    where = _where()
+    for aggregate in loaded.topology.aggregates:
+        if aggregate.state.database is not None:
+            where.warehouse_url(aggregate.state.database)  # a run is refused without
+    engine = _engine(where)
     found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
     found["changed"] = [
         *changed(Reader(engine).counted(loaded.topology.name)),

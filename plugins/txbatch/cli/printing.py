@@ -10,7 +10,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
 from typing import Any
@@ -52,7 +52,7 @@ def prints_rows(
         @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every column there is.")
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:
-            with errors_told(as_json):
+            with errors_told(as_json), redirect_stdout(sys.stderr) if as_json else nullcontext():  # a job may print
                 rows = [dict(row) for row in function(*args, **kwargs)]
             if columns or as_json or show is None:
                 _print(rows, columns, nothing, as_json, drop=drop, cut=cut)

@@ -92,7 +92,10 @@ def checked_type(type_: str) -> str:
     decimal = _DECIMAL.fullmatch(spelled)
     if spelled in SIMPLE_TYPES or (decimal and 0 <= int(decimal[2]) <= int(decimal[1]) <= 38 and int(decimal[1])):
         return spelled
-    raise DefinitionError(f"type {type_!r} is not one of {', '.join(sorted(SIMPLE_TYPES))}, decimal(precision,scale)")
+    simple = ", ".join(sorted(SIMPLE_TYPES))
+    raise DefinitionError(
+        f"type {type_!r} is not one of {simple}, decimal(precision,scale) with a precision of at most 38"
+    )
 
 
 def decimal_scale(type_: str) -> int | None:

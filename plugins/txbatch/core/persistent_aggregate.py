@@ -9,6 +9,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
+from txbatch.core.functions import check_condition
 from txbatch.core.merge import GREATEST, Merge, Partial, merger
 from txbatch.core.operations import Condition, Node
 from txbatch.core.spout import SpoutKind
@@ -116,6 +117,8 @@ def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
     _check_aggregators(aggregate)
     if not (aggregate.remove is None or isinstance(aggregate.remove, str) or callable(aggregate.remove)):
         raise DefinitionError(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
+    if aggregate.remove is not None:
+        check_condition(f"state {state.name!r}: remove", aggregate.remove)
     if aggregate.removable and not aggregate.keys:
         raise DefinitionError(f"state {state.name!r}: remove needs a key to remove; group_by one first")
     _check_columns(aggregate)

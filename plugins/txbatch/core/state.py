@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,6 +49,22 @@ class State:
             raise DefinitionError(f"state {name!r} is kept apart, in {database!r}: it cannot have contributions there")
         self.contributions = database is None if contributions is None else contributions
         self.database = database
+
+
+def changes_name(state: str) -> str:
+    """The view of what each batch contributed to a state."""
+    return f"{state}_changes"
+
+
+def check_reports(states: Sequence[State]) -> None:
+    """DefinitionError when a state of a topology is named like the view of another one's changes."""
+    names = {state.name for state in states if state.database is None}
+    for state in states:
+        taken = changes_name(state.name)
+        if state.contributions and taken in names:
+            raise DefinitionError(
+                f"state {taken!r}: report.{taken} is what each batch changed in state {state.name!r}; name it otherwise"
+            )
 
 
 class NonTransactionalState(State):

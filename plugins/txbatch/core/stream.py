@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
+from txbatch.core.functions import check_callable, check_condition, check_function
 from txbatch.core.operations import (
     Condition,
     Each,
@@ -78,26 +79,37 @@ class Stream:
 
     def filter(self, condition: Condition) -> Stream:
         """Keep the records for which the condition is true (null is not)."""
+        check_condition(self._of("filter"), condition)
         return self._then(Filter(self.name, self.fields, self.node, condition))
 
     def each(self, function: Function, fields: str) -> Stream:
         """Append fields, computed from each record. A Python function returns one value, or a tuple of several."""
-        return self._then(Each(self.name, self.fields + parse_fields(fields), self.node, function))
+        appended = parse_fields(fields)
+        check_function(self._of("each"), function, appended)
+        return self._then(Each(self.name, self.fields + appended, self.node, function))
 
     def map(self, function: Function, fields: str) -> Stream:
         """Replace each record by another one."""
-        return self._then(Map(self.name, parse_fields(fields), self.node, function))
+        made = parse_fields(fields)
+        check_function(self._of("map"), function, made)
+        return self._then(Map(self.name, made, self.node, function))
 
     def flat_map(self, function: Function, fields: str) -> Stream:
         """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
+        check_function(self._of("flat_map"), function, None)
         return self._then(FlatMap(self.name, parse_fields(fields), self.node, function))
 
     def transform(self, function: Callable[[Any], Any], fields: str) -> Stream:
         """Apply Spark code from DataFrame to DataFrame with these fields. It must work record by record."""
+        if not callable(function):
+            raise DefinitionError(f"{self._of('transform')} {function!r} is no function; give one of a DataFrame")
+        check_callable(self._of("transform"), function)
         return self._then(Transform(self.name, parse_fields(fields), self.node, function))
 
     def project(self, *names: str) -> Stream:
         """Keep only the named fields."""
+        if not names:
+            raise DefinitionError(f"stream {self.name!r}: project needs at least one field")
         return self._then(Project(self.name, tuple(self.field(name) for name in names), self.node))
 
     def state_query(self, static: StaticState, *keys: str, fields: Sequence[str] | None = None) -> Stream:
@@ -133,6 +145,9 @@ class Stream:
     def field(self, name: str) -> Field:
         """Return the field of this name; DefinitionError names those that exist."""
         return self.node.field(name)
+
+    def _of(self, operation: str) -> str:
+        return f"stream {self.name!r}: {operation}"
 
     def _then(self, step: Step) -> Stream:
         unique((each.name for each in step.fields), "field")

@@ -12,6 +12,7 @@ from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.operations import Source
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, check_identity, how_it_reads
+from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream, merged
 
@@ -66,7 +67,9 @@ class Topology:
 
     def add(self, aggregate: PersistentAggregate) -> None:
         """Take a persistent aggregate in; a state has exactly one."""
-        unique([*(each.state.name for each in self.aggregates), aggregate.state.name], "state")
+        states = [*(each.state for each in self.aggregates), aggregate.state]
+        unique((state.name for state in states), "state")
+        check_reports(states)
         self.aggregates.append(aggregate)
 
     @property

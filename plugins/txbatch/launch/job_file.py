@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import traceback
 from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +17,8 @@ from txbatch.core.topology import Topology
 
 # What spark-submit runs of a job file.
 LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
+# Spark's Python finds the job's folder before all others: a file of such a name there would be imported in its place.
+_TAKEN = sys.stdlib_module_names | {"py4j", "pyarrow", "pyspark", "txbatch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Job:
 def load_job(name: str, root: Path | None = None) -> Job:
     """The job file at `name`, relative to `root`. DefinitionError when it does not define exactly one topology."""
     path = _found(name, root)
+    _check_names(path)
     code = code_digest(path)
     topologies = {id(each): each for each in vars(_load(path)).values() if isinstance(each, Topology)}
     if len(topologies) != 1:
@@ -59,6 +63,16 @@ def _found(name: str, root: Path | None) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # too long, U+0000, a link to itself
         raise DefinitionError(f"job file {name!r} cannot be found: {error}") from None
     raise DefinitionError(f"job file {path} {wrong}; give the path of a job, such as jobs/word_count.py")
+
+
+def _check_names(job: Path) -> None:
+    """DefinitionError when the job, or a module beside it, would be taken for one that Python or Spark imports."""
+    for file in sorted(job.parent.glob("*.py"), key=lambda file: file != job):
+        if file.stem in _TAKEN:
+            beside = "" if file == job else f" beside {job.name}"
+            raise DefinitionError(
+                f"{file.name}{beside} is named like a module of Python or Spark, and would be imported in its place: rename it"
+            )
 
 
 def code_digest(path: Path) -> str:
@@ -112,6 +126,12 @@ def _load(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         raise DefinitionError(
-            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}"
+            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}{_line(path, error)}"
         ) from error
     return module
+
+
+def _line(job: Path, error: BaseException) -> str:
+    """Return the last line of the job that an error went through, or nothing, as for one of syntax, which says it itself."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(job)]
+    return f" (line {lines[-1]})" if lines else ""

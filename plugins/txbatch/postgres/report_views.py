@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.state import changes_name
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.queries import query
 
@@ -56,11 +57,6 @@ def _found(connection: Connection, aggregate: PersistentAggregate) -> dict[str, 
         view: connection.execute(query("relation_exists"), {"name": f"report.{pg_name(view)}"}).scalar_one()
         for view in names
     }
-
-
-def changes_name(state: str) -> str:
-    """The view of what each batch contributed to a state."""
-    return f"{state}_changes"
 
 
 def create_report(aggregate: PersistentAggregate) -> str:

@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 
 from txbatch.core.definition import check_owner, state_definition
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
-from txbatch.postgres.report_views import changes_name
 from txbatch.postgres.statements import statements_of
 
 # A contribution partition holds this many txids.

@@ -129,14 +129,9 @@ def _flat_map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> 
 
 
 def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list[str]:
-    expressions = _listed(function)
-    if len(expressions) != len(fields):
-        raise DefinitionError(
-            f"{len(expressions)} expressions for the {len(fields)} fields {ddl(fields)}; give one each"
-        )
     return [
         f"cast({expression} as {field.type}) as {spark_name(field.name)}"
-        for expression, field in zip(expressions, fields, strict=True)
+        for expression, field in zip(_listed(function), fields, strict=True)
     ]
 
 
