@@ -221,6 +221,11 @@ UPDATE txbatch.batch
 INSERT INTO txbatch.attempt (topology, txid, attempt_id, token, run, code)
 VALUES (:topology, :txid, :attempt_id, :token, :run, :code);
 
+-- knows_attempt --
+-- Whether this ledger issued the attempt.
+SELECT EXISTS (SELECT FROM txbatch.attempt
+                WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id AND token = :token);
+
 -- fail_attempt --
 -- Why an attempt failed.
 UPDATE txbatch.attempt SET status = 'failed', error = :error, finished_at = clock_timestamp()

@@ -135,7 +135,7 @@ def test_status_shows_what_is_half_committed_and_the_next_run_repairs_it(
     monkeypatch.delenv("TXBATCH_DATABASE_URL_WAREHOUSE")
     away = txbatch("status")
     assert away.exit_code == 0
-    assert "state words in database warehouse cannot be asked: " in away.stdout
+    assert "state words in database warehouse is not well: " in away.stdout
 
 
 def test_drop(txbatch: Callable[..., Result], warehouse: str, write_job: WriteJob, databases: Databases) -> None:

@@ -27,7 +27,7 @@ from support import ListSpout, code, manifest_of, record_batch, run, staged
 import txbatch
 from txbatch.core import errors, update
 from txbatch.core.aggregator import PartialColumn, required
-from txbatch.core.apart import ApartStatus, LastWriter
+from txbatch.core.apart import ApartStatus, LastWriter, LedgerView
 from txbatch.core.fields import Field
 from txbatch.core.merge import Merge, merger
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
@@ -298,7 +298,7 @@ class MemoryWarehouse(CoreStore, Attempts):
     def apply(self, txid: int, batch: list[Row]) -> None:
         partials = {self.aggregate.state.name: self.partials(batch)}
         expected = {name: len(rows) for name, rows in partials.items()}
-        self.warehouses.commit("ledger", [self.aggregate], self.next(txid), partials, expected, {})
+        self.warehouses.commit("ledger", [self.aggregate], self.next(txid), partials, expected, lambda *_: LedgerView())
         self.values = dict(self.warehouses.rows(self.aggregate.state.name))
 
 
@@ -324,7 +324,7 @@ class Warehouse(PostgresStore, Attempts):
         execute(self.connection, "SAVEPOINT batch")
         try:
             there = apart.check(self.connection, self.ledger, "golden", self.aggregate)
-            there.apply(self.statements, self.next(txid), None, work, said)
+            there.apply(self.statements, self.next(txid), LedgerView(), work, said)
         except BaseException as error:
             execute(self.connection, "ROLLBACK TO batch")
             raise as_transaction_would(error) from error

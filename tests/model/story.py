@@ -36,6 +36,7 @@ from support import Keyed, code, manifest_of, read_all, run
 
 from txbatch import SpoutKind
 from txbatch.core import coordinator
+from txbatch.core.apart import LedgerView
 from txbatch.core.errors import (
     BrokenChain,
     HalfCommitted,
@@ -262,9 +263,9 @@ class Story:
         partials = {self.name: self.source.partials(work.read)}
         expected = {self.name: len(partials[self.name])}
         memory: MemoryLedger = self.ledger
-        with suppress(StaleAttempt, StateAhead):
+        with suppress(StaleAttempt, StateAhead, TakenBack):
             memory.warehouses.commit(
-                memory.uuid, self.topology.aggregates, work.assignment, partials, expected, committed={}
+                memory.uuid, self.topology.aggregates, work.assignment, partials, expected, lambda *_: LedgerView()
             )
 
     def forget(self) -> None:

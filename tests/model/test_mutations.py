@@ -12,7 +12,7 @@ from model.source import Size
 
 from txbatch import SpoutKind
 from txbatch.core import protocol
-from txbatch.core.apart import Apply, LastWriter
+from txbatch.core.apart import Apply, LastWriter, LedgerView
 from txbatch.core.errors import StaleAttempt, StateAhead
 from txbatch.core.ledger import Offsets
 from txbatch.core.manifest import Manifest, ReadPartition
@@ -114,9 +114,9 @@ def no_fence_apart(patch: pytest.MonkeyPatch) -> None:
     """The warehouse lets every attempt write (R21)."""
     decide = apart.decide_apply
 
-    def lenient(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, committed: int | None) -> Apply:
+    def lenient(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, ledger: LedgerView) -> Apply:
         try:
-            return decide(where, kind, last, assignment, committed)
+            return decide(where, kind, last, assignment, ledger)
         except (StaleAttempt, StateAhead):
             return Apply.REPLAY
 

@@ -185,7 +185,7 @@ def test_a_zombie_that_comes_after_the_abort_changes_nothing(bench: Apart) -> No
     bench.whole(words(dog=1), "1")
     zombie, _ = bench.ledger.newest_attempt(bench.emitted(words(dog=99), "2"))
     bench.ledger.abort("word_count", 2, "wrong")
-    with pytest.raises(TakenBack, match="has taken back attempt 2:1, which may change nothing there any more"):
+    with pytest.raises(TakenBack, match="has taken back attempt 2:1: attempt 2:1 may change nothing there"):
         bench.zombie(zombie, words(dog=99))
     bench.whole(words(dog=1), "3")
     with pytest.raises(StateAhead):
@@ -432,6 +432,21 @@ def test_query_reads_the_warehouse(bench: Apart) -> None:
     bench.whole(words(dog=1))
     found = Reader(bench.engine, bench.ledger.warehouses).query("word_count", [["dog"], ["cat"]])
     assert [(row["word"], row["found"], row["count"]) for row in found] == [("dog", True, 1), ("cat", False, None)]
+
+
+def test_status_tells_which_of_both_databases_was_set_back(bench: Apart) -> None:
+    bench.whole(words(dog=1))
+    reader = Reader(bench.engine, bench.ledger.warehouses)
+    assert reader.half_committed("word_count") == []
+    told = {
+        "the ledger does not know: the ledger was set back": "token = 'another'",
+        "has committed txid 1 there: the database was set back": "status = 'taken_back'",
+    }
+    for problem, change in told.items():
+        with bench.warehouse.begin() as connection:
+            connection.execute(text(f"UPDATE txbatch.apart SET {change}"))
+        (found,) = reader.half_committed("word_count")
+        assert problem in found["problem"]
 
 
 def test_check_finds_a_warehouse_that_was_set_back(bench: Apart) -> None:

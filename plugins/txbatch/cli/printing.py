@@ -149,7 +149,7 @@ def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
 
 def _half(each: Mapping[str, Any]) -> str:
     if "problem" in each:
-        return f"cannot be asked: {plain(each['problem'])}"
+        return f"is not well: {plain(each['problem'])}"
     return (
         f"shows txid {each['txid']}, which is not committed in the ledger yet: the next run of any batch repairs that"
     )

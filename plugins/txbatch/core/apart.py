@@ -45,6 +45,16 @@ class LastWriter:
         return self.txid == txid and self.status is ApartStatus.APPLIED
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What the ledger knows of a state apart: the txid it last committed there, and whether the last writer is an attempt of
+    its own.
+    """
+
+    committed: int | None = None
+    knows_last: bool = True
+
+
 class Apply(StrEnum):
     """How an attempt is applied to a state apart."""
 
@@ -53,43 +63,50 @@ class Apply(StrEnum):
     DONE = "done"  # this attempt has been there; the ledger does not know yet
 
 
-def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, committed: int | None) -> Apply:
-    """Decide how this attempt is applied, while the state's row is locked. `where` names the state in errors; `committed` is
-    the txid that the ledger last committed there.
+def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, ledger: LedgerView) -> Apply:
+    """Decide how this attempt is applied, while the state's row is locked. `where` names the state in errors.
 
-    Raises StateAhead for a later txid in the warehouse, TakenBack for the attempt that was taken back there, StaleAttempt
-    for another that is not above the last writer, TerminalError when the warehouse was set back.
+    Raises StateAhead for a later txid in the warehouse, TakenBack for an attempt that was taken back there, StaleAttempt
+    for another that is not above the last writer, and the errors of `check_not_set_back`.
     """
     attempt = assignment.attempt
-    check_not_set_back(where, last, committed)
+    check_not_set_back(where, last, ledger)
     if last.txid > attempt.txid:
         raise StateAhead(
-            f"{where} is already at txid {last.txid}, the batch is txid {attempt.txid}: the ledger was set back, or a newer "
-            "attempt has gone on; nothing was changed there"
+            f"{where} is already at txid {last.txid}, the batch is txid {attempt.txid}: a newer attempt has gone on; nothing "
+            "was changed there"
         )
     if last.txid < attempt.txid:
         return Apply.NEW
     if last.applied(attempt.txid) and (last.attempt, last.token) == (attempt, assignment.token):
         return Apply.DONE
-    if last.attempt == attempt and last.status is ApartStatus.TAKEN_BACK:
-        raise TakenBack(
-            f"{where} has taken back attempt {attempt}, which may change nothing there any more; emit again"
-        )
     if last.attempt_id >= attempt.attempt_id:
-        raise StaleAttempt(
-            f"{where} has {last.status.replace('_', ' ')} attempt {last.attempt}: attempt {attempt} may change nothing "
-            "there; emit again (clear the task emit_batch), or abort the batch"
-        )
+        raise _kept_out(where, last, attempt)
     replay = last.status is ApartStatus.APPLIED and kind is not StateKind.NON_TRANSACTIONAL
     return Apply.REPLAY if replay else Apply.NEW
 
 
-def check_not_set_back(where: str, last: LastWriter, committed: int | None) -> None:
-    """Raise TerminalError if the warehouse was restored to a time before the ledger's last commit there."""
+def _kept_out(where: str, last: LastWriter, attempt: TransactionAttempt) -> TakenBack | StaleAttempt:
+    found = f"{where} has {last.status.replace('_', ' ')} attempt {last.attempt}: attempt {attempt} may change nothing there"
+    if last.status is ApartStatus.TAKEN_BACK:
+        return TakenBack(f"{found}; emit again")
+    return StaleAttempt(f"{found}; emit again (clear the task emit_batch), or abort the batch")
+
+
+def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None:
+    """Raise TerminalError if the warehouse was restored to a time before the ledger's last commit there, StateAhead if the
+    ledger was restored to a time before what stands there: a txid may be another batch by now.
+    """
+    committed = ledger.committed
     if committed is not None and last.txid <= committed and not last.applied(committed):
         raise TerminalError(
             f"{where} is at txid {last.txid}, but the ledger has committed txid {committed} there: the database was set "
             "back; restore it to a later time, or drop the topology and run it again from the start"
+        )
+    if not ledger.knows_last:
+        raise StateAhead(
+            f"{where} holds attempt {last.attempt}, which the ledger does not know: the ledger was set back; restore both "
+            "databases to the same time, or drop the topology and run it again from the start"
         )
 
 

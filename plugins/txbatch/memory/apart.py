@@ -5,7 +5,7 @@ the ledger's transaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from txbatch.core.apart import (
     ApartStatus,
     Apply,
     LastWriter,
+    LedgerView,
+    check_not_set_back,
     check_same_partials,
     decide_apply,
     decide_skip,
@@ -28,6 +30,7 @@ from txbatch.core.state import StateKind, Value
 from txbatch.core.transaction import Assignment, Batch
 
 At = tuple[str, str]
+View = Callable[[str, LastWriter], LedgerView]  # of a state, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,13 @@ class StoredApart:
         self,
         aggregate: PersistentAggregate,
         assignment: Assignment,
-        committed: int | None,
+        ledger: LedgerView,
         partials: Sequence[tuple[Any, Partial]],
         expected: int,
     ) -> StoredApart:
-        """Return what R9 for one attempt makes of it, as far as the last writer lets it; `committed` as in `decide_apply`."""
+        """Return what R9 for one attempt makes of it, as far as the last writer and what the `ledger` knows let it."""
         attempt = assignment.attempt
-        step = decide_apply(self.name, self.kind, self.last, assignment, committed)
+        step = decide_apply(self.name, self.kind, self.last, assignment, ledger)
         if step is Apply.DONE:
             return self
         if len(partials) != expected:
@@ -104,39 +107,44 @@ class MemoryWarehouses:
         assignment: Assignment,
         partials: Mapping[str, Iterable[tuple[Any, Partial]]],
         expected: Mapping[str, int],
-        committed: Mapping[str, int],
+        view: View,
     ) -> None:
         """Apply an attempt to all states apart, database by database. `expected` says how many partials each must have,
-        `committed` what the ledger last committed there.
+        `view` what the ledger knows of a state.
         """
         after: dict[At, StoredApart] = {}
         for aggregate in aggregates:
             at, name = at_of(aggregate), aggregate.state.name
             stored, given = self.owned(at, ledger, assignment.topology), list(partials[name])
-            after[at] = stored.applied(aggregate, assignment, committed.get(name), given, expected[name])
+            after[at] = stored.applied(aggregate, assignment, view(name, stored.last), given, expected[name])
         self._end(after, "commit.apart_committed")
 
-    def take_back(self, ledger: str, batch: Batch, states: Iterable[At]) -> None:
+    def take_back(self, ledger: str, batch: Batch, states: Iterable[At], view: View) -> None:
         """Undo what attempts of a batch wrote, and keep them out from now on (R16)."""
         after: dict[At, StoredApart] = {}
         for at in states:
-            stored = self.owned(at, ledger, batch.topology)
+            stored = self._well(at, ledger, batch.topology, view)
             last = decide_take_back(stored.name, stored.kind, stored.last, batch.attempt)
             if last is not None:
                 undo = stored.kind is StateKind.OPAQUE and stored.last.applied(batch.txid)
                 after[at] = replace(stored, last=last, rows=_before(stored.rows, batch.txid) if undo else stored.rows)
         self._end(after, "abort.apart_committed")
 
-    def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At]) -> None:
+    def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At], view: View) -> None:
         """Before an aborted batch's records are given up: see `core.apart.decide_skip`. `pending` are those in flight."""
         after: dict[At, StoredApart] = {}
         for turn in pending[:1]:
             for at in states:
-                stored = self.owned(at, ledger, turn.topology)
+                stored = self._well(at, ledger, turn.topology, view)
                 last = decide_skip(stored.name, stored.kind, stored.last, turn.attempt)
                 if last is not None:
                     after[at] = replace(stored, last=last)
         self._end(after, "abort.apart_committed")
+
+    def _well(self, at: At, ledger: str, topology: str, view: View) -> StoredApart:
+        stored = self.owned(at, ledger, topology)
+        check_not_set_back(stored.name, stored.last, view(at[1], stored.last))
+        return stored
 
     def rows(self, state: str) -> Mapping[Any, Value]:
         """Return what a state holds, in whatever database."""

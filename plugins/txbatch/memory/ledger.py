@@ -250,9 +250,8 @@ class MemoryLedger:
                 if aggregate.state.database is None:
                     tables.apply(aggregate, list(partials[name]), now.txid, expected[name])
             apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
-            committed = tables.applied_apart(topology.name)
             failpoints.hit("commit.loaded")
-            self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, committed)
+            self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
             tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
             return Committed(tables.record(now, newest.manifest), applied=True)
 
@@ -281,7 +280,7 @@ class MemoryLedger:
             protocol.check_skip(now, open_before, last_committed, tables.offsets(topology), also)
             pending = [each for each in tables.batches_of(topology) if not each.status.final]
             if now.status.final:
-                self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology))
+                self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
             else:
                 self._abort(tables, now)
             return tables.give_up(now)
@@ -294,7 +293,7 @@ class MemoryLedger:
     def _abort(self, tables: Tables, batch: Batch) -> Batch:
         """The batch's records are free, once nothing of it is left in a state apart."""
         if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
-            self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology))
+            self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology), tables.view)
         return tables.abort(batch)
 
     def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:

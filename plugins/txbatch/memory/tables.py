@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core import protocol
+from txbatch.core.apart import LastWriter, LedgerView
 from txbatch.core.definition import (
     Known,
     StateDefinition,
@@ -181,11 +182,11 @@ class Tables:
         own = ((name, state) for name, state in sorted(self.states.items()) if state.topology == topology)
         return [(state.database, name) for name, state in own if state.database is not None]
 
-    def applied_apart(self, topology: str) -> dict[str, int]:
-        """What was last committed to states apart."""
-        names = (name for _, name in self.states_apart(topology))
-        applied = ((name, self.states[name].applied_txid) for name in names)
-        return {name: txid for name, txid in applied if txid is not None}
+    def view(self, state: str, last: LastWriter) -> LedgerView:
+        """What is known of a state apart and of its last writer."""
+        stored = self.states[state]
+        wrote = self.attempts.get((stored.topology, last.attempt))
+        return LedgerView(stored.applied_txid, last.token in (None, wrote and wrote.assignment.token))
 
     def check_definition(self, topology: Topology, job: str | None = None) -> None:
         """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise (R23)."""

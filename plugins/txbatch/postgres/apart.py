@@ -15,6 +15,7 @@ from txbatch.core.apart import (
     ApartStatus,
     Apply,
     LastWriter,
+    LedgerView,
     check_same_partials,
     decide_apply,
     decide_skip,
@@ -62,12 +63,12 @@ class StateApart:
         self,
         statements: StateStatements,
         assignment: Assignment,
-        committed: int | None,
+        ledger: LedgerView,
         partials: Any,
         staged: StagedState,
     ) -> None:
-        """Write R9 for one attempt, as far as the last writer lets it; `committed` as in `core.apart.decide_apply`."""
-        step = decide_apply(self.name, self.kind, self.last, assignment, committed)
+        """Write R9 for one attempt, as far as the last writer and what the `ledger` knows let it."""
+        step = decide_apply(self.name, self.kind, self.last, assignment, ledger)
         if step is Apply.DONE:
             return
         writer = _writer(step, self.kind)(self.connection, statements, assignment)

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
-from txbatch.core.apart import check_not_set_back
+from txbatch.core.apart import LastWriter, LedgerView, check_not_set_back
 from txbatch.core.errors import DefinitionError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -75,7 +75,8 @@ class Warehouses:
                 name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
                 state = apart.check(connection, identity, topology.name, aggregate)
                 statements = statements_of(aggregate, f"staged_{number}")
-                state.apply(statements, assignment, committed[name], partials[name], manifest.states[name])
+                view = _view(ledger, topology.name, state.last, committed[name])
+                state.apply(statements, assignment, view, partials[name], manifest.states[name])
             failpoints.hit("commit.apart_loaded")
             _still_there(ledger)
         states = [aggregate.state.name for aggregate in there]
@@ -107,13 +108,14 @@ class Warehouses:
                 _still_there(ledger)
 
     def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
-        """The states apart that have rows of a txid which the ledger has not committed, or cannot be asked (`problem`)."""
+        """The states apart that have rows of a txid which the ledger has not committed, or are not well (`problem`)."""
         found: list[dict[str, Any]] = []
         for row in _states(ledger, topology):
             told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
             try:
                 with transaction(self.engine(row["database"])) as connection:
                     last = apart.peek(connection, row["state"])
+                _check_not_set_back(ledger, row, last)
             except TxbatchError as error:
                 found.append({**told, "problem": str(error)})
                 continue
@@ -141,19 +143,16 @@ class Warehouses:
         states = list(ledger.execute(query("states_apart")).mappings())
         for row in states:
             with transaction(self.engine(row["database"])) as connection:
-                at = row["state"], row["database"], _identity(ledger), row["topology"]
-                state = apart.owned(connection, *at)
-                check_not_set_back(state.name, state.last, row["applied_txid"])
+                _well(ledger, connection, row)
         databases = ", ".join(sorted({row["database"] for row in states}))
         return f"{len(states)} states in {databases}" if states else "no states apart"
 
     @contextmanager
     def _owned(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
         """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
-        found = [(row["database"], row["state"]) for row in _states(ledger, topology)]
-        identity = _identity(ledger)
-        with self._all((database for database, _ in found), failpoint) as connections:
-            yield [apart.owned(connections[at], name, at, identity, topology) for at, name in found]
+        found = _states(ledger, topology)
+        with self._all((row["database"] for row in found), failpoint) as connections:
+            yield [_well(ledger, connections[row["database"]], row) for row in found]
 
     @contextmanager
     def _all(self, databases: Iterable[str], failpoint: str) -> Iterator[dict[str, Connection]]:
@@ -171,6 +170,25 @@ def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
     with transaction(engine) as connection:
         yield connection
     failpoints.hit(failpoint)
+
+
+def _well(ledger: Connection, connection: Connection, row: RowMapping) -> StateApart:
+    """Return a state apart of the ledger's, its row locked; SchemaMismatch or TerminalError when it is not what it was."""
+    state = apart.owned(connection, row["state"], row["database"], _identity(ledger), row["topology"])
+    _check_not_set_back(ledger, row, state.last)
+    return state
+
+
+def _check_not_set_back(ledger: Connection, row: RowMapping, last: LastWriter) -> None:
+    view = _view(ledger, row["topology"], last, row["applied_txid"])
+    check_not_set_back(apart.where(row["state"], row["database"]), last, view)
+
+
+def _view(ledger: Connection, topology: str, last: LastWriter, committed: int | None) -> LedgerView:
+    if last.token is None:  # nobody has written, or it is taken back
+        return LedgerView(committed)
+    wrote = {"topology": topology, "txid": last.txid, "attempt_id": last.attempt_id, "token": last.token}
+    return LedgerView(committed, bool(ledger.execute(query("knows_attempt"), wrote).scalar_one()))
 
 
 def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
