@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from airflow_buttons import AirflowButtons
+from support import until
 
 from txbatch.local import airflow as local
 from txbatch.local.airflow import LocalAirflow, LocalAirflowError
@@ -66,14 +66,6 @@ def url_of(running: subprocess.Popen[str]) -> str:
     return running.stdout.readline().strip()
 
 
-def until(seen: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while not (found := seen()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
 def run_of(home: Path) -> dict[str, Any]:
     file = home / "airflow" / "run.json"
     return dict(json.loads(file.read_text())) if file.exists() else {}
@@ -98,8 +90,15 @@ def start_stubborn_task(api: AirflowButtons, pid_file: Path) -> psutil.Process:
 
 
 def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_start(
-    home: Path, dags_folder: Path, database: str, airflow: LocalAirflow, api: AirflowButtons, tmp_path: Path
+    home: Path,
+    dags_folder: Path,
+    database: str,
+    airflow: LocalAirflow,
+    api: AirflowButtons,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    """The next start is the one of which a component ends later: with it the program ends, and all the rest."""
     with program(home, dags_folder, database) as running:
         url = url_of(running)
         assert port_of(url) != port_of(airflow.url)
@@ -123,15 +122,6 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
         with client(home, url_of(running)) as own:
             assert [run["dag_run_id"] for run in own.dag_runs("stubborn")] == ["left"]
         assert (home / "airflow" / "passwords.json").read_text() == password
-        local.stop(home)
-        assert running.wait(timeout=30) == 0
-
-
-def test_component_that_ends_later_ends_the_program_and_all_the_rest(
-    home: Path, dags_folder: Path, database: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with program(home, dags_folder, database) as running:
-        url_of(running)
         mark = mark_of(home)
         os.kill(run_of(home)["pids"]["triggerer"], signal.SIGKILL)
         assert running.wait(timeout=60) == 1
