@@ -14,7 +14,7 @@ from support import LogSpout, manifest_of, run, word_count
 
 from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Sum, Topology
 from txbatch.core import coordinator
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.transaction import Batch, Interval, Run
 from txbatch.postgres.reader import Reader
@@ -105,12 +105,21 @@ def test_what_each_batch_contributed(engine: Engine) -> None:
     ]
 
 
-def test_keys_and_values_may_be_called_as_columns_of_the_batch(engine: Engine) -> None:
+def test_a_state_from_before_goes_on_with_keys_and_values_called_as_columns_of_the_batch(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spout = LogSpout({"a": 100})
     spout.fields = "Interval_Start string"
     topology = Topology("odd")
     stream = topology.new_stream("in", spout).group_by("Interval_Start")
     stream.persistent_aggregate(OpaqueState("odd"), committed_at=Count())
+    with pytest.raises(
+        DefinitionError, match=r"column 'Interval_Start' of state 'odd' is reserved: report.odd_changes has"
+    ):
+        Bench(engine, topology)
+    with monkeypatch.context() as before:
+        before.setattr("txbatch.core.definition._check_reported", lambda _: None)
+        Bench(engine, topology)
     bench = Bench(engine, topology)
     bench.whole({"odd": [(("x",), (3,))]}, "1")
     assert bench.rows("SELECT * FROM report.odd_changes") == [("x", 3, 1, None)]

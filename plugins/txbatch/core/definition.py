@@ -12,14 +12,17 @@ from pathlib import PurePath
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.fields import parse_fields
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.state import changes_name
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Metadata, canonical_json
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
+# What a report of changes has of each batch, beside its txid.
+BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end"})
 # How a value's partials merge, in the words of who defines it.
 _MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
 _SOURCE_LENGTH_MAX = 200
@@ -70,6 +73,9 @@ class Known:
 def check_definition(topology: Topology, job: str, known: Known) -> None:
     """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
     name = topology.name
+    for aggregate in topology.aggregates:
+        if aggregate.state.name not in known.states:
+            _check_reported(aggregate)
     for state in (aggregate.state.name for aggregate in topology.aggregates):
         check_owner(state, known.owners.get(state, name), name)
     found = "; ".join(_changes(topology, known))
@@ -82,6 +88,19 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
         raise SchemaMismatch(
             f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {found}. {first}"
             f"{way_out(name)}"
+        )
+
+
+def _check_reported(aggregate: PersistentAggregate) -> None:
+    """Refuse a new state that has a name of a batch's columns in its report of changes: DefinitionError.
+
+    One that an earlier version made goes on, without that column of the batch.
+    """
+    names = [*(key.name for key in aggregate.keys), *aggregate.aggregates] if aggregate.state.contributions else []
+    for name in (name for name in names if name.lower() in BATCH_COLUMNS):
+        state = aggregate.state.name
+        raise DefinitionError(
+            f"column {name!r} of state {state!r} is reserved: report.{changes_name(state)} has the batch's of that name; rename"
         )
 
 
