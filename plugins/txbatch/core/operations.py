@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
@@ -141,3 +141,19 @@ def origin_of(node: Node) -> Source | Merged:
     while not isinstance(node, Source | Merged):
         node = node.before
     return node
+
+
+def one_for_one(node: Node) -> tuple[Source, ...] | None:
+    """Return the sources of which the node has as many records as they have; None where a step may drop or add some."""
+    match node:
+        case Source():
+            return (node,)
+        case Merged(inputs=inputs):
+            parts = [one_for_one(each) for each in inputs]
+            return None if None in parts else tuple(source for part in parts for source in part or ())
+        case Filter() | FlatMap() | Transform():
+            return None
+        case Each() | Map() | Project() | Lookup():
+            return one_for_one(node.before)
+        case other:
+            assert_never(other)

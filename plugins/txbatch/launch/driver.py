@@ -161,17 +161,19 @@ def write_partials(
 ) -> dict[str, StagedState]:
     """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
     staged = {}
-    for number, aggregate in enumerate(topology.aggregates):
-        aggregator = BatchAggregator(aggregate, readers)
+    aggregators = [BatchAggregator(aggregate, readers) for aggregate in topology.aggregates]
+    for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:
             try:
                 written = aggregator.partials().write.option("maxRecordsPerFile", parquet.ROWS_PER_FILE_MAX)
                 written.parquet(folder.partials_uri(number))
             except Exception as error:
                 raise aggregator.explain(error) from error
-        staged[aggregate.state.name] = parquet.describe(folder, number, aggregate)
+        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate)
     for reader in readers.values():
         reader.check_unchanged()
+    for aggregator in aggregators:
+        aggregator.check_read(staged[aggregator.state].kept)
     return staged
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
-from txbatch.core.operations import Source
+from txbatch.core.operations import Source, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name
+from txbatch.spark.counted import Counted
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition
@@ -35,6 +36,12 @@ class BatchAggregator:
 
     aggregate: PersistentAggregate
     readers: Mapping[str, BatchReader]
+    _counted: list[tuple[str, Counted]] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """Its name."""
+        return self.aggregate.state.name
 
     @property
     def has_records(self) -> bool:
@@ -51,6 +58,22 @@ class BatchAggregator:
         if texts := [n for n, key in enumerate(self.aggregate.keys) if key.type in KEY_TEXTS]:
             checked[texts[0]] = _short_enough(checked[texts[0]], self.aggregate.keys, texts[0])
         return grouped.selectExpr(*checked, RECORDS_COLUMN)
+
+    def check_read(self, kept: int | None) -> None:
+        """TransientError when the partials, made of `kept` records, are made of others than the audit read (R7).
+
+        Where a step may drop or add records, only streams whose plan says how many they have are counted while they are read.
+        """
+        sources = one_for_one(self.aggregate.stream)
+        if sources is None:
+            changed = any(not counted.are(self.readers[name].read) for name, counted in self._counted)
+        else:
+            read = sum(self.readers[source.name].read for source in sources if source.name in self.readers)
+            changed = kept not in (None, read)
+        if changed:
+            raise TransientError(
+                f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
+            )
 
     def explain(self, error: Exception) -> TxbatchError:
         """Return why the partials could not be made, in our words, and the partition, if one alone has the problem."""
@@ -70,7 +93,12 @@ class BatchAggregator:
         partitions = None if places is None else [name for stream, name in places if stream == root.name]
         if reader is None or partitions == []:
             return nothing(next(iter(self.readers.values())).spark, root.fields)
-        return reader.records(partitions).select(*(spark_name(field.name) for field in root.fields))
+        records = reader.records(partitions).select(*(spark_name(field.name) for field in root.fields))
+        if places is not None or not reader.says_records or one_for_one(self.aggregate.stream) is not None:
+            return records
+        counted = Counted.of(records)
+        self._counted.append((root.name, counted))
+        return counted.frame
 
     def _bad_value(self, error: Exception) -> BadRecord | None:
         found = _BAD_VALUE.search(str(error))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.plan import StreamPlan
+from txbatch.core.plan import Ranges, StreamPlan
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.stream import Stream
@@ -40,6 +40,7 @@ class BatchReader:
     def __init__(self, spark: SparkSession, stream: Stream, assignment: Assignment, emitter: Emitter) -> None:
         self.spark, self.stream, self.assignment = spark, stream, assignment
         self.planned: StreamPlan = assignment.plan.streams[stream.name]
+        self.read = 0  # how many records the audit read
         self._emitter = emitter
         self._frames: dict[str, DataFrame] = {}
         self._checkpoint: DataFrame | None = None
@@ -69,6 +70,11 @@ class BatchReader:
             return union({name: self._frames[name] for name in planned.ranges})
         return self._ask(planned)
 
+    @property
+    def says_records(self) -> bool:
+        """True if the plan says of a range how many records it has."""
+        return isinstance(self.planned, Ranges) and any("records" in of.rest for of in self.planned.partitions.values())
+
     def check_unchanged(self) -> None:
         """Ask for the batch once more: an emitter raises if the source changed while it was read."""
         if self.stream.spout.kind is not SpoutKind.NON_TRANSACTIONAL:
@@ -94,6 +100,7 @@ class BatchReader:
         """
         records = self.records()
         found = {self._partition(row["partition"]): row for row in self._audit(records).collect()}
+        self.read = sum(row["records"] for row in found.values())
         invalid = sorted(name for name, row in found.items() if row["invalid"])
         if invalid:
             self._count(invalid[0])
