@@ -1,13 +1,20 @@
 -- The role that reads reports, on the embedded server: what docs/database.md says for others. Run by whoever owns the database,
 -- any number of times, by several at once. It may come in by the server's socket only, as everybody there.
 DO $$
+DECLARE
+    other name;
 BEGIN
-    IF pg_catalog.has_schema_privilege(pg_catalog.to_regrole('report'), 'report', 'USAGE') IS NOT TRUE THEN
+    IF pg_catalog.has_schema_privilege(pg_catalog.to_regrole('report'), 'report', 'USAGE') IS NOT TRUE
+        OR EXISTS (SELECT FROM pg_catalog.pg_database WHERE datname IN ('postgres', 'template1')
+                      AND pg_catalog.has_database_privilege(pg_catalog.to_regrole('report'), oid, 'CONNECT')) THEN
         LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE;
         IF pg_catalog.to_regrole('report') IS NULL THEN
             CREATE ROLE report LOGIN NOINHERIT;
         END IF;
         EXECUTE pg_catalog.format('REVOKE ALL ON DATABASE %I FROM PUBLIC', pg_catalog.current_database());
+        FOR other IN SELECT datname FROM pg_catalog.pg_database WHERE datname IN ('postgres', 'template1') LOOP
+            EXECUTE pg_catalog.format('REVOKE ALL ON DATABASE %I FROM PUBLIC', other); -- there it could make large objects
+        END LOOP;
         EXECUTE pg_catalog.format('GRANT CONNECT ON DATABASE %I TO report', pg_catalog.current_database());
         REVOKE EXECUTE ON FUNCTION pg_catalog.lo_creat(integer), pg_catalog.lo_create(oid),
             pg_catalog.lo_from_bytea(oid, bytea) FROM PUBLIC;

@@ -175,6 +175,8 @@ def test_a_password_of_a_key_is_not_put_on_a_command_line() -> None:
 def test_a_reader_alone_may_use_psql(postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the role of docs/database.md, made as on the embedded server; what else it may do: nothing."""
     make_reader(engine)
+    with engine.begin() as connection:
+        connection.execute(text("GRANT CONNECT ON DATABASE postgres TO PUBLIC"))  # as earlier versions left it
     make_reader(engine)
     as_reader = make_url(postgres_url).set(username="report").render_as_string(hide_password=False)
     assert psql("-At", "-c", "SELECT count(*) > 0 FROM report.batches", url=as_reader).stdout == "t\n"
@@ -189,6 +191,9 @@ def test_a_reader_alone_may_use_psql(postgres_url: str, engine: Engine, monkeypa
         "SET ROLE txbatch": 'permission denied to set role "txbatch"',
     }.items():
         assert told in psql("-c", statement, url=as_reader).stderr
+    for database in ("postgres", "template1"):
+        elsewhere = make_url(as_reader).set(database=database).render_as_string(hide_password=False)
+        assert f'permission denied for database "{database}"' in psql("-c", "SELECT lo_create(7)", url=elsewhere).stderr
     monkeypatch.setenv("TXBATCH_DATABASE_URL", as_reader)
     refused(
         CliRunner().invoke(main, ["status"]),
