@@ -106,6 +106,15 @@ SELECT a.pid, a.backend_start, a.query_start, a.state_change, c.bytes_processed,
 SELECT pid, pg_terminate_backend(pid, 10000) FROM pg_stat_activity
  WHERE datname = current_database() AND usename = current_user AND pid = ANY (:pids) AND application_name = :name;
 
+-- who_uses --
+-- Other sessions in whose transactions a state's tables or views are locked, the longest first.
+SELECT a.pid, a.usename AS role, COALESCE(a.state, 'unknown to this role') AS state,
+       COALESCE(to_char(min(a.xact_start), 'YYYY-MM-DD HH24:MI:SS'), 'a time unknown to this role') AS since
+  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a USING (pid)
+ WHERE l.granted AND a.datname = current_database() AND a.pid <> pg_backend_pid() AND (c.relnamespace::regnamespace::text, c.relname)
+       IN (('report', :state), ('report', :changes), ('contribution', :state), ('state', :state))
+ GROUP BY a.pid, a.usename, a.state ORDER BY min(a.xact_start) LIMIT 5;
+
 -- batch_of_key --
 -- The batch a run finds again (R2).
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live

@@ -140,6 +140,13 @@ def test_doctor_is_content(txbatch: Txbatch) -> None:
     assert [row["check"] for row in json_rows(txbatch("doctor", "--json"))] == CHECKS
 
 
+def test_doctor_says_once_that_a_setting_is_wrong(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXBATCH_HOME", "")
+    result = txbatch("doctor")
+    assert result.exit_code == 1
+    assert result.stdout.count("TXBATCH_HOME is set and empty: give it a value, or unset it") == 1
+
+
 def test_doctor_fails_when_something_is_wrong(
     txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -144,7 +144,8 @@ def test_a_plan_says_what_is_in_flight_and_what_is_gone(
 
 
 def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
-    empty = write_job("empty.py", JOB.format(root=str(log.root / "a")))
+    (log.root.parent / "empty").mkdir()
+    empty = write_job("empty.py", JOB.format(root=str(log.root.parent / "empty")))
     assert "next: nothing new: no txid is used" in txbatch("plan", empty).stdout
     job = write_job("days.py", DAYS + COUNT.format(state="days"))
     assert "next: reads by time: give --interval START END" in txbatch("plan", job).stdout

@@ -14,7 +14,7 @@ import pytest
 
 from txbatch import settings
 from txbatch.embedded import postgres
-from txbatch.local import demo, up
+from txbatch.local import demo, down, up
 from txbatch.local.down import only_up
 from txbatch.postgres.engine import connect
 
@@ -68,6 +68,19 @@ def test_up_goes_without_examples_that_are_gone_or_do_not_load(
         file.unlink()
     up._unpause(airflow, Api())  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("airflow", "postgres", "said"),
+    [
+        (0, False, "0 processes of Airflow"),
+        (0, True, "PostgreSQL"),
+        (3, False, "3 processes of Airflow"),
+        (3, True, "3 processes of Airflow and PostgreSQL"),
+    ],
+)
+def test_down_says_what_it_stopped(airflow: int, postgres: bool, said: str) -> None:
+    assert down._said(airflow, postgres) == said
 
 
 def test_a_postgres_that_somebody_uses_goes_on(

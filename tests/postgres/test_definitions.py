@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from support import ListSpout, LogSpout, word_count
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
-from txbatch.core.errors import SchemaMismatch, UnknownName
+from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -215,6 +215,20 @@ def test_an_equal_definition_is_welcome_in_another_place(bench: Bench) -> None:
     bench.whole(words(dog=1))
     bench.ledger.register(word_count(LogSpout({"a": 1})), "jobs/moved.py")
     assert bench.rows("SELECT job FROM txbatch.topology") == [("jobs/moved.py",)]
+
+
+def test_drop_says_who_uses_the_state_that_it_waits_for(engine: Engine) -> None:
+    bench = Bench(engine)
+    with engine.connect() as reader:
+        reader.exec_driver_sql("SELECT * FROM report.word_count")
+        pid = reader.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        told = rf"state 'word_count' cannot be dropped while others use it: session {pid} of \w+ \(idle in transaction\) since "
+        with transaction(engine) as connection:
+            connection.exec_driver_sql("SET LOCAL lock_timeout = '10ms'")
+            with pytest.raises(Unavailable, match=told):
+                state_tables.drop(connection, "word_count")
+    with transaction(engine) as connection:
+        assert state_tables.drop(connection, bench.topology.name) == ["word_count"]
 
 
 def test_drop_takes_everything_and_the_next_begins_at_1(engine: Engine) -> None:

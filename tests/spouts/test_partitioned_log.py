@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from txbatch import PartitionedLogSpout, TransactionAttempt
+from txbatch.core.errors import TransientError
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 FIRST = TransactionAttempt(1, 0)
@@ -44,6 +45,28 @@ def test_retention_of_nothing(log: PartitionedLog) -> None:
     log.append("a", "")
     assert log.delete_before("a", 5) == 0
     assert log.segments("a") == []
+
+
+@pytest.mark.parametrize("name", ["a.log", "a/orders.log", "a/0.txt", "a/-1.log"])
+def test_files_of_another_layout_are_told(tmp_path: Path, name: str) -> None:
+    """Else they are nothing new, for good."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("a\n")
+    log = PartitionedLog(tmp_path)
+    with pytest.raises(
+        TransientError, match=f"/{name} is no segment of a partitioned log: it has a folder for each partition"
+    ):
+        [log.end(partition) for partition in log.partitions()]
+
+
+def test_segments_go_by_their_offsets_however_they_are_written(tmp_path: Path) -> None:
+    for first in (0, 5, 10):
+        (tmp_path / f"{first}.log").write_text("a\n" * 5)
+    assert [path.name for path in PartitionedLog(tmp_path.parent).segments(tmp_path.name)] == [
+        "0.log",
+        "5.log",
+        "10.log",
+    ]
 
 
 def test_a_plan_says_what_is_gone(log: PartitionedLog) -> None:

@@ -25,7 +25,13 @@ from txbatch.storage.staging import Staging
 
 
 def check_all() -> list[dict[str, Any]]:
-    """One row per check: what, whether it is ok, and the detail or what is wrong."""
+    """One row per check: what, whether it is ok, and the detail or what is wrong.
+
+    Where the settings cannot be meant, that is said once, and what rests on them is not looked at.
+    """
+    found = _checked("settings", lambda: str(settings.resolve().home))
+    if not found["ok"]:
+        return [found, _checked("spark", lambda: check_fit("spark")), _checked("airflow", _airflow)]
     checks: dict[str, Callable[[], str]] = {
         "database": lambda: _server(_ledger(settings.resolve())),
         "migrations": lambda: _migrated(_ledger(settings.resolve())),

@@ -33,8 +33,15 @@ def main() -> int:
     except (EmbeddedPostgresError, LocalAirflowError, TxbatchError, TimeoutError, OSError) as error:
         print(f"{command('down')}: {error}", file=sys.stderr)
         return 1
-    print(f"stopped {ended} processes of Airflow{' and PostgreSQL' if ran else ''}")
+    print(f"stopped {_said(ended, ran)}")
     return 0
+
+
+def _said(airflow: int, postgres: bool) -> str:
+    """Return what was stopped, in words."""
+    if postgres and not airflow:
+        return "PostgreSQL"
+    return f"{airflow} processes of Airflow{' and PostgreSQL' if postgres else ''}"
 
 
 @contextlib.contextmanager

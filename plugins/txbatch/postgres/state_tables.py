@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from psycopg2.errors import LockNotAvailable
 from sqlalchemy import Connection
 
 from txbatch.core.definition import check_owner, state_definition
+from txbatch.core.errors import Unavailable
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
@@ -80,18 +83,39 @@ def _create_partition(connection: Connection, state: str, txid: int) -> None:
 def drop(connection: Connection, topology: str) -> list[str]:
     """Drop the tables and views of a topology's states and forget it; returns the states' names.
 
-    States apart are dropped before, by `Warehouses.drop`.
+    States apart are dropped before, by `Warehouses.drop`. Unavailable names who reads one for so long that it cannot be dropped.
     """
     rows.lock_topology(connection, topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:
-        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
-        if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
-            execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(changes_name(name))}")
-        execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
-        execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
+        with _holders_told(connection, name):
+            _drop(connection, name)
     connection.execute(query("forget_topology"), {"topology": topology})
     return names
+
+
+def _drop(connection: Connection, name: str) -> None:
+    execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
+    if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
+        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(changes_name(name))}")
+    execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
+    execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
+
+
+@contextmanager
+def _holders_told(connection: Connection, state: str) -> Iterator[None]:
+    """Context manager. Unavailable with the sessions that use a state, where a lock of it was waited for in vain."""
+    execute(connection, "SAVEPOINT unlocked")
+    try:
+        yield
+    except LockNotAvailable as error:
+        execute(connection, "ROLLBACK TO unlocked")
+        rows = connection.execute(query("who_uses"), {"state": state, "changes": changes_name(state)}).mappings()
+        held = "; ".join("session {pid} of {role} ({state}) since {since}".format_map(row) for row in rows)
+        raise Unavailable(
+            f"state {state!r} cannot be dropped while others use it: {held or 'they have ended by now'}; let them end "
+            "(or SELECT pg_terminate_backend(pid)), and try again"
+        ) from error
 
 
 def execute(connection: Connection, statement: str) -> Any:

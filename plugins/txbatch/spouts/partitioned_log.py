@@ -67,10 +67,14 @@ class PartitionedLog:
         (self.root / partition / OFFLINE).unlink(missing_ok=True)
 
     def partitions(self) -> list[str]:
-        """All partitions, those that are away included. TransientError when the log is no folder."""
+        """All partitions, those that are away included. TransientError when the log is no folder, or one of files alone."""
         if not self.root.is_dir():
             raise TransientError(f"{self.root} is not a folder that can be read; create it or mend the path")
-        return sorted(path.name for path in self.root.iterdir() if path.is_dir())
+        found = sorted(self.root.iterdir())
+        folders = [path.name for path in found if path.is_dir()]
+        if found and not folders:
+            raise _odd(found[0])
+        return folders
 
     def start(self, partition: str) -> int:
         """The offset of the oldest record that is kept."""
@@ -82,15 +86,22 @@ class PartitionedLog:
         return _end(self.segments(partition))
 
     def segments(self, partition: str) -> list[Path]:
-        """The segment files in order. PartitionUnreadable when the partition is away."""
+        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names."""
         folder = self.root / partition
         if (folder / OFFLINE).exists():
             raise PartitionUnreadable(f"partition {partition!r} of {self.root} is away")
-        return sorted(folder.glob("*.log"))
+        found = list(folder.glob("*.log"))
+        others = [path for path in found or folder.iterdir() if path.suffix != ".log" or not path.stem.isdecimal()]
+        if others:
+            raise _odd(min(others))
+        return sorted(found, key=lambda path: int(path.stem))
 
 
 class PartitionedLogSpout(PartitionedSpout):
     """Reads a `PartitionedLog`: at most `max_records` of each partition a batch, as `record_offset` and `line`.
+
+    `root` has a folder for each partition, which holds its segments: `00000000000000000000.log`, a file named by the offset of
+    its first record, a line for each record; the next one begins where it ends. Lines are only ever added to the last one.
 
     Transactional: while a partition is away, the batch that has it fails and is retried (R12).
     """
@@ -169,6 +180,13 @@ def _records(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
             f"records {expected} to {row['end']} of partition {row['partition']!r} are gone since they were planned; restore "
             "them, or abort the batch: the next plan says what is left"
         )
+
+
+def _odd(path: Path) -> TransientError:
+    return TransientError(
+        f"{path} is no segment of a partitioned log: it has a folder for each partition, with files named by the offset of their "
+        "first record, such as 0/00000000000000000000.log; mend the layout"
+    )
 
 
 def _segment(folder: Path, first: int) -> Path:
