@@ -11,7 +11,7 @@ from support import ListSpout, LogSpout, manifest_of, run, word_count
 
 from txbatch import Topology
 from txbatch.core.coordinator import NothingNew, initialize_transaction, plan_batch
-from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
+from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.protocol import Wait
 from txbatch.core.spout import PartitionedCoordinator, SpoutKind
 from txbatch.core.transaction import Batch, Interval, Run
@@ -75,7 +75,8 @@ def test_the_spout_is_asked_under_no_lock_and_closed_after_errors() -> None:
         raise OSError("the source is away")
 
     spout.between = fail
-    with pytest.raises(OSError, match="away"):
+    why = "^word_count: the coordinator of stream 'words' raised OSError: the source is away; mend the spout, and run again"
+    with pytest.raises(TransientError, match=why):
         initialize_transaction(ledger, topology, run("1"))
     assert spout.asked[-1] == "closed"
     assert ledger.head("word_count", run("1")).next_txid == 1

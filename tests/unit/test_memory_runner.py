@@ -122,6 +122,22 @@ def test_a_value_that_cannot_be_added_names_state_and_record(total: Sum, told: s
         run(stream.topology)
 
 
+@pytest.mark.parametrize("method", ["coordinator", "is_ready", "initialize_transaction", "close", "batch"])
+def test_what_a_spout_raises_names_its_stream(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    stream = sentences()
+    stream.group_by("sentence").persistent_aggregate(OpaqueState("s"), n=Count())
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("broker 10.0.0.1 refused")
+
+    monkeypatch.setattr(FixedBatchSpout, method, failing)
+    what = r"batch\(\)" if method == "batch" else "the coordinator"
+    with pytest.raises(
+        TransientError, match=rf"^t: {what} of stream 'sentences' raised RuntimeError: broker .*; mend the"
+    ):
+        run(stream.topology)
+
+
 def test_a_success_that_raises_is_told_and_called_again_and_keeps_no_batch_back() -> None:
     """The batch is committed, and what comes after it is counted, too."""
     told = list[str]()

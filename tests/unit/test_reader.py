@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from txbatch import OpaquePartitionedSpout, PartitionUnreadable, Topology
+from txbatch.core.errors import TransientError
 from txbatch.core.spout import Emitter
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.spark.reader import BatchReader, opened
@@ -125,5 +126,23 @@ def test_an_emitter_is_closed_once_whatever_happens() -> None:
 def test_the_first_error_is_told_and_one_of_closing_alone_fails_the_attempt() -> None:
     with pytest.raises(ValueError, match="first"), reading(Partitions("close")):
         raise ValueError("first")
-    with pytest.raises(OSError, match="cannot be closed"), reading(Partitions("close")):
+    with pytest.raises(TransientError, match="cannot be closed"), reading(Partitions("close")):
         pass
+
+
+@pytest.mark.parametrize("method", ["emitter", "emit_partition_batch", "emit_batch", "close"])
+def test_what_a_spout_raises_names_batch_stream_and_method(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    def failing(*_: Any) -> None:
+        raise ValueError("midway")
+
+    spout = OneScan() if method == "emit_batch" else Partitions()
+    monkeypatch.setattr(spout, method, failing)
+    why = rf"^t 1:1, stream 'in': {method}\(\) of {type(spout).__name__} raised ValueError: midway; mend the spout or what it"
+
+    def read() -> None:
+        with reading(spout) as reader:
+            reader.leave_out_unreadable()
+            reader.records()
+
+    with pytest.raises(TransientError, match=why):
+        read()

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from txbatch.core.called import told
 from txbatch.core.errors import DefinitionError
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole, is_range
@@ -81,14 +82,16 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
     """Ask the spouts for the plan of the next txid, and return it as it is to be stored.
 
     None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
-    DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares.
+    DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares, and
+    TransientError, which names the stream, for what a coordinator raises that is no error of ours.
     """
     _check_declared(topology, run)
     streams: dict[str, StreamPlan] = {}
     idle: dict[str, StreamPlan] = {}
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
-        planned = _plan_stream(stream, head, last, run)
+        with told(f"{topology.name}: the coordinator of stream {stream.name!r}"):
+            planned = _plan_stream(stream, head, last, run)
         if planned is not None:
             streams[stream.name] = planned
         elif stream.spout.by_interval:

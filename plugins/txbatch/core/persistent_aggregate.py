@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from txbatch.core.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
-from txbatch.core.merge import GREATEST, Merge, Partial, merger
+from txbatch.core.merge import ADD, GREATEST, Merge, Partial, merger
 from txbatch.core.operations import Condition, Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
@@ -75,6 +75,12 @@ class PersistentAggregate:
             for name, aggregator in self.aggregates.items()
             for partial in aggregator.columns(self.stream.field(aggregator.input) if aggregator.input else None)
         )
+
+    @property
+    def summed(self) -> str:
+        """Return the names of the values that may outgrow their type, as an error tells them; empty: none does."""
+        names = (each.value for each in self.columns if each.partial.merge is ADD)
+        return " or ".join(repr(name) for name in dict.fromkeys(names) if not isinstance(self.aggregates[name], Count))
 
     @property
     def removable(self) -> bool:

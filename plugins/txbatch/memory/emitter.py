@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from txbatch.core.called import told
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
 from txbatch.core.fields import parse_fields
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
@@ -70,7 +71,8 @@ def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]],
     holes = dict(planned.unreadable)
     for partition in planned.ranges:
         try:
-            batch = stream.spout.batch(planned.only([partition]).plan)
+            with told(f"{stream.topology.name}: batch() of stream {stream.name!r}"):
+                batch = list(stream.spout.batch(planned.only([partition]).plan))
             found[partition] = [dict(zip(names, record, strict=True)) for record in batch]
         except PartitionUnreadable as error:
             if stream.spout.kind is not SpoutKind.OPAQUE:

@@ -147,7 +147,7 @@ class StateWriter:
             problem = translated(error)
             if not isinstance(problem, BadRecord):
                 raise
-            raise BadRecord(f"{where}: {problem}{self._too_long(error)}") from error
+            raise BadRecord(f"{where}: {problem}{self._too_long(error)}{self._too_large(error)}") from error
 
     def _too_long(self, error: psycopg2.Error) -> str:
         if not isinstance(error, psycopg2.errors.ProgramLimitExceeded):
@@ -155,6 +155,12 @@ class StateWriter:
         execute(self.connection, f"ROLLBACK TO before_state; {INDEX_PROBES}")
         start, size = execute(self.connection, self.statements.longest_key()).fetchone()
         return f"; the longest key has {size:,} bytes and begins {start!r}: shorten it or filter it out in the job"
+
+    def _too_large(self, error: psycopg2.Error) -> str:
+        summed = self.statements.aggregate.summed
+        if not isinstance(error, psycopg2.errors.NumericValueOutOfRange) or not summed:
+            return ""
+        return f"; the sum of {summed} outgrows its type: abort the batch, or sum decimals in another topology"
 
 
 class LedgerWriter(StateWriter):

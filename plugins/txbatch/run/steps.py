@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from txbatch import failpoints
 from txbatch.core import coordinator, protocol
 from txbatch.core.application import Job, Submit
+from txbatch.core.called import told
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import (
     BrokenChain,
@@ -147,16 +148,11 @@ class Steps:
 
 def _tell_spout(stream: Stream, batch: Batch) -> None:
     """Tell a spout of a committed batch; TransientError for what its coordinator raises, unless that is an error of ours."""
-    try:
-        with closing(stream.spout.coordinator()) as spout_coordinator:
-            spout_coordinator.success(batch.txid)
-    except TxbatchError:
-        raise
-    except Exception as error:
-        raise TransientError(
-            f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r} raised "
-            f"{type(error).__name__}: {error}; mend the spout, and run again"
-        ) from error
+    with (
+        told(f"{batch.topology}: txid {batch.txid} is committed; success() of stream {stream.name!r}"),
+        closing(stream.spout.coordinator()) as spout_coordinator,
+    ):
+        spout_coordinator.success(batch.txid)
 
 
 def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 REMOVES = "_txbatch_removes"  # whether a record removes its key
 _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
+_OUT_OF_RANGE = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 # Of a value that is refused, so many characters are told.
 _TOLD_CHARACTERS = 40
 # A stream and one of its partitions.
@@ -81,7 +82,7 @@ class BatchAggregator:
         if problem is error:
             return problem
         where = self._where(type(problem)) if isinstance(problem, BadRecord | FunctionFailed) else ""
-        return type(problem)(f"{self}: {problem}{where}")
+        return type(problem)(f"{self}: {problem}{self._out_of_range(error)}{where}")
 
     def __str__(self) -> str:
         assignment = next(iter(self.readers.values())).assignment
@@ -110,6 +111,13 @@ class BatchAggregator:
         ]
         value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] else ""
         return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; filter such records out in the job")
+
+    def _out_of_range(self, error: Exception) -> str:
+        """Return where a number may have outgrown its type, of which Spark says no more than that it did, and what to do."""
+        if not str(getattr(error, "getCondition", str)() or "").startswith(_OUT_OF_RANGE):
+            return ""
+        summed = f"in the sum of {self.aggregate.summed} or " if self.aggregate.summed else ""
+        return f", {summed}in an expression of the job; give it more digits, or filter such records out in the job"
 
     def _where(self, problem: type[TxbatchError]) -> str:
         """Return a partition that fails the same way by itself, found by halving; reads the batch at most once more."""

@@ -13,6 +13,7 @@ from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
+from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,14 +25,29 @@ def opened(spark: SparkSession, stream: Stream, assignment: Assignment) -> Itera
 
     An error of the block is raised as it is, whatever closing the emitter raises then.
     """
-    emitter = stream.spout.emitter()
+    with _naming(stream, assignment, "emitter"):
+        emitter = stream.spout.emitter()
     try:
         yield BatchReader(spark, stream, assignment, emitter)
     except BaseException:
         with suppress(Exception):
             emitter.close()
         raise
-    emitter.close()
+    with _naming(stream, assignment, "close"):
+        emitter.close()
+
+
+@contextmanager
+def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[None]:
+    """Context manager. Name batch, stream and method in what a spout raises; errors that say more by themselves pass."""
+    try:
+        yield
+    except Exception as error:
+        problem = in_our_words(error)
+        if not isinstance(problem, NotInOurWords) or java_is_gone(error):
+            raise
+        of = f"{assignment.topology} {assignment.attempt}, stream {stream.name!r}: {method}() of {type(stream.spout).__name__}"
+        raise NotInOurWords(f"{of} raised {problem}; mend the spout or what it reads, and emit again") from error
 
 
 class BatchReader:
@@ -53,7 +69,8 @@ class BatchReader:
             return holes
         for partition, range_ in self.planned.ranges.items():
             try:
-                self._frames[partition] = spout.emit_partition_batch(self.spark, attempt, partition, range_)
+                with _naming(self.stream, self.assignment, "emit_partition_batch"):
+                    self._frames[partition] = spout.emit_partition_batch(self.spark, attempt, partition, range_)
             except PartitionUnreadable as error:
                 holes[partition] = str(error)
         self.planned = self.planned.only(self._frames)
@@ -81,7 +98,8 @@ class BatchReader:
             self._ask(self.planned)
 
     def _ask(self, planned: StreamPlan) -> DataFrame:
-        return self._emitter.emit_batch(self.spark, self.assignment.attempt, planned.plan)
+        with _naming(self.stream, self.assignment, "emit_batch"):
+            return self._emitter.emit_batch(self.spark, self.assignment.attempt, planned.plan)
 
     def _once(self) -> DataFrame:
         """Return what a source that cannot be read twice gave to this attempt: kept on disk; if it is lost, the attempt fails."""

@@ -1,0 +1,19 @@
+"""What a spout of the job raises, told with its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from txbatch.core.errors import TransientError, TxbatchError
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Context manager. TransientError, which names `what` and the cause, for what the block raises; errors of ours pass."""
+    try:
+        yield
+    except TxbatchError:
+        raise
+    except Exception as error:
+        raise TransientError(f"{what} raised {type(error).__name__}: {error}; mend the spout, and run again") from error
