@@ -213,6 +213,21 @@ def test_nothing_new_in_any_partition() -> None:
     assert planned(LogSpout({"a": 10}), {"a": {"start": 0, "end": 10}}) is None
 
 
+def test_empty_ranges_alone_are_nothing_new() -> None:
+    """Else each run would use a txid, without end."""
+
+    class Eager(LogSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            start = last_metadata["end"] if last_metadata else 0
+            return {"start": start, "end": self.lengths[partition]}
+
+    assert planned(Eager({"a": 10, "b": 0}), {"a": {"start": 0, "end": 10}}) is None
+    assert planned(Eager({"a": 10, "b": 0}))["partitions"] == {
+        "a": {"start": 0, "end": 10},
+        "b": {"start": 0, "end": 0},
+    }
+
+
 def test_at_most_so_many_partitions() -> None:
     spout = LogSpout({"a": 0, "b": 5, "c": 5, "d": 5})
     spout.max_partitions = 2

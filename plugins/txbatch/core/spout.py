@@ -216,6 +216,7 @@ class PartitionedCoordinator(BatchCoordinator):
     ) -> Metadata | None:
         """Return the ranges by partition, those that continue an earlier one, and the partitions that raised PartitionUnreadable.
 
+        None when every range is empty: it would use a txid for nothing, and again in the next run (R4).
         If any range is gone, only such ranges are planned, so that a skip gives up nothing else.
         """
         planned: dict[str, Metadata] = {}
@@ -232,7 +233,7 @@ class PartitionedCoordinator(BatchCoordinator):
                 planned[partition] = range_
             if len(planned) == self.spout.max_partitions:
                 break
-        if not planned:
+        if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
             return None
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
