@@ -143,6 +143,17 @@ def test_a_plan_says_what_is_in_flight_and_what_is_gone(
     assert row["next"]["does"] == "nobody looks after txid 1: it is adopted (planned)"
 
 
+def test_a_plan_of_nothing_new_says_what_an_earlier_run_left(
+    txbatch: Txbatch, job: str, log: PartitionedLog, steps: Steps
+) -> None:
+    planned(steps, "cli:one")
+    planned(steps, "cli:two")
+    told = "next: txid 1 of cli:one (planned) is finished; nothing is new: no other txid is used"
+    assert told in txbatch("plan", job).stdout.splitlines()
+    (row,) = json_rows(txbatch("plan", job, "--json"))
+    assert (row["next"]["action"], row["next"]["txid"]) == ("finish_first", 1)
+
+
 def test_a_plan_of_nothing_new_and_of_an_interval(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
     (log.root.parent / "empty").mkdir()
     empty = write_job("empty.py", JOB.format(root=str(log.root.parent / "empty")))

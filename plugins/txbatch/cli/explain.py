@@ -33,6 +33,13 @@ class AdoptFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishLeft:
+    """Nothing is new, but an earlier call of `txbatch run` left this batch: the next one finishes it."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class AbortFirst:
     """Nobody looks after this batch, which the run may not adopt: it aborts it, and then looks again."""
 
@@ -53,17 +60,21 @@ class NoInterval:
     """The topology reads by time, and the run has no interval."""
 
 
-NextStep = GoOn | AdoptFirst | AbortFirst | PlanNext | NoInterval | NothingNew
+NextStep = GoOn | AdoptFirst | FinishLeft | AbortFirst | PlanNext | NoInterval | NothingNew
 
 
-def preview(ledger: Ledger, topology: Topology, run: Run, job: str) -> dict[str, Any]:
+def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes: str = "") -> dict[str, Any]:
     """Return the guarantee of each state, the batches in flight, and the next step: what it does, as fields and as a sentence.
 
+    `finishes` is how the names of runs begin whose batches the next run finishes first; empty: it finishes none.
     Works before the topology is known. Raises what planning raises, and what registering the topology, of this job, would.
     """
     ledger.check_definition(topology, job)
     head = ledger.head(topology.name, run)
     step = next_step(ledger, topology, head, run)
+    left = [batch for batch in head.pending if finishes and (batch.lease_run or "").startswith(finishes)]
+    if isinstance(step, NothingNew) and left:
+        step = FinishLeft(left[0])
     return {
         "topology": topology.name,
         "guarantees": guarantees(topology),
@@ -108,6 +119,8 @@ def sentence(step: NextStep) -> str:
             return f"the run goes on with txid {batch.txid} ({batch.status})"
         case AdoptFirst(batch):
             return f"nobody looks after txid {batch.txid}: it is adopted ({batch.status})"
+        case FinishLeft(batch):
+            return f"txid {batch.txid} of {batch.lease_run} ({batch.status}) is finished; nothing is new: no other txid is used"
         case AbortFirst(batch):
             return f"nobody looks after txid {batch.txid}: it is aborted, and planned anew"
         case PlanNext(txid, _, after):
@@ -128,7 +141,7 @@ def _fields(step: NextStep) -> dict[str, Any]:
     match step:
         case GoOn(batch):
             return {"action": "go_on", **_batch(batch), **_read(batch.metadata)}
-        case AdoptFirst(batch):
+        case AdoptFirst(batch) | FinishLeft(batch):
             return {"action": "finish_first", **_batch(batch), **_read(batch.metadata)}
         case AbortFirst(batch):
             return {"action": "abort_first", **_batch(batch)}

@@ -212,7 +212,8 @@ def plan(
         if aggregate.state.database is not None:
             where.warehouse_url(aggregate.state.database)  # a run is refused without
     engine = _engine(where)
-    found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name)
+    finishes = RUN_PREFIX if run_id is None else ""
+    found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name, finishes=finishes)
     found["changed"] = [
         *changed(Reader(engine).counted(loaded.topology.name)),
         *appeared(loaded.topology, found["next"]),
