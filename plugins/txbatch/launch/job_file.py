@@ -76,8 +76,11 @@ def _check_names(job: Path) -> None:
 
 
 def code_digest(path: Path) -> str:
-    """sha256 of a job file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return the sha256 of a job file; DefinitionError when it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DefinitionError(f"job file {path} cannot be read: {error.strerror}") from error
 
 
 def check_main(job: Job) -> None:
