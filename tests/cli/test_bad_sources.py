@@ -138,6 +138,9 @@ def test_records_that_are_gone_are_given_up_by_a_decision_only(
     assert [(row["partition"], row["start_offset"], row["end_offset"], row["reason"]) for row in given_up] == [
         ("a", "4", "6", "retention was too short")
     ]
+    told = txbatch("batches", "log").stdout.splitlines()
+    assert "3 counts as read, its records are given up: retention was too short" in told
+    assert "2 aborted: retention was too short" in told
 
 
 def test_records_that_are_gone_are_read_when_they_were_restored(

@@ -211,10 +211,11 @@ def print_table(
 
 
 def show_reasons(rows: list[dict[str, Any]]) -> None:
-    """Below a table of batches or attempts: why some failed, or were aborted."""
+    """Below a table of batches or attempts: why some failed, were aborted, or were given up."""
     for row in rows:
         if why := row.get("error") or row.get("reason"):
-            click.echo(f"{row.get('attempt') or row['txid']} {row['status']}: {plain(why)}")
+            what = "counts as read, its records are given up" if row.get("kind") == "skip" else row["status"]
+            click.echo(f"{row.get('attempt') or row['txid']} {what}: {plain(why)}")
 
 
 def _json(value: Any) -> Any:
