@@ -158,11 +158,12 @@ def test_spark_ends_with_whom_it_works_for(
     Meanwhile a second `txbatch run` says who is running; Spark is told neither the URL nor a password, nor is the password
     printed.
     """
-    job, held = write_job("held.py", HELD), tmp_path / "held"
+    job, held, files = write_job("held.py", HELD), tmp_path / "held", iter(range(9))
 
     def begin(*arguments: str, **environment: str) -> tuple[Popen[str], dict[str, psutil.Process]]:
-        for file in (held, Path(f"{held}.before")):
-            file.unlink(missing_ok=True)
+        nonlocal held  # a file of its own, as a Python worker of the call before may still be there
+        held.unlink(missing_ok=True)
+        held = tmp_path / f"held{next(files)}"
         begun = start(*arguments, HELD=str(held), **environment)
         wait_for(held.exists)
         return begun, spark_processes(begun)

@@ -105,8 +105,8 @@ def test_no_such_file(tmp_path: Path) -> None:
         load_job("jobs/none.py", tmp_path)
     with pytest.raises(DefinitionError, match=r"is a folder; give the path of a job"):
         load_job(".", tmp_path)
-    with pytest.raises(DefinitionError, match=r"/dev/null is no file; give the path of a job"):
+    with pytest.raises(DefinitionError, match=r"/dev/null is not a Python file; give the path of a job"):
         load_job("/dev/null")
     job(tmp_path, "x = 1\n", "job.txt")
-    with pytest.raises(DefinitionError, match=r"job file job.txt is not a Python file"):
+    with pytest.raises(DefinitionError, match=r"job.txt is not a Python file"):
         load_job("job.txt", tmp_path)

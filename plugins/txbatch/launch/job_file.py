@@ -57,9 +57,9 @@ def load_job(name: str, root: Path | None = None) -> Job:
 def _found(name: str, root: Path | None) -> Path:
     try:
         path = (root / name if root else Path(name)).resolve()
-        if path.is_file():
+        if path.is_file() and path.suffix == ".py":
             return path
-        wrong = "is a folder" if path.is_dir() else "is no file" if path.exists() else "does not exist"
+        wrong = "is a folder" if path.is_dir() else "is not a Python file" if path.exists() else "does not exist"
     except (OSError, ValueError, RuntimeError) as error:  # too long, U+0000, a link to itself
         raise DefinitionError(f"job file {name!r} cannot be found: {error}") from None
     raise DefinitionError(f"job file {path} {wrong}; give the path of a job, such as jobs/word_count.py")
