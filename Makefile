@@ -19,7 +19,7 @@ down: ## stop what `up` and `demo` started, PostgreSQL too
 	@if [ -x $(PY) ]; then $(PY) -m txbatch.local.down; fi
 
 ##@ Work on it
-test: setup ## run every test, in two lanes beside each other; PYTEST_ARGS="tests/unit -x" for some
+test: setup ## run every test, in three lanes beside each other; PYTEST_ARGS="tests/unit -x" for some
 	$(PY) $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tests/lanes.py)
 
 test-fast: setup ## run what needs no server, within a minute

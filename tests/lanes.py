@@ -1,4 +1,4 @@
-"""`make test`: every tier, in parts that are a pytest each; two at a time, the longest first, so that both lanes end together."""
+"""`make test`: every tier, in parts that are a pytest each; three at a time, the longest first, so that all end together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from budget import FILE
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
-LANES = 2
+LANES = 3
 # A tier of so many CPU seconds is worth a pytest of its own, which takes about five; all others are together.
 ALONE_SECONDS = 60
 OTHERS = "others"

@@ -36,12 +36,12 @@ class Pretended:
 
 def test_a_lane_that_is_free_takes_the_next_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes.Part, "begin", lambda name, tiers: Pretended(name))
-    suite: Any = lanes.Suite(lanes.deque((name, [name]) for name in "abc"))
+    suite: Any = lanes.Suite(lanes.deque((name, [name]) for name in "abcd"))
     assert suite.fill()
-    assert [part.name for part in suite.begun] == ["a", "b"]
+    assert [part.name for part in suite.begun] == ["a", "b", "c"]
     suite.begun[1].at_work = False
     assert not suite.fill()
-    assert [part.name for part in suite.begun] == ["a", "b", "c"]
+    assert [part.name for part in suite.begun] == ["a", "b", "c", "d"]
 
 
 def test_once_interrupted_no_part_is_begun() -> None:
