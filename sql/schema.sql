@@ -5,11 +5,13 @@ CREATE SCHEMA IF NOT EXISTS txbatch;
 CREATE SCHEMA IF NOT EXISTS state;
 CREATE SCHEMA contribution;
 CREATE SCHEMA contribution_partition;
+CREATE SCHEMA contribution_base;
 CREATE SCHEMA IF NOT EXISTS report;
 
 COMMENT ON SCHEMA txbatch IS 'The ledger: topologies, batches, attempts, partitions. Written by txbatch only.';
 COMMENT ON SCHEMA state IS 'One table per state: keys, values, txid. Written by txbatch only.';
 COMMENT ON SCHEMA contribution IS 'What each batch contributed to each key: state is the fold of these.';
+COMMENT ON SCHEMA contribution_base IS 'What retention folded of the contributions: one row per key.';
 COMMENT ON SCHEMA report IS 'For people: whole batches only.';
 
 CREATE TABLE txbatch.migration (
@@ -44,6 +46,7 @@ CREATE TABLE txbatch.state (
     database      text,                              -- the other database it is kept in, apart (R21)
     applied_txid  bigint,                            -- apart: the last txid committed there
     streams       json,                              -- the streams that it counts (R23); null: not known yet
+    horizon       bigint NOT NULL DEFAULT 0 CHECK (horizon >= 0),  -- contributions up to this txid are folded (R22)
     CHECK (database IS NULL OR NOT contributions),
     CHECK (applied_txid IS NULL OR database IS NOT NULL)
 );
@@ -72,6 +75,8 @@ CREATE TABLE txbatch.batch (
     aborted_at      timestamptz,
     reason          text,
     kept            json,                            -- records that reached each state, by state
+    replaced_by     bigint,                          -- the restate that counts in its place (R17)
+    requested_by    text,                            -- who asked for it, where a person did
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -82,6 +87,7 @@ CREATE TABLE txbatch.batch (
     CHECK (status NOT IN ('emitted', 'committed') OR kind = 'skip' OR fence > 0),
     CHECK ((fence = 0) = (token IS NULL)),
     CHECK (succeeded_at IS NULL OR status = 'committed'),
+    CONSTRAINT batch_replaced_check CHECK (replaced_by IS NULL OR (replaced_by > txid AND status = 'committed')),
     CHECK (data_interval IS NULL
         OR (NOT isempty(data_interval) AND lower_inc(data_interval) AND NOT upper_inc(data_interval)))
 );
@@ -90,6 +96,8 @@ CREATE INDEX batch_open ON txbatch.batch (topology, txid) WHERE status IN ('plan
 CREATE INDEX batch_ordinary ON txbatch.batch (topology, txid) WHERE status <> 'aborted' AND kind <> 'restate';
 CREATE INDEX batch_interval ON txbatch.batch (topology, lower(data_interval))
     WHERE data_interval IS NOT NULL AND status <> 'aborted' AND kind <> 'restate';
+CREATE INDEX batch_replaced ON txbatch.batch (topology, txid, replaced_by) WHERE replaced_by IS NOT NULL;
+CREATE INDEX batch_restate ON txbatch.batch (topology, position, txid) WHERE kind = 'restate';
 
 -- A run finds its batch here; several runs may share one (adoption), and a run gets the next ordinal after an abort.
 CREATE TABLE txbatch.batch_key (

@@ -11,7 +11,7 @@ A merge is one class, which says its rule for two values and for the rows of one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from enum import StrEnum
@@ -141,6 +141,7 @@ class Greatest(Merge):
 
 
 ADD, LEAST, GREATEST = Add(), Least(), Greatest()
+MERGES: Mapping[str, Merge] = {each.name: each for each in (ADD, LEAST, GREATEST)}
 
 
 def merger(merges: Sequence[Merge]) -> Callable[[Partial, Partial], Partial]:

@@ -202,7 +202,7 @@ def unless_made(connection: Connection) -> Iterator[None]:
 
 def _not_there(message: str) -> TxbatchError:
     """For a table or a schema that is missing: the ledger's are made by a migration, a state's by its topology."""
-    if re.search(r'"(state|contribution|contribution_partition|report)\.', message):
+    if re.search(r'"(state|contribution|contribution_base|contribution_partition|report)\.', message):
         return SchemaMismatch(
             f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
             "`txbatch drop` the topology and run it again from the start"

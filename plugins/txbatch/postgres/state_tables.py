@@ -16,6 +16,7 @@ from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
 from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.statements import statements_of
 
@@ -42,7 +43,8 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     if connection.execute(query("insert_state"), row).first() is None:
         check_owner(state.name, rows.one(connection, "state", state=state.name)["topology"], topology)
         connection.execute(query("complete_state"), row)
-        _run(connection, report_views.missing(connection, aggregate) if state.database is None else [])
+        if state.database is None:
+            _run(connection, [*_missing(connection, aggregate), *report_views.missing(connection, aggregate)])
         return False
     if state.database is not None:
         return True
@@ -50,10 +52,18 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     execute(connection, statements.create_state())
     if state.contributions:
         execute(connection, statements.create_contribution())
+        _run(connection, _missing(connection, aggregate))
         for txid in txids:
             _create_partition(connection, state.name, txid)
     _run(connection, report_views.statements(connection, aggregate))
     return True
+
+
+def _missing(connection: Connection, aggregate: PersistentAggregate) -> list[str]:
+    """Return what makes the base and the index of a state's contributions, unless they are there; made once, under a lock."""
+    folds = Folds.of(aggregate)
+    made = connection.execute(query("relation_exists"), {"name": folds.base}).scalar_one()
+    return [] if made or not aggregate.state.contributions else [folds.create_base(), folds.create_index()]
 
 
 def _run(connection: Connection, statements: Iterable[str]) -> None:
@@ -98,6 +108,7 @@ def _drop(connection: Connection, name: str) -> None:
     execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
     if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
         execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(changes_name(name))}")
+    execute(connection, f"DROP TABLE IF EXISTS contribution_base.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
 

@@ -1,0 +1,103 @@
+"""The SQL of a state's contributions: what they amount to now, and at an earlier txid (R17, R19, R22). `core.fold` says the same.
+
+Made from what the ledger keeps of a state, so that no job is needed. Every name is pg_name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from txbatch.core.definition import columns
+from txbatch.core.merge import MERGES, Merge
+from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text, sql_type
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """The folds of one state. `stored` is its definition's columns, as `txbatch.state` keeps them."""
+
+    topology: str
+    state: str
+    stored: Mapping[str, Any]
+    merges: Mapping[str, Merge] = field(default_factory=lambda: MERGES)
+
+    @classmethod
+    def of(cls, aggregate: PersistentAggregate) -> Folds:
+        """Return those of a state as it is defined."""
+        own = {column.partial.merge.name: column.partial.merge for column in aggregate.columns}
+        return cls(aggregate.topology, aggregate.state.name, columns(aggregate), {**MERGES, **own})
+
+    @property
+    def keys(self) -> list[str]:
+        """The key columns; of a global value, the one that is always true."""
+        return [pg_name(name) for name, _ in self.stored["keys"]] or [pg_name(GLOBAL_KEY.name)]
+
+    @property
+    def values(self) -> list[str]:
+        """The value columns, which hold partials."""
+        return [pg_name(name) for name, *_ in self.stored["values"]]
+
+    @property
+    def removable(self) -> bool:
+        """True if contributions may remove keys."""
+        return "remove" in self.stored
+
+    @property
+    def contribution(self) -> str:
+        """The table of the contributions."""
+        return f"contribution.{pg_name(self.state)}"
+
+    @property
+    def base(self) -> str:
+        """The table of what retention folded: keys, values, and the txid that changed them last."""
+        return f"contribution_base.{pg_name(self.state)}"
+
+    def create_base(self) -> str:
+        """The table of what retention folds."""
+        keys = [f"{pg_name(name)} {column_type(type_)} NOT NULL" for name, type_ in self.stored["keys"]]
+        only = f"{pg_name(GLOBAL_KEY.name)} boolean NOT NULL DEFAULT true CHECK ({pg_name(GLOBAL_KEY.name)})"
+        values = [f"{pg_name(name)} {column_type(type_)}" for name, type_, _ in self.stored["values"]]
+        made = [*(keys or [only]), *values, "txid bigint NOT NULL", f"PRIMARY KEY ({listed(self.keys)})"]
+        return f"CREATE TABLE {self.base} ({listed(made)})"
+
+    def create_index(self) -> str:
+        """What finds all contributions of a txid, which stand together; next to nothing for a commit."""
+        name = pg_name(f"{self.state}@txid")
+        options = "pages_per_range = 16, autosummarize = on"
+        return f"CREATE INDEX {name} ON {self.contribution} USING brin (txid) WITH ({options})"
+
+    def now(self, keys: str) -> str:
+        """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""
+        return self._folded(f"c.txid <> ALL ({self._replaced()})", keys)
+
+    def at(self, txid: str, keys: str) -> str:
+        """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
+        return self._folded(f"c.txid <= {txid} AND c.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)
+
+    def _folded(self, counts: str, keys: str) -> str:
+        columns, marks = listed([*self.keys, *self.values]), self.removable
+        base = f"SELECT {columns}{', false AS removed, true AS counted, 0 AS position' * marks} FROM {self.base}"
+        contributions = (
+            f"SELECT {columns}{', removed, counted, position' * marks} FROM {self.contribution} c WHERE {counts}"
+        )
+        rows = f"{base} UNION ALL {contributions}"
+        same = " AND ".join(f"r.{key} = k.{key}" for key in self.keys)
+        own = [f"r.{key}" for key in self.keys]
+        read = f"(SELECT {listed(self.keys)} FROM {keys}) k JOIN ({rows}) r ON {same}"
+        if self.removable:  # `txid` is a name that no value has: here the position of the last removal
+            last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS txid"
+            read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND (r.txid IS NULL OR r.position >= r.txid)"
+        return f"SELECT {listed([*own, *self._merged()])} FROM {read} GROUP BY {listed(own)}"
+
+    def _merged(self) -> Sequence[str]:
+        return [
+            f"CAST({self.merges[merge].fold_sql(f'r.{pg_name(name)}')} AS {sql_type(type_)}) AS {pg_name(name)}"
+            for name, type_, merge in self.stored["values"]
+        ]
+
+    def _replaced(self, when: str = "IS NOT NULL") -> str:
+        """The txids that a restate has replaced."""
+        return f"ARRAY(SELECT b.txid FROM txbatch.batch b WHERE b.topology = {pg_text(self.topology)} AND b.replaced_by {when})"
