@@ -11,6 +11,10 @@ INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :jo
 -- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
 SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
 
+-- share_topology --
+-- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23).
+SELECT FROM txbatch.topology WHERE topology = :topology FOR KEY SHARE;
+
 -- topology --
 -- The same, without a lock.
 SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology;

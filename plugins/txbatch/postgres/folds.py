@@ -13,6 +13,7 @@ from txbatch.core.definition import columns
 from txbatch.core.merge import MERGES, Merge
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text, sql_type
+from txbatch.postgres.generations import CURRENT, Generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,13 @@ class Folds:
     state: str
     stored: Mapping[str, Any]
     merges: Mapping[str, Merge] = field(default_factory=lambda: MERGES)
+    generation: Generation = CURRENT
 
     @classmethod
-    def of(cls, aggregate: PersistentAggregate) -> Folds:
+    def of(cls, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> Folds:
         """Return those of a state as it is defined."""
         own = {column.partial.merge.name: column.partial.merge for column in aggregate.columns}
-        return cls(aggregate.topology, aggregate.state.name, columns(aggregate), {**MERGES, **own})
+        return cls(aggregate.topology, aggregate.state.name, columns(aggregate), {**MERGES, **own}, generation)
 
     @property
     def keys(self) -> list[str]:
@@ -48,12 +50,12 @@ class Folds:
     @property
     def contribution(self) -> str:
         """The table of the contributions."""
-        return f"contribution.{pg_name(self.state)}"
+        return self.generation.contribution(self.state)
 
     @property
     def base(self) -> str:
         """The table of what retention folded: keys, values, and the txid that changed them last."""
-        return f"contribution_base.{pg_name(self.state)}"
+        return self.generation.base(self.state)
 
     def create_base(self) -> str:
         """The table of what retention folds."""

@@ -17,6 +17,7 @@ from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.folds import Folds
+from txbatch.postgres.generations import CURRENT, Generation
 from txbatch.postgres.queries import query
 from txbatch.postgres.statements import statements_of
 
@@ -30,9 +31,25 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
     Whether the state is new here; what is there has been compared by `definitions.check`. A state that is kept apart has
     its tables elsewhere: see `postgres.apart`. SchemaMismatch when another topology has just taken its name.
     """
-    state, now = aggregate.state, state_definition(aggregate)
-    row = {
-        "state": state.name,
+    state, row = aggregate.state, state_row(topology, aggregate)
+    if connection.execute(query("insert_state"), row).first() is None:
+        check_owner(state.name, rows.one(connection, "state", state=state.name)["topology"], topology)
+        connection.execute(query("complete_state"), row)
+        if state.database is None:
+            run_all(connection, [*_missing(connection, aggregate), *report_views.missing(connection, aggregate)])
+        return False
+    if state.database is not None:
+        return True
+    create(connection, aggregate, txids)
+    run_all(connection, report_views.statements(connection, aggregate))
+    return True
+
+
+def state_row(topology: str, aggregate: PersistentAggregate) -> dict[str, Any]:
+    """Return what the ledger keeps of a state as it is defined now."""
+    now = state_definition(aggregate)
+    return {
+        "state": aggregate.state.name,
         "topology": topology,
         "kind": now.kind,
         "contributions": now.contributions,
@@ -40,33 +57,30 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
         "database": now.database,
         "streams": canonical_json(now.streams),
     }
-    if connection.execute(query("insert_state"), row).first() is None:
-        check_owner(state.name, rows.one(connection, "state", state=state.name)["topology"], topology)
-        connection.execute(query("complete_state"), row)
-        if state.database is None:
-            _run(connection, [*_missing(connection, aggregate), *report_views.missing(connection, aggregate)])
-        return False
-    if state.database is not None:
-        return True
-    statements = statements_of(aggregate)
+
+
+def create(
+    connection: Connection, aggregate: PersistentAggregate, txids: Sequence[int], generation: Generation = CURRENT
+) -> None:
+    """Create the tables of a state, with room for the contributions of `txids`."""
+    statements = statements_of(aggregate, generation=generation)
     execute(connection, statements.create_state())
-    if state.contributions:
+    if aggregate.state.contributions:
         execute(connection, statements.create_contribution())
-        _run(connection, _missing(connection, aggregate))
+        run_all(connection, _missing(connection, aggregate, generation))
         for txid in txids:
-            _create_partition(connection, state.name, txid)
-    _run(connection, report_views.statements(connection, aggregate))
-    return True
+            create_partition(connection, aggregate.state.name, txid, generation)
 
 
-def _missing(connection: Connection, aggregate: PersistentAggregate) -> list[str]:
+def _missing(connection: Connection, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> list[str]:
     """Return what makes the base and the index of a state's contributions, unless they are there; made once, under a lock."""
-    folds = Folds.of(aggregate)
+    folds = Folds.of(aggregate, generation)
     made = connection.execute(query("relation_exists"), {"name": folds.base}).scalar_one()
     return [] if made or not aggregate.state.contributions else [folds.create_base(), folds.create_index()]
 
 
-def _run(connection: Connection, statements: Iterable[str]) -> None:
+def run_all(connection: Connection, statements: Iterable[str]) -> None:
+    """Run statements one after the other."""
     for statement in statements:
         execute(connection, statement)
 
@@ -75,16 +89,17 @@ def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
     """Make sure that the contributions of this txid, and of those soon to come, have their partition."""
     for state in connection.execute(query("states_of"), {"topology": topology}).mappings():
         if state["contributions"]:
-            _create_partition(connection, state["state"], txid + PARTITION_TXIDS // 2)
-            _create_partition(connection, state["state"], txid)
+            create_partition(connection, state["state"], txid + PARTITION_TXIDS // 2)
+            create_partition(connection, state["state"], txid)
 
 
-def _create_partition(connection: Connection, state: str, txid: int) -> None:
+def create_partition(connection: Connection, state: str, txid: int, generation: Generation = CURRENT) -> None:
+    """Make sure that the contributions of this txid have their partition."""
     first = (txid - 1) // PARTITION_TXIDS * PARTITION_TXIDS + 1
-    name = f"contribution_partition.{pg_name(f'{state}@{first}')}"
+    name = generation.partition(state, first)
     if connection.execute(query("relation_exists"), {"name": name}).scalar_one():
         return
-    parent, end = f"contribution.{pg_name(state)}", first + PARTITION_TXIDS
+    parent, end = generation.contribution(state), first + PARTITION_TXIDS
     # Made apart and attached: this waits for no open report, as CREATE TABLE ... PARTITION OF would.
     execute(connection, f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL, CHECK (txid >= {first} AND txid < {end}))")
     execute(connection, f"ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({first}) TO ({end})")

@@ -16,6 +16,7 @@ from txbatch.postgres.expressions import (
     sql_type,
     total_sql,
 )
+from txbatch.postgres.generations import CURRENT, Generation
 
 # Left to itself the planner may join by scanning the whole state; so a commit costs by the batch alone. Two ways:
 _NO_SCAN = (
@@ -40,7 +41,9 @@ class StateStatements:
     _prev_txid = "s.txid"
     _restored: Sequence[str] = ()
 
-    def __init__(self, aggregate: PersistentAggregate, staged: str = "staged") -> None:
+    def __init__(
+        self, aggregate: PersistentAggregate, staged: str = "staged", generation: Generation = CURRENT
+    ) -> None:
         self.aggregate = aggregate
         self.kind = aggregate.state.kind
         self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
@@ -49,8 +52,8 @@ class StateStatements:
         self.partials = [pg_name(column.name) for column in self.partial_columns]
         self.marks = self.partials[len(self.values) :]
         self.previous = [pg_name(PREVIOUS_PREFIX + column.name) for column in self.columns]
-        name = pg_name(aggregate.state.name)
-        self.state, self.contribution = f"state.{name}", f"contribution.{name}"
+        name = aggregate.state.name
+        self.state, self.contribution = generation.state(name), generation.contribution(name)
         self.staged = f"pg_temp.{pg_name(staged)}"
 
     def create_state(self) -> str:
@@ -222,9 +225,11 @@ class RemovableStatements(StateStatements):
         return f"CASE WHEN e.removed THEN {partial} ELSE {super()._after(column, value, partial)} END"
 
 
-def statements_of(aggregate: PersistentAggregate, staged: str = "staged") -> StateStatements:
+def statements_of(
+    aggregate: PersistentAggregate, staged: str = "staged", generation: Generation = CURRENT
+) -> StateStatements:
     """Return the statements of a persistent aggregate; `staged` is the name of its temporary table."""
-    return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged)
+    return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged, generation)
 
 
 def take_back(state: str, values: Sequence[str], txid: int, also: Sequence[str] = ()) -> Sequence[str]:
