@@ -185,7 +185,7 @@ SELECT b.topology, b.txid, b.kind, b.status,
        b.fence AS attempts, b.records, b.keys, k.dag_id, k.run_id,
        b.created_at, b.committed_at, b.committed_at - b.created_at AS duration, b.reason,
        b.lease_run AS run, b.status IN ('planned', 'emitted') AND b.lease_until > clock_timestamp() AS lease_live,
-       b.kept, a.finished_at - a.started_at AS emit_duration
+       b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
@@ -245,13 +245,16 @@ SELECT p.topology, p.stream, p.partition, c.metadata ->> 'end' AS consumed_to, c
        b.committed_at AS current_to, h.txid AS unreadable_since_txid
   FROM (SELECT topology, stream, partition FROM txbatch.consumed
          UNION
-        SELECT topology, stream, partition FROM txbatch.partition WHERE status = 'unreadable') p
+        SELECT topology, stream, partition FROM txbatch.partition u
+         WHERE status = 'unreadable' AND NOT EXISTS (
+               SELECT FROM txbatch.batch r WHERE r.topology = u.topology AND r.txid = u.txid AND r.kind = 'restate')) p
   LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
   LEFT JOIN txbatch.batch b ON b.topology = c.topology AND b.txid = c.txid
   LEFT JOIN LATERAL (
        SELECT min(u.txid) AS txid FROM txbatch.partition u
         WHERE u.topology = p.topology AND u.stream = p.stream AND u.partition = p.partition
-          AND u.status = 'unreadable' AND u.txid > COALESCE(c.txid, 0)) h ON true
+          AND u.status = 'unreadable' AND u.txid > COALESCE(c.txid, 0) AND NOT EXISTS (
+              SELECT FROM txbatch.batch r WHERE r.topology = u.topology AND r.txid = u.txid AND r.kind = 'restate')) h ON true
  UNION ALL
 SELECT i.topology, s.stream, '', to_char(i.whole_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), b.txid,
        b.committed_at, NULL
@@ -265,7 +268,7 @@ SELECT i.topology, s.stream, '', to_char(i.whole_to AT TIME ZONE 'UTC', 'YYYY-MM
 COMMENT ON VIEW report.batches IS 'A batch: one transaction of a topology, which counts as a whole or not at all.';
 COMMENT ON COLUMN report.batches.topology IS 'The pipeline, named as its DAG';
 COMMENT ON COLUMN report.batches.txid IS 'The number of the transaction: 1, 2, 3, ... per topology';
-COMMENT ON COLUMN report.batches.kind IS 'ordinary, or skip: a batch whose records were given up';
+COMMENT ON COLUMN report.batches.kind IS 'ordinary; restate: it counts another batch again, see position; or skip: a batch whose records were given up';
 COMMENT ON COLUMN report.batches.status IS 'planned: its records are fixed; emitted: Spark has read them; committed: they count; aborted: they are free for another batch';
 COMMENT ON COLUMN report.batches.final IS 'Whether it is committed and no batch before it is open: nothing below it can still change';
 COMMENT ON COLUMN report.batches.interval_start IS 'Begin of the time that the batch covers; null where batches are not by time';
@@ -278,11 +281,14 @@ COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another one may
 COMMENT ON COLUMN report.batches.created_at IS 'When it was planned';
 COMMENT ON COLUMN report.batches.committed_at IS 'When its numbers could be seen first';
 COMMENT ON COLUMN report.batches.duration IS 'From planning to commit, with all waits and retries';
-COMMENT ON COLUMN report.batches.reason IS 'Why it was aborted, or its records were given up';
+COMMENT ON COLUMN report.batches.reason IS 'Why it was aborted, its records were given up, or it counts another batch again';
 COMMENT ON COLUMN report.batches.run IS 'The run that looks after it, or did last, also outside Airflow';
 COMMENT ON COLUMN report.batches.lease_live IS 'Whether that run has shown a sign of life lately; false for a batch that is over';
 COMMENT ON COLUMN report.batches.kept IS 'Records that reached each state after filters and functions, by state; null for batches of older versions';
 COMMENT ON COLUMN report.batches.emit_duration IS 'How long Spark took in the newest attempt';
+COMMENT ON COLUMN report.batches.position IS 'The batch that it stands for: itself, unless it is a restate';
+COMMENT ON COLUMN report.batches.replaced_by IS 'The restate that counts in its place; null: none does';
+COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate';
 COMMENT ON VIEW report.attempts IS 'An attempt: one try of Spark to read and aggregate a batch. Only the newest of a batch can be committed.';
 COMMENT ON COLUMN report.attempts.topology IS 'The pipeline';
 COMMENT ON COLUMN report.attempts.txid IS 'The batch';

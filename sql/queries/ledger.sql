@@ -141,6 +141,25 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND status IN ('planned', 'emitted') ORDER BY txid FOR UPDATE;
 
+-- current_version --
+-- The version of a position that counts (R17).
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND (txid = :position OR kind = 'restate' AND position = :position)
+   AND status = 'committed' AND replaced_by IS NULL;
+
+-- replace --
+-- A restate counts in a version's place (R17).
+UPDATE txbatch.batch SET replaced_by = :txid WHERE topology = :topology AND txid = :replaced;
+
+-- read_by --
+-- What a final batch read of some partitions.
+SELECT partition, status, records, fingerprint FROM txbatch.partition
+ WHERE topology = :topology AND stream = :stream AND partition = ANY (:partitions) AND txid = :txid;
+
+-- horizon --
+-- Up to which txid contributions are folded in a state of the topology (R22); 0: none is.
+SELECT COALESCE(max(horizon), 0) FROM txbatch.state WHERE topology = :topology;
+
 -- newest_ordinary --
 -- The batch whose metadata the next plan continues (R3).
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
@@ -192,6 +211,13 @@ INSERT INTO txbatch.batch (topology, txid, position, key, data_interval, metadat
 VALUES (:topology, :txid, :txid, :key, CASE WHEN CAST(:interval_start AS timestamptz) IS NOT NULL
             THEN tstzrange(:interval_start, :interval_end, '[)') END, CAST(:metadata AS json),
         :prev_txid, :run, clock_timestamp() + make_interval(secs => :lease_seconds));
+
+-- insert_restate --
+-- A txid that counts a position again (R17).
+INSERT INTO txbatch.batch (topology, txid, position, kind, key, data_interval, metadata, lease_run, lease_until, reason, requested_by)
+SELECT topology, CAST(:txid AS bigint), txid, 'restate', :key, data_interval, CAST(:metadata AS json), :run,
+       clock_timestamp() + make_interval(secs => :lease_seconds), :reason, :requested_by
+  FROM txbatch.batch WHERE topology = :topology AND txid = :position;
 
 -- insert_batch_key --
 -- Let a run find a batch again.
@@ -294,8 +320,9 @@ UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
  WHERE topology = :topology AND txid = :txid AND status = 'committed' AND succeeded_at IS NULL RETURNING txid;
 
 -- abort --
--- The batch's records are free.
-UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(), reason = :reason
+-- The batch's records are free; why it was asked for stays known.
+UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(),
+       reason = CASE WHEN kind = 'restate' THEN reason || '; aborted: ' || :reason ELSE :reason END
  WHERE topology = :topology AND txid = :txid;
 
 -- insert_skip --
@@ -404,7 +431,7 @@ SELECT t.topology, t.job,
        count(*) FILTER (WHERE b.status IN ('planned', 'emitted')) AS in_flight,
        max(b.txid) FILTER (WHERE b.status = 'committed') AS committed_txid,
        max(b.committed_at) AS committed_at,
-       COALESCE(sum(b.records), 0)::bigint AS records,
+       COALESCE(sum(b.records) FILTER (WHERE b.replaced_by IS NULL), 0)::bigint AS records,
        ARRAY(SELECT s.state FROM txbatch.state s WHERE s.topology = t.topology ORDER BY 1) AS states,
        (SELECT count(*) FROM report.gaps g WHERE g.topology = t.topology) AS gaps,
        clock_timestamp() - min(b.created_at) FILTER (WHERE b.status IN ('planned', 'emitted')) AS oldest_in_flight
@@ -471,19 +498,24 @@ SELECT a.topology, a.attempt, a.status, a.started_at, a.duration, b.records, b.r
  WHERE topology = ANY (:topologies) ORDER BY a.started_at, a.attempt_id;
 
 -- counted_ranges --
--- The last committed range of each file that was read once; of all topologies for null.
-SELECT topology, stream, t.source -> stream AS source, partition, c.metadata
+-- The last committed range of each file that was read once, as its current version read it; of all topologies for null.
+SELECT topology, stream, t.source -> stream AS source, partition, COALESCE(again.metadata, c.metadata) AS metadata
   FROM txbatch.consumed c JOIN txbatch.topology t USING (topology)
+  LEFT JOIN LATERAL (
+       SELECT p.metadata FROM txbatch.partition p JOIN txbatch.batch b USING (topology, txid)
+        WHERE p.topology = c.topology AND p.stream = c.stream AND p.partition = c.partition AND p.txid > c.txid
+          AND p.status = 'read' AND b.replaced_by IS NULL
+        ORDER BY p.txid DESC LIMIT 1) again ON true
  WHERE (CAST(:topology AS text) IS NULL OR topology = :topology) AND t.source -> stream ->> 'spout' = 'FileSpout'
  ORDER BY topology, stream, partition LIMIT :limit;
 
 -- counted_intervals --
--- The plans of committed batches that were read by time, newest first, no more than some bytes of a topology.
+-- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology.
 SELECT topology, txid, source, metadata, created_at, lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
   FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes
           FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
-         WHERE b.status = 'committed' AND b.data_interval IS NOT NULL
+         WHERE b.status = 'committed' AND b.replaced_by IS NULL AND b.data_interval IS NOT NULL
            AND (CAST(:topology AS text) IS NULL OR topology = :topology)
-        WINDOW newest AS (PARTITION BY topology ORDER BY txid DESC)) batches
+        WINDOW newest AS (PARTITION BY topology ORDER BY position DESC)) batches
  WHERE rank = 1 OR bytes <= :bytes
- ORDER BY topology, txid DESC;
+ ORDER BY topology, position DESC;

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from txbatch import settings
-from txbatch.core import coordinator
+from txbatch.core import planning
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest, check_manifest
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN
@@ -86,7 +86,7 @@ def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
 def plan(topology: Topology, offsets: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
     """The metadata of the next batch, given what was consumed."""
     head = Head(topology.name, 1, None, (), None, offsets or {})
-    return coordinator.plan_batch(topology, head, Run("test"))
+    return planning.plan_batch(topology, head, Run("test"))
 
 
 def rows(folder: AttemptFolder, number: int, keys: int) -> Rows:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from txbatch import Interval
-from txbatch.core import coordinator
+from txbatch.core import planning
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Run
 from txbatch.launch.job_file import load_job
@@ -82,6 +82,6 @@ def test_an_example_counts_what_it_says(emit: Callable[..., Any], tmp_path: Path
     write_data, expected = WHAT[topology.name]
     write_data(tmp_path / "data")
     run = Run("test", interval=MONDAY)
-    metadata = coordinator.plan_batch(topology, NO_BATCH, run) if topology.by_interval else None
+    metadata = planning.plan_batch(topology, NO_BATCH, run) if topology.by_interval else None
     found: Mapping[str, Any] = emit(topology, metadata).partials
     assert found == expected

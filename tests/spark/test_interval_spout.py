@@ -16,7 +16,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
-from txbatch.core import coordinator
+from txbatch.core import planning
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TransientError
 from txbatch.core.ledger import Head
 from txbatch.core.plan import BatchPlan
@@ -42,7 +42,7 @@ def sales(root: Path, **arguments: Any) -> Topology:
 
 
 def planned(topology: Topology, interval: Interval = FIRST) -> Metadata:
-    metadata = coordinator.plan_batch(topology, Head("sales", 1, None, (), None, {}), Run("test", interval=interval))
+    metadata = planning.plan_batch(topology, Head("sales", 1, None, (), None, {}), Run("test", interval=interval))
     assert metadata is not None
     return metadata
 

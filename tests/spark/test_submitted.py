@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from txbatch import settings
-from txbatch.core import coordinator
+from txbatch.core import planning
 from txbatch.core.errors import TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.ledger import Head
@@ -82,7 +82,7 @@ def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
 
     def run(master: str) -> AttemptFolder:
         head = Head(job.topology.name, 1, None, (), None, {})
-        metadata = coordinator.plan_batch(job.topology, head, Run("test"))
+        metadata = planning.plan_batch(job.topology, head, Run("test"))
         assert metadata is not None
         assignment = Assignment(job.topology.name, TransactionAttempt(1, 1), "token", metadata, code_digest(job.path))
         folder = AttemptFolder((tmp_path / "attempt 1").as_uri())

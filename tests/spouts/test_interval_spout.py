@@ -10,10 +10,10 @@ from zlib import crc32
 import pytest
 
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
-from txbatch.core.coordinator import plan_batch
 from txbatch.core.definition import Known, check_definition, state_definition, stream_definitions, stream_fields
 from txbatch.core.errors import DefinitionError, SchemaMismatch, TransientError
 from txbatch.core.ledger import Head
+from txbatch.core.planning import plan_batch
 from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spouts.changes import check_not_replaced
 

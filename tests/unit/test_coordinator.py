@@ -10,8 +10,9 @@ import pytest
 from support import ListSpout, LogSpout, manifest_of, run, word_count
 
 from txbatch import Topology
-from txbatch.core.coordinator import NothingNew, initialize_transaction, plan_batch
+from txbatch.core.coordinator import NothingNew, initialize_transaction
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError, TransientError
+from txbatch.core.planning import plan_batch
 from txbatch.core.protocol import Wait
 from txbatch.core.spout import PartitionedCoordinator, SpoutKind
 from txbatch.core.transaction import Batch, Interval, Run

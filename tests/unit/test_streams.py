@@ -23,7 +23,7 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core import coordinator
+from txbatch.core import planning
 from txbatch.core.errors import BadRecord, DefinitionError, NotExactlyOnce
 from txbatch.core.ledger import Head
 from txbatch.core.transaction import Run
@@ -175,13 +175,13 @@ def test_a_batch_spout_keeps_no_metadata_and_gives_no_guarantee() -> None:
         ticks.persistent_aggregate(OpaqueState("s"), n=Count())
     ticks.persistent_aggregate(OpaqueState("s"), guarantee="at_least_once", n=Count())
     head = Head("t", 3, None, (), None, {})
-    assert coordinator.plan_batch(ticks.topology, head, Run("run")) == {"format": 2, "streams": {"ticks": {"plan": {}}}}
+    assert planning.plan_batch(ticks.topology, head, Run("run")) == {"format": 2, "streams": {"ticks": {"plan": {}}}}
     read: Any = spout.emitter().emit_batch("spark", TransactionAttempt(3, 2), {})  # type: ignore[arg-type]
     assert read == ("spark", 3)
     spout.coordinator().success(3)
     assert spout.acked == [3]
     spout.ready = False
-    assert coordinator.plan_batch(ticks.topology, head, Run("run")) is None
+    assert planning.plan_batch(ticks.topology, head, Run("run")) is None
 
 
 REFUSED: list[tuple[str, Any, str]] = [
@@ -256,6 +256,6 @@ def test_a_spout_without_a_txid_of_its_own_starts_where_the_topology_is() -> Non
     topology = Topology("t")
     for name, spout in (("list", ListSpout(1)), ("ticks", Ticks())):
         topology.new_stream(name, spout)
-    plan = coordinator.plan_batch(topology, Head("t", 1, None, (), None, {}), Run("run"))
+    plan = planning.plan_batch(topology, Head("t", 1, None, (), None, {}), Run("run"))
     assert plan is not None
     assert plan["streams"] == {"list": {"plan": {"number": 0, "start": 0, "end": 1}}, "ticks": {"plan": {}}}

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from txbatch.core.coordinator import NothingNew, plan_batch
+from txbatch.core.coordinator import NothingNew
 from txbatch.core.guarantee import guarantees
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, Ranges
+from txbatch.core.planning import plan_batch
 from txbatch.core.protocol import Adopt, PlanNew, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, Run

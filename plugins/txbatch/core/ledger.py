@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from txbatch.core.manifest import Manifest
+from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 
@@ -45,6 +45,20 @@ class Unfinished:
 
     txid: int
     run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of a position that counts now (R17), or the batch itself where that does not count.
+
+    `asked` is the batch that was asked for, `read` what the version read, by stream and partition: None is a hole.
+    `horizon` is the highest txid whose contributions are folded in a state of the topology (R22).
+    """
+
+    asked: Batch
+    current: Batch
+    read: Mapping[str, Mapping[str, ReadPartition | None]]
+    horizon: int = 0
 
 
 class Ledger(Protocol):
@@ -99,6 +113,9 @@ class Ledger(Protocol):
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
+
+    def version(self, topology: str, txid: int) -> Version:
+        """Return the version of a txid's position that counts now; UnknownName when there is no such txid."""
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""

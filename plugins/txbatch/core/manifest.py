@@ -158,6 +158,11 @@ def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
         _check_records(
             f"{assignment.topology} {assignment.attempt}", ranges.partitions, manifest.streams.get(stream, {})
         )
+    if left_out and assignment.plan.whole:
+        raise PartitionUnreadable(
+            f"{assignment.topology} {assignment.attempt}: {_listed(left_out)} could not be read, and a restate counts whole or "
+            "not at all; try again when it can be read, or abort it and restate with --accept-missing"
+        )
     if left_out and not read:
         raise PartitionUnreadable(
             f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
@@ -179,6 +184,10 @@ def _names(streams: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
     return {(stream, partition) for stream, partitions in streams.items() for partition in partitions}
 
 
+def _listed(names: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"partition {partition!r} of stream {stream!r}" for stream, partition in sorted(names)[:5])
+
+
 def check_states(manifest: Manifest, states: Iterable[str]) -> None:
     """Refuse a manifest with partials of other states than these."""
     staged, defined = sorted(manifest.states), sorted(states)
@@ -189,14 +198,16 @@ def check_states(manifest: Manifest, states: Iterable[str]) -> None:
         )
 
 
-def check_same_records(manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any]) -> None:
+def check_same_records(
+    manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any], *, accept_missing: bool = False
+) -> None:
     """A transactional spout must read the same records again (R7c); Incomplete names partition, expected and found.
 
-    Only an opaque one may leave a partition out (R13). `source` is the topology's source identity, which says the kind
-    of each stream.
+    Only an opaque one may leave a partition out (R13), unless a restate accepts that it is missing. `source` is the topology's
+    source identity, which says the kind of each stream.
     """
     for stream, holes in manifest.unreadable.items():
-        if holes and source[stream]["kind"] != "opaque":
+        if holes and source[stream]["kind"] != "opaque" and not accept_missing:
             raise Incomplete(
                 f"{manifest.topology} {manifest.attempt}: {', '.join(holes)} of stream {stream!r} was left out, which only "
                 "an opaque spout may do; emit again when it can be read"

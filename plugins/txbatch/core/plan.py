@@ -4,6 +4,8 @@
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
+Format 3 has `"whole": true` besides: of what it names nothing may be left out.
+
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
 batches that older ledgers hold, has the spout's plan itself for an entry.
@@ -25,6 +27,7 @@ from typing import Any, Self, assert_never
 from txbatch.core.formats import check_format
 
 FORMAT = 2
+FORMAT_OF_WHOLE = 3
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -145,13 +148,14 @@ class BatchPlan:
     """What a batch reads.
 
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
-    `parameters` those of the run's that choose data.
+    `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
     """
 
     streams: Mapping[str, StreamPlan]
     idle: Mapping[str, StreamPlan] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT
+    whole: bool = False
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
@@ -162,18 +166,20 @@ class BatchPlan:
         """Return the plan as it is stored."""
         entry = _plan_alone if self.format == 1 else _entry
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
+        whole = {"whole": True} if self.whole else {}
         more = {"idle": {name: entry(planned) for name, planned in self.idle.items()}, "parameters": self.parameters}
-        return {"format": self.format, **value, **{name: each for name, each in more.items() if each}}
+        said = {name: each for name, each in more.items() if each}
+        return {"format": FORMAT_OF_WHOLE if self.whole else self.format, **value, **said, **whole}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
-        format_ = check_format(what, value, FORMAT)
+        format_ = check_format(what, value, FORMAT_OF_WHOLE)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
-        return cls(streams, idle, value.get("parameters", _EMPTY), format_)
+        return cls(streams, idle, value.get("parameters", _EMPTY), format_, value.get("whole") is True)
 
 
 def _entry(planned: StreamPlan) -> Any:

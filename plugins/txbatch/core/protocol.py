@@ -24,6 +24,7 @@ from txbatch.core.transaction import (
     INIT_TXID,
     Assignment,
     Batch,
+    BatchKind,
     BatchStatus,
     Interval,
     Metadata,
@@ -98,7 +99,7 @@ def same_parameters(batch: Batch, run: Run) -> bool:
 
 def check_parameters(batch: Batch, run: Run) -> None:
     """Refuse a run that meets its own batch again with other data-choosing parameters (R2)."""
-    if batch.key == run.key and not same_parameters(batch, run):
+    if run.restate is None and batch.key == run.key and not same_parameters(batch, run):
         stored = canonical_json(batch.plan.parameters)
         raise TerminalError(
             f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
@@ -107,8 +108,12 @@ def check_parameters(batch: Batch, run: Run) -> None:
 
 
 def may_adopt(batch: Batch, run: Run) -> bool:
-    """True if the run may finish an abandoned batch first (R6); otherwise it is aborted: it holds other records."""
-    return run.interval is None and same_parameters(batch, run)
+    """True if the run may finish an abandoned batch first (R6); otherwise it is aborted: it holds other records.
+
+    A restate is aborted: it holds no records, and the run that asked for it asks again.
+    """
+    by_offset = run.interval is None and not batch.by_interval
+    return by_offset and batch.kind is BatchKind.ORDINARY and same_parameters(batch, run)
 
 
 def is_adopted(batch: Batch, run: Run) -> bool:
@@ -199,7 +204,8 @@ def check_commit(
         raise TerminalError(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
-    check_chain(batch, last_committed, offsets)
+    if batch.kind is not BatchKind.RESTATE:  # its records are not the next ones: they stand in their place already
+        check_chain(batch, last_committed, offsets)
     return True
 
 
@@ -267,6 +273,16 @@ def check_abort(batch: Batch) -> None:
         )
 
 
+def check_may_skip(batch: Batch) -> None:
+    """Refuse to give up records that are committed, or that a restate reads: those are another batch's (R16)."""
+    check_abort(batch)
+    if batch.kind is BatchKind.RESTATE:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} counts position {batch.position} again, and has no records of its own to give "
+            "up; abort it without --skip"
+        )
+
+
 def check_skip(
     batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
 ) -> None:
@@ -274,7 +290,7 @@ def check_skip(
 
     `also` are the other txids, not aborted, that reach into the batch's interval.
     """
-    check_abort(batch)
+    check_may_skip(batch)
     if open_before is not None:
         raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
     if also:
@@ -297,9 +313,9 @@ def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> N
 
 
 def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
-    """Return the offsets after these batches, which are in txid order."""
+    """Return the offsets after these batches, which are in txid order; restates move none."""
     after = {stream: dict(partitions) for stream, partitions in offsets.items()}
-    for batch in batches:
+    for batch in (each for each in batches if each.kind is not BatchKind.RESTATE):
         for stream, planned in batch.plan.partitioned.items():
             after.setdefault(stream, {}).update(planned.ranges)
     return after

@@ -165,6 +165,14 @@ class PartitionedSpout(Emitter, Spout):
     ) -> DataFrame:
         """Exactly the records of this range; PartitionUnreadable when the partition cannot be read now."""
 
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        """Return the range by which a committed batch, which read this one, is counted again (R17): the same records.
+
+        A source whose partitions are replaced as a whole, such as files, says what is there now. PartitionUnreadable for a
+        partition that is not there any more.
+        """
+        return metadata
+
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
         ranges: Mapping[str, Metadata] = metadata["partitions"]

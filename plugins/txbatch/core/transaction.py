@@ -16,6 +16,7 @@ from txbatch.core.plan import BatchPlan
 
 INIT_TXID = 1
 INTERVAL_KEY = "interval:"
+RESTATE_KEY = "restate:"
 ASSIGNMENT_FORMAT = 1
 # What a spout may plan, unless it says otherwise; and what the ledger takes: a manifest has more to say of a partition
 # than its plan, but not ten times as much.
@@ -68,12 +69,39 @@ class BatchStatus(StrEnum):
         return self in (BatchStatus.COMMITTED, BatchStatus.ABORTED)
 
 
+class BatchKind(StrEnum):
+    """What a txid is for: records of its own, those of another txid counted again (R17), or records given up (R16)."""
+
+    ORDINARY = "ordinary"
+    RESTATE = "restate"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Restate:
+    """What is to be counted again: the batch at `position`, and why, and by whom it was asked for.
+
+    `accept_missing` counts it also where some of it cannot be read; `skipped` says that it may be one that was given up.
+    """
+
+    position: int
+    why: str
+    by: str | None = None
+    accept_missing: bool = False
+    skipped: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.why.strip():
+            raise DefinitionError(f'txid {self.position}: say why it is counted again: --why "..."')
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Who asks for a batch: a DAG run or a call of `txbatch run`. Its key finds the batch again (R2).
 
     `name` is unique to the run and the same in all its retries and clears. `parameters` are those of the run's that
-    choose data, which the topology's spouts declare; they must be the same each time.
+    choose data, which the topology's spouts declare; they must be the same each time. A run with `restate` has no interval
+    and no parameters of its own: it reads by those of the batch that it counts again.
     """
 
     name: str
@@ -81,16 +109,23 @@ class Run:
     run_id: str | None = None
     interval: Interval | None = None
     parameters: Metadata = field(default_factory=dict, hash=False)
+    restate: Restate | None = None
 
     @property
     def key(self) -> str:
-        """The batch key: the interval for spouts that read by time, else the run."""
+        """The batch key: the interval for spouts that read by time, else the run; of a restate, the run and its position."""
+        if self.restate:
+            return f"{RESTATE_KEY}{self.restate.position}:{self.name}"
         return f"{INTERVAL_KEY}{self.interval}" if self.interval else f"run:{self.name}"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A row of the ledger: a txid with its metadata, which is its plan as stored, as of when it was read."""
+    """A row of the ledger: a txid with its metadata, which is its plan as stored, as of when it was read.
+
+    `position` is the txid that it stands for: its own, unless it is a restate. It counts once it is committed, until a restate
+    takes its place: `replaced_by`.
+    """
 
     topology: str
     txid: int
@@ -104,6 +139,23 @@ class Batch:
     lease_live: bool = False
     succeeded: bool = False
     created_at: datetime | None = None
+    kind: BatchKind = BatchKind.ORDINARY
+    position: int = 0
+    replaced_by: int | None = None
+    reason: str | None = None
+    requested_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.position:
+            object.__setattr__(self, "position", self.txid)
+
+    @property
+    def restate(self) -> Restate | None:
+        """Return what the batch counts again; None for one that is no restate."""
+        if self.kind is not BatchKind.RESTATE:
+            return None
+        missing = not self.plan.whole
+        return Restate(self.position, self.reason or "restate", self.requested_by, missing, skipped=True)
 
     @cached_property
     def plan(self) -> BatchPlan:

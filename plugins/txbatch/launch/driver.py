@@ -148,7 +148,7 @@ def _readers(
         reader = emitters.enter_context(opened(spark, topology.streams[name], assignment))
         holes = reader.leave_out_unreadable()
         unreadable[name] = {**planned.unreadable, **holes}
-        if not holes or len(holes) < len(planned.ranges):
+        if len(holes) < len(planned.ranges):
             readers[name] = reader
     if not readers:
         holes = {partition: why for each in unreadable.values() for partition, why in each.items()}

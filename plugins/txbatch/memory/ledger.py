@@ -28,15 +28,17 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.ledger import Committed, Head, Unfinished
+from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
+from txbatch.core.restate import check_not_folded, check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
     STORED_BYTES_MAX,
     Assignment,
     Batch,
+    BatchKind,
     BatchStatus,
     Interval,
     Metadata,
@@ -117,7 +119,7 @@ class MemoryLedger:
                 self._check_interval(tables, head.topology, run.interval)
                 tables.intervals[head.topology, head.next_txid] = run.interval
             stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
-            batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key, head.prev_txid)
+            batch = self._batch(tables, head, run, stored)
             tables.let_find(batch, run)
             tables.waiting.pop((head.topology, run.name), None)
             return self._lease(tables, batch, run)
@@ -190,7 +192,8 @@ class MemoryLedger:
             protocol.check_fence(now, assignment)
             check_manifest(manifest, assignment)
             earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
-            check_same_records(manifest, earlier, tables.topologies[now.topology].source)
+            missing = now.restate is not None and now.restate.accept_missing
+            check_same_records(manifest, earlier, tables.topologies[now.topology].source, accept_missing=missing)
             at = now.topology, now.attempt
             tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
             return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
@@ -199,6 +202,11 @@ class MemoryLedger:
         """One batch; UnknownName when there is none."""
         with self._transaction() as tables:
             return tables.batch(topology, txid)
+
+    def version(self, topology: str, txid: int) -> Version:
+        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        with self._transaction() as tables:
+            return tables.version(topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
@@ -219,8 +227,7 @@ class MemoryLedger:
                 name = batch.lease_run or ""
                 over = batch.succeeded or batch.status is BatchStatus.ABORTED
                 if batch.txid > above and name.startswith(prefix) and not over:
-                    interval = tables.intervals.get((topology, batch.txid))
-                    return Unfinished(batch.txid, Run(name, interval=interval, parameters=batch.plan.parameters))
+                    return Unfinished(batch.txid, tables.run_of(batch, name))
         return None
 
     def turn_of(self, topology: str, txid: int) -> int | None:
@@ -245,10 +252,13 @@ class MemoryLedger:
             check_manifest(newest.manifest, newest.assignment)
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
             expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
+            if now.kind is BatchKind.RESTATE:
+                check_not_folded(tables.version(now.topology, now.position))
+                tables.take_place(now)
             for aggregate in topology.aggregates:
                 name = aggregate.state.name
                 if aggregate.state.database is None:
-                    tables.apply(aggregate, list(partials[name]), now.txid, expected[name])
+                    tables.apply(aggregate, list(partials[name]), now, expected[name])
             apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
             failpoints.hit("commit.loaded")
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
@@ -274,6 +284,7 @@ class MemoryLedger:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16)."""
         with self._transaction() as tables:
             now = tables.batch(topology, txid)
+            protocol.check_may_skip(now)
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
             also = tables.also_covering(now)
@@ -283,7 +294,7 @@ class MemoryLedger:
                 self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
             else:
                 self._abort(tables, now)
-            return tables.give_up(now)
+            return tables.give_up(now, why)
 
     def rows(self, state: str) -> Rows:
         """Return what a state holds now, by key."""
@@ -295,6 +306,16 @@ class MemoryLedger:
         if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
             self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology), tables.view)
         return tables.abort(batch)
+
+    def _batch(self, tables: Tables, head: Head, run: Run, metadata: Metadata) -> Batch:
+        """The next txid; of a restate, if its position may still be counted again."""
+        batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, metadata, run.key)
+        if run.restate is None:
+            return replace(batch, prev_txid=head.prev_txid)
+        again = run.restate
+        check_version(tables.version(head.topology, again.position), again)
+        of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
+        return replace(of, reason=shown(again.why), requested_by=again.by)
 
     def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:
         taken = list(tables.overlapping(topology, interval).values())

@@ -18,15 +18,18 @@ from txbatch.core.definition import (
     stream_fields,
 )
 from txbatch.core.errors import Incomplete, UnknownName
-from txbatch.core.ledger import Head
+from txbatch.core.fold import Contribution, fold
+from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import Value
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
     Assignment,
     Batch,
+    BatchKind,
     BatchStatus,
     Interval,
     Metadata,
@@ -34,7 +37,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.core.update import in_ledger
+from txbatch.core.update import Change, in_ledger
 
 Rows = Mapping[Any, Value]
 
@@ -53,6 +56,7 @@ class StoredTopology:
 class StoredState:
     """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
 
+    `base` is what was folded of them, up to the txid `horizon` (R22).
     One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21).
     """
 
@@ -61,6 +65,8 @@ class StoredState:
     rows: Rows = field(default_factory=dict)
     contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
     applied_txid: int | None = None
+    base: Mapping[Any, Partial] = field(default_factory=dict)
+    horizon: int = 0
 
     @property
     def database(self) -> str | None:
@@ -137,13 +143,14 @@ class Tables:
         batches = self.batches_of(topology)
         pending = tuple(batch for batch in batches if not batch.status.final)
         alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
+        ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
         own = [self.batch(topology, txid) for txid in self.batch_keys.get((topology, run.key), ())]
         return Head(
             topology=topology,
             next_txid=protocol.next_txid([batch.txid for batch in batches]),
             own=next((batch for batch in reversed(own) if batch in alive), None),
             pending=pending,
-            prev=alive[-1] if alive else None,
+            prev=ordinary[-1] if ordinary else None,
             offsets=protocol.consumed(self.offsets(topology), pending),
         )
 
@@ -173,9 +180,33 @@ class Tables:
         return min(lower, default=None)
 
     def last_committed(self, topology: str) -> int | None:
-        """The highest committed txid; None before the first."""
-        committed = (batch.txid for batch in self.batches_of(topology) if batch.status is BatchStatus.COMMITTED)
-        return max(committed, default=None)
+        """The highest committed txid that is no restate; None before the first."""
+        committed = (each for each in self.batches_of(topology) if each.status is BatchStatus.COMMITTED)
+        return max((batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE), default=None)
+
+    def version(self, topology: str, txid: int) -> Version:
+        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        asked = self.batch(topology, txid)
+        versions = [batch for batch in self.batches_of(topology) if batch.position == asked.position]
+        counts = [each for each in versions if each.status is BatchStatus.COMMITTED and each.replaced_by is None]
+        current = counts[0] if counts else asked
+        horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
+        return Version(asked, current, self.read_by(current), horizon)
+
+    def read_by(self, batch: Batch) -> dict[str, dict[str, ReadPartition | None]]:
+        """What a final batch read of each partition; None: nothing."""
+        found: dict[str, dict[str, ReadPartition | None]] = {stream: {} for stream in batch.plan.streams}
+        for (topology, stream, partition, txid), read in self.partitions.items():
+            if (topology, txid) == (batch.topology, batch.txid):
+                found[stream][partition] = read
+        return found
+
+    def run_of(self, batch: Batch, name: str) -> Run:
+        """The run of that name that looked after a batch."""
+        if batch.restate is not None:
+            return Run(name, restate=batch.restate)
+        interval = self.intervals.get((batch.topology, batch.txid))
+        return Run(name, interval=interval, parameters=batch.plan.parameters)
 
     def states_apart(self, topology: str) -> list[tuple[str, str]]:
         """Database and name of the states of a topology that are kept apart."""
@@ -192,7 +223,8 @@ class Tables:
         """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise (R23)."""
         name = topology.name
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
-        alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
+        batches = [batch for batch in self.batches_of(name) if batch.kind is not BatchKind.RESTATE]
+        alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
         read = [batch for batch in alive if batch.status is BatchStatus.COMMITTED and batch.fence]
         known = Known(
             stored.job,
@@ -242,10 +274,11 @@ class Tables:
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
         return self.batches[batch.topology, batch.txid]
 
-    def give_up(self, batch: Batch) -> Batch:
+    def give_up(self, batch: Batch, why: str) -> Batch:
         """A txid of its own for records that are given up: they count as read (R16)."""
         txid = protocol.next_txid([each.txid for each in self.batches_of(batch.topology)])
-        given_up = replace(batch, txid=txid, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
+        skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=shown(why))
+        given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
         self.batches[batch.topology, txid] = given_up
         self.leases[batch.topology, txid] = self.leases[batch.topology, batch.txid]
         if (batch.topology, batch.txid) in self.intervals:
@@ -258,21 +291,44 @@ class Tables:
                 self.consumed[batch.topology, stream, partition] = range_
         return given_up
 
+    def take_place(self, batch: Batch) -> None:
+        """A restate counts in the place of the version that counts now (R17)."""
+        current = self.version(batch.topology, batch.position).current
+        self.batches[batch.topology, current.txid] = replace(current, replaced_by=batch.txid)
+
     def apply(
-        self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], txid: int, expected: int
+        self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], batch: Batch, expected: int
     ) -> None:
-        """R9 for the partials of one state; Incomplete unless there are as many as `expected`."""
+        """R9 for the partials of one state, R17 for those of a restate; Incomplete unless there are as many as `expected`."""
         name = aggregate.state.name
         if len(partials) != expected:
             raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
         stored = self.states[name]
-        updater = in_ledger(aggregate.state.kind, merger(aggregate.merges))
-        rows = updater.update(stored.rows, aggregate.changes(partials), txid).applied(stored.rows)
         contributions, combine = dict(stored.contributions), merger(aggregate.partial_merges)
         for key, partial in partials if aggregate.state.contributions else ():
-            at = key, txid, txid
+            at = key, batch.position, batch.txid
             contributions[at] = combine(contributions[at], partial) if at in contributions else partial
-        self.states[name] = replace(stored, rows=rows, contributions=contributions)
+        stored = self.states[name] = replace(stored, contributions=contributions)
+        changes = aggregate.changes(partials)
+        if batch.kind is BatchKind.RESTATE:
+            changes = self._folded_again(aggregate, stored, batch)
+        updater = in_ledger(aggregate.state.kind, merger(aggregate.merges))
+        rows = updater.update(stored.rows, changes, batch.txid).applied(stored.rows)
+        self.states[name] = replace(stored, rows=rows)
+
+    def _folded_again(self, aggregate: PersistentAggregate, stored: StoredState, batch: Batch) -> dict[Any, Change]:
+        """What becomes of each key of a restate and of the version that it replaced: the fold takes the place of the value."""
+        both = {batch.txid, *(each.txid for each in self.batches_of(batch.topology) if each.replaced_by == batch.txid)}
+        changed = {key for key, _, txid in stored.contributions if txid in both}
+        found: dict[Any, list[Contribution]] = {key: [] for key in changed}
+        for (key, position, txid), partial in stored.contributions.items():
+            if key in changed:
+                (change,) = aggregate.changes([(key, partial)]).values()
+                replaced_by = self.batches[batch.topology, txid].replaced_by
+                found[key].append(Contribution(position, txid, change, replaced_by))
+        combine = merger(aggregate.merges)
+        values = {key: fold(stored.base.get(key), each, combine) for key, each in found.items()}
+        return {key: Change(value or (), removed=True, counted=value is not None) for key, value in values.items()}
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """What was read, where the next batch starts, and that the batch is final."""
@@ -281,7 +337,7 @@ class Tables:
             for partition, range_ in {**dict.fromkeys(plan.unreadable), **plan.ranges}.items():
                 read = manifest.streams.get(stream, {}).get(partition)
                 self.partitions[batch.topology, stream, partition, batch.txid] = read
-                if read is not None and stream in carried:
+                if read is not None and stream in carried and batch.kind is not BatchKind.RESTATE:
                     self.consumed[batch.topology, stream, partition] = range_
         at = batch.topology, batch.attempt
         self.attempts[at] = replace(self.attempts[at], status="committed")

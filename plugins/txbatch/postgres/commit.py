@@ -14,12 +14,13 @@ from txbatch import failpoints
 from txbatch.core.ledger import Committed
 from txbatch.core.manifest import check_manifest, check_states
 from txbatch.core.protocol import check_commit
+from txbatch.core.restate import check_not_folded
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, canonical_json
+from txbatch.core.transaction import Assignment, Batch, BatchKind, canonical_json
 from txbatch.postgres import definitions, ranges, rows
 from txbatch.postgres.queries import query
-from txbatch.postgres.state_writer import LedgerWriter
-from txbatch.postgres.statements import statements_of
+from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
+from txbatch.postgres.statements import StateStatements, statements_of
 from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Any]
@@ -42,9 +43,12 @@ def commit_batch(
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     statements = [statements_of(aggregate, f"staged_{n}") for n, aggregate in enumerate(here)]
-    writers = [LedgerWriter(connection, each, assignment) for each in statements]
+    replaced = _replaced(connection, batch)
+    writers = [_writer(connection, each, assignment, batch, replaced) for each in statements]
     staged_rows = [writer.load(partials[writer.name], manifest.states[writer.name]) for writer in writers]
     failpoints.hit("commit.loaded")
+    if replaced is not None:
+        connection.execute(query("replace"), {**ids, "replaced": replaced})
     keys = {name: each.rows for name, each in manifest.states.items()}
     for writer, staged in zip(writers, staged_rows, strict=True):
         keys[writer.name] = writer.apply(staged)
@@ -56,3 +60,20 @@ def commit_batch(
     warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")
     return Committed(rows.batch(connection, **ids), applied=True)
+
+
+def _replaced(connection: Connection, batch: Batch) -> int | None:
+    """Return the version whose place a restate takes, the one that counts just now; None for a batch that is none (R17)."""
+    if batch.kind is not BatchKind.RESTATE:
+        return None
+    version = rows.version(connection, batch.topology, batch.position)
+    check_not_folded(version)
+    return version.current.txid
+
+
+def _writer(
+    connection: Connection, statements: StateStatements, assignment: Assignment, batch: Batch, replaced: int | None
+) -> StateWriter:
+    if replaced is None:
+        return LedgerWriter(connection, statements, assignment)
+    return RestateWriter(connection, statements, assignment, batch.position, replaced)

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.errors import HalfCommitted, LeaseHeld
-from txbatch.core.ledger import Committed, Head, Unfinished
+from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -93,15 +94,8 @@ class PostgresLedger:
             if run.interval:
                 _check_interval(connection, head.topology, run.interval)
             state_tables.ensure_partitions(connection, head.topology, head.next_txid)
-            interval = run.interval
-            row = {
-                "key": run.key,
-                "interval_start": interval.start if interval else None,
-                "interval_end": interval.end if interval else None,
-                "metadata": canonical_json(metadata, STORED_BYTES_MAX),
-                "prev_txid": head.prev_txid,
-            }
-            connection.execute(query("insert_batch"), {**ids, **row, **self._lease(run)})
+            stored_metadata = {"metadata": canonical_json(metadata, STORED_BYTES_MAX), **self._lease(run)}
+            _insert_batch(connection, head, run, {**ids, **stored_metadata})
             _insert_key(connection, ids, run)
             connection.execute(query("forget_wait"), {"topology": head.topology, "run": run.name})
             return rows.batch(connection, **ids)
@@ -170,7 +164,8 @@ class PostgresLedger:
             protocol.check_fence(now, assignment)
             check_manifest(manifest, assignment)
             source = rows.one(connection, "topology", topology=assignment.topology)["source"]
-            check_same_records(manifest, _earlier_manifests(connection, assignment), source)
+            missing = now.restate is not None and now.restate.accept_missing
+            check_same_records(manifest, _earlier_manifests(connection, assignment), source, accept_missing=missing)
             row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
             connection.execute(query("attempt_emitted"), row)
             connection.execute(query("batch_emitted"), {**_ids(assignment), "lease_seconds": self.lease_seconds})
@@ -180,6 +175,11 @@ class PostgresLedger:
         """One batch; UnknownName when there is none."""
         with transaction(self.engine) as connection:
             return rows.batch(connection, topology, txid)
+
+    def version(self, topology: str, txid: int) -> Version:
+        """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+            return rows.version(connection, topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one."""
@@ -197,10 +197,10 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             given = {"topology": topology, "prefix": prefix, "above": above}
             found = connection.execute(query("oldest_unfinished"), given).mappings().first()
-        if found is None:
-            return None
-        interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
-        return Unfinished(found["txid"], Run(found["run"], interval=interval, parameters=found["parameters"] or {}))
+            if found is None:
+                return None
+            batch = rows.batch(connection, topology, found["txid"])
+        return Unfinished(batch.txid, _run_of(batch, found))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
@@ -254,6 +254,7 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, topology)
             batch = rows.lock_batch(connection, **ids)
+            protocol.check_may_skip(batch)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
             also = connection.execute(query("also_covering"), ids).scalars().all()
             protocol.check_skip(batch, *rows.order(connection, batch), also)
@@ -295,6 +296,27 @@ def _ids(assignment: Assignment) -> dict[str, Any]:
 def _insert_key(connection: Connection, ids: Mapping[str, Any], run: Run) -> None:
     row = {"key": run.key, "dag_id": run.dag_id, "run_id": run.run_id}
     connection.execute(query("insert_batch_key"), {**ids, **row})
+
+
+def _insert_batch(connection: Connection, head: Head, run: Run, row: Mapping[str, Any]) -> None:
+    """Store the next txid; of a restate, if its position may still be counted again."""
+    if run.restate is not None:
+        again = run.restate
+        check_version(rows.version(connection, head.topology, again.position), again)
+        said = {"position": again.position, "reason": shown(again.why), "requested_by": again.by}
+        connection.execute(query("insert_restate"), {**row, "key": run.key, **said})
+        return
+    start, end = (run.interval.start, run.interval.end) if run.interval else (None, None)
+    interval = {"interval_start": start, "interval_end": end}
+    connection.execute(query("insert_batch"), {**row, "key": run.key, "prev_txid": head.prev_txid, **interval})
+
+
+def _run_of(batch: Batch, found: RowMapping) -> Run:
+    """The run that looked after a batch."""
+    if batch.restate is not None:
+        return Run(found["run"], restate=batch.restate)
+    interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
+    return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
 
 
 def _check_interval(connection: Connection, topology: str, interval: Interval) -> None:

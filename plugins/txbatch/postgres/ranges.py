@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core.manifest import Manifest
-from txbatch.core.transaction import Batch, canonical_json
+from txbatch.core.transaction import Batch, BatchKind, canonical_json
 from txbatch.postgres.queries import query
 
 # How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`.
@@ -40,13 +40,18 @@ def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
 
 
 def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> None:
-    """Write what became of each range of the batch; the next batch starts after all but the unreadable ones."""
+    """Write what became of each range of the batch; the next batch starts after all but the unreadable ones.
+
+    A restate moves nothing: what comes next does not depend on what is counted again (R17).
+    """
     ranges: list[dict[str, Any]] = []
     for stream, plan in batch.plan.streams.items():
         for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
             where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
             ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
     connection.execute(query("insert_partition"), ranges)
+    if batch.kind is BatchKind.RESTATE:
+        return
     carried = batch.plan.partitioned
     consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
     if consumed:

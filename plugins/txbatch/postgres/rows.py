@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.errors import UnknownName
-from txbatch.core.ledger import Head
-from txbatch.core.manifest import Manifest
+from txbatch.core.ledger import Head, Version
+from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.protocol import consumed
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
+from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.postgres import stalled_commit
 from txbatch.postgres.queries import query
 
@@ -35,6 +35,11 @@ def batch_from(row: RowMapping) -> Batch:
         lease_live=row["lease_live"],
         succeeded=row["succeeded_at"] is not None,
         created_at=row["created_at"],
+        kind=BatchKind(row["kind"]),
+        position=row["position"],
+        replaced_by=row["replaced_by"],
+        reason=row["reason"],
+        requested_by=row["requested_by"],
     )
 
 
@@ -104,6 +109,29 @@ def order(connection: Connection, planned: Batch) -> tuple[int | None, int | Non
     open_before = connection.execute(query("open_before"), ids).scalar_one()
     last_committed = connection.execute(query("last_committed"), ids).scalar_one()
     return open_before, last_committed, offsets_of(connection, planned)
+
+
+def version(connection: Connection, topology: str, txid: int) -> Version:
+    """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+    asked = batch(connection, topology, txid)
+    found = batches(connection, "current_version", topology=topology, position=asked.position)
+    current = found[0] if found else asked
+    horizon = connection.execute(query("horizon"), {"topology": topology}).scalar_one()
+    return Version(asked, current, read_by(connection, current), horizon)
+
+
+def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:
+    """What a final batch read of each partition that it planned; None: nothing."""
+    found: dict[str, dict[str, ReadPartition | None]] = {}
+    for stream, planned in of.plan.streams.items():
+        parameters = {"stream": stream, "partitions": list(planned.ranges)}
+        rows = connection.execute(query("read_by"), {"topology": of.topology, "txid": of.txid, **parameters})
+        found[stream] = {row.partition: _read(row) for row in rows}
+    return found
+
+
+def _read(row: Any) -> ReadPartition | None:
+    return ReadPartition(row.records, str(row.fingerprint)) if row.status == "read" else None
 
 
 def last_txid(connection: Connection, topology: str) -> int:

@@ -12,8 +12,10 @@ from sqlalchemy import Connection
 
 from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.manifest import StagedState
+from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment
 from txbatch.postgres.engine import translated
+from txbatch.postgres.refold import FOLDED, Refold
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
     INDEX_PROBES,
@@ -170,6 +172,43 @@ class LedgerWriter(StateWriter):
         self._run(self.statements.remove(self.txid))
         if self.statements.aggregate.state.contributions:
             execute(self.connection, self.statements.contribute(self.txid, self.txid))
+
+
+@dataclass(frozen=True, slots=True)
+class RestateWriter(StateWriter):
+    """In the ledger's own database, for a batch that takes the place of a version which has been replaced (R17)."""
+
+    position: int
+    replaced: int
+
+    def apply(self, staged: StagedRows) -> int:
+        """Contribute what was loaded, and fold the keys of both versions again; return how many keys there are.
+
+        Raises StateAhead when a row is at this txid or a later one.
+        """
+        refold = Refold(self.statements, self.txid, self.replaced)
+        with self._naming():
+            execute(self.connection, "SAVEPOINT before_state")
+            self._contribute()
+            self._run((INDEX_PROBES, *refold.find()))
+            if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
+                self._check_ahead(refold.ahead())
+            gone = int(execute(self.connection, refold.vanish()).rowcount)
+            found = int(execute(self.connection, f"SELECT count(*) FROM {FOLDED}").fetchone()[0])
+            written = int(execute(self.connection, refold.put()).rowcount)
+            if written != found:
+                self._left(written, found)
+            execute(self.connection, refold.forget())
+        return gone + found
+
+    def _contribute(self) -> None:
+        contribute = self.statements.contribute(self.txid, self.position)
+        try:
+            execute(self.connection, contribute)
+        except psycopg2.errors.UniqueViolation:
+            execute(self.connection, "ROLLBACK TO before_state")
+            self._collapse()
+            execute(self.connection, contribute)
 
 
 class ApartWriter(StateWriter):

@@ -14,8 +14,9 @@ from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn, TxbatchError
 from txbatch.core.protocol import Wait
+from txbatch.core.restate import check_topology, check_version
 from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run
 from txbatch.run.advance import Advance
 from txbatch.run.steps import Steps
 
@@ -61,6 +62,42 @@ class Runner:
             yield from done
             if not done or not until_idle or run_id is not None or interval is not None:
                 return
+
+    def restate(
+        self,
+        txids: Iterable[int],
+        why: str,
+        by: str | None = None,
+        *,
+        accept_missing: bool = False,
+        skipped: bool = False,
+        run_id: str | None = None,
+    ) -> Iterator[Batch]:
+        """Count committed batches again, in their places (R17); yield each batch as it is committed.
+
+        First comes what an earlier call left unfinished, unless a run_id is given. A txid that is a restate stands for its
+        position. TerminalError, before anything is changed, for what cannot be counted again.
+        """
+        name = f"{RUN_PREFIX}{uuid4().hex[:12] if run_id is None else run_id}"
+        asked = [Restate(position, why, by, accept_missing, skipped) for position in self._positions(txids)]
+        for each in asked:
+            self._check(each)
+        if run_id is None:
+            yield from self._unfinished()
+        for each in asked:
+            with self._held(Run(name, restate=each)) as run:
+                done = self._finish(run)
+            yield from done
+
+    def _positions(self, txids: Iterable[int]) -> list[int]:
+        """Return the positions of some txids, each once, in their order."""
+        self.steps.register()
+        name, ledger = self.job.topology.name, self.steps.ledger
+        return sorted({ledger.batch(name, txid).position for txid in txids})
+
+    def _check(self, asked: Restate) -> None:
+        check_topology(self.job.topology)
+        check_version(self.steps.ledger.version(self.job.topology.name, asked.position), asked)
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""

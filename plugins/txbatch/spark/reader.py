@@ -62,9 +62,12 @@ class BatchReader:
         self._checkpoint: DataFrame | None = None
 
     def leave_out_unreadable(self) -> dict[str, str]:
-        """Return the partitions that an opaque spout declares unreadable, with the reason; none of them is read (R13)."""
+        """Return the partitions that an opaque spout declares unreadable, with the reason; none of them is read (R13).
+
+        PartitionUnreadable where the plan is to be read whole.
+        """
         spout, attempt = self.stream.spout, self.assignment.attempt
-        holes: dict[str, str] = {}
+        may, holes = not self.assignment.plan.whole, dict[str, str]()
         if not isinstance(spout, PartitionedSpout) or spout.kind is not SpoutKind.OPAQUE:
             return holes
         for partition, range_ in self.planned.ranges.items():
@@ -72,6 +75,11 @@ class BatchReader:
                 with _naming(self.stream, self.assignment, "emit_partition_batch"):
                     self._frames[partition] = spout.emit_partition_batch(self.spark, attempt, partition, range_)
             except PartitionUnreadable as error:
+                if not may:
+                    raise PartitionUnreadable(
+                        f"{self}: {error}; a restate counts whole or not at all: try again when partition {partition!r} can be "
+                        "read, or abort it and restate with --accept-missing"
+                    ) from error
                 holes[partition] = str(error)
         self.planned = self.planned.only(self._frames)
         if self._emitter is not spout or not spout.reads_by_partition:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, PartitionUnreadable
 from txbatch.core.spout import PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import text_lines
@@ -59,6 +59,16 @@ class FileSpout(PartitionedSpout):
             return None
         stat = (self.root / partition).stat()
         return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns} if stat.st_size else None
+
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        """The whole file as it is now; PartitionUnreadable for one that is gone."""
+        try:
+            stat = (self.root / partition).stat()
+        except OSError as error:
+            raise PartitionUnreadable(
+                f"{self.root / partition} cannot be read: {error.strerror}; restore it"
+            ) from error
+        return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata

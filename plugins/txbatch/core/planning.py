@@ -1,0 +1,214 @@
+"""What a new txid reads: the spouts are asked, without Spark and under no lock, and what they say is checked (R3, R4, R17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from datetime import datetime
+from typing import Any, assert_never
+
+from txbatch.core import restate
+from txbatch.core.called import told
+from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
+from txbatch.core.ledger import Head, Version
+from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole, is_range
+from txbatch.core.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Interval, Metadata, Restate, Run, canonical_json
+
+
+def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
+    """Ask the spouts for the plan of the next txid, and return it as it is to be stored.
+
+    None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
+    DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares, and
+    TransientError, which names the stream, for what a coordinator raises that is no error of ours.
+    """
+    _check_declared(topology, run)
+    streams: dict[str, StreamPlan] = {}
+    idle: dict[str, StreamPlan] = {}
+    for stream in topology.streams.values():
+        last = _last_plan(stream, head)
+        with told(f"{topology.name}: the coordinator of stream {stream.name!r}"):
+            planned = _plan_stream(stream, head, last, run)
+        if planned is not None:
+            streams[stream.name] = planned
+        elif stream.spout.by_interval:
+            return None
+        elif last is not None:
+            idle[stream.name] = last
+    if not streams:
+        return None
+    return _stored(topology, BatchPlan(streams, idle, dict(run.parameters)))
+
+
+def plan_restate(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
+    """Return the plan by which a committed batch is counted again (R17), as it is to be stored.
+
+    By interval: planned anew for the interval as it is now. Else what its version read, as the spouts find it now: an error names
+    what is not there any more. Raises TerminalError for what cannot be counted again.
+    """
+    restate.check_topology(topology)
+    restate.check_version(version, asked)
+    plan, streams = version.current.plan, dict[str, StreamPlan]()
+    for name, planned in plan.streams.items():
+        if name not in topology.streams:
+            raise SchemaMismatch(
+                f"{topology.name}: txid {asked.position} read stream {name!r}, which is not defined any more"
+            )
+        with told(f"{topology.name}: the coordinator of stream {name!r}"):
+            again = _again(topology.streams[name], planned, head, version, asked)
+        if not isinstance(again, Ranges) or again.partitions or again.unreadable:
+            streams[name] = again
+    return _stored(topology, BatchPlan(streams, parameters=plan.parameters, whole=not asked.accept_missing))
+
+
+def _again(stream: Stream, planned: StreamPlan, head: Head, version: Version, asked: Restate) -> StreamPlan:
+    match planned:
+        case Ranges():
+            return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
+        case OfInterval(_, interval):
+            of = Interval(*map(datetime.fromisoformat, interval))
+            as_then = Run("restate", interval=of, parameters=version.current.plan.parameters)
+            anew = _plan_stream(stream, head, None, as_then)
+            if anew is None:
+                raise TransientError(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
+            return anew
+        case Whole():
+            return planned
+        case _:
+            assert_never(planned)
+
+
+def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
+    """Return the ranges as the spout finds them now. PartitionUnreadable for one that it misses, unless that is accepted."""
+    found, missing = dict[str, Any](), dict[str, str]()
+    for name, range_ in ranges.ranges.items():
+        try:
+            spout = stream.spout
+            found[name] = spout.plan_again(name, range_) if isinstance(spout, PartitionedSpout) else range_
+        except PartitionUnreadable as error:
+            if not asked.accept_missing:
+                raise PartitionUnreadable(
+                    f"txid {asked.position} is counted again whole or not at all: {error}; or say --accept-missing"
+                ) from error
+            missing[name] = str(error)
+    planned = {**ranges.rest, "partitions": found, **({"unreadable": missing} if missing else {})}
+    _check_json(stream, planned)
+    _check_ranges(stream, planned)
+    return Ranges.from_json(planned)
+
+
+def _stored(topology: Topology, plan: BatchPlan) -> Metadata:
+    """Return a plan as it is stored. DefinitionError for one that is over the spouts' limits."""
+    metadata = plan.to_json()
+    names = {**plan.streams, **plan.idle}
+    canonical_json(metadata, sum(topology.streams[name].spout.metadata_bytes_max for name in names))
+    return metadata
+
+
+def _check_declared(topology: Topology, run: Run) -> None:
+    for name in run.parameters:
+        if name not in topology.parameters:
+            known = ", ".join(topology.parameters) or "none"
+            raise DefinitionError(f"topology {topology.name!r} has no parameter {name!r}; its spouts declare {known}")
+
+
+def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
+    """Return the plan that the next one of a stream without partitions continues."""
+    if head.prev is None or isinstance(stream.spout, PartitionedSpout):
+        return None
+    return {**head.prev.plan.idle, **head.prev.plan.streams}.get(stream.name)
+
+
+def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) -> StreamPlan | None:
+    coordinator = stream.spout.coordinator()
+    try:
+        _check_reads(stream, coordinator)
+        if isinstance(coordinator, PartitionedCoordinator):
+            coordinator.offsets = head.offsets.get(stream.name, {})
+        if not coordinator.is_ready(head.next_txid):
+            return None
+        asked = _asked(stream, run)
+        plan = coordinator.initialize_transaction(head.next_txid, deepcopy(last.plan) if last else None, asked)
+    finally:
+        coordinator.close()
+    if plan is None:
+        return None
+    _check_json(stream, plan)
+    if isinstance(coordinator, PartitionedCoordinator):
+        _check_ranges(stream, plan)
+        return Ranges.from_json(plan)
+    return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
+
+
+def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:
+    """Raise DefinitionError for a coordinator that plans in another way than its spout reads: nobody could carry it on."""
+    partitioned = isinstance(coordinator, PartitionedCoordinator)
+    if partitioned != isinstance(stream.spout, PartitionedSpout):
+        of, planned = (
+            f"stream {stream.name!r}: {type(stream.spout).__name__}",
+            f"its coordinator, {type(coordinator).__name__},",
+        )
+        raise DefinitionError(
+            f"{of} has no partitions, and {planned} plans them; make it a PartitionedSpout"
+            if partitioned
+            else f"{of} is a PartitionedSpout, and {planned} is no PartitionedCoordinator; give one, or make it a plain Spout"
+        )
+
+
+def _check_json(stream: Stream, plan: Any) -> None:
+    """Raise DefinitionError, which names the stream, for a plan that would not come back from the ledger as it is."""
+    try:
+        canonical_json(plan, stream.spout.metadata_bytes_max)
+        for text in _texts(plan):
+            if not isinstance(text, str):
+                raise DefinitionError(f"metadata is not JSON: the key {text!r} is no string")
+            if "\0" in text:
+                raise DefinitionError(f"metadata holds U+0000 in {text!r}, which PostgreSQL cannot show; encode it")
+    except (DefinitionError, RecursionError) as error:
+        raise DefinitionError(f"stream {stream.name!r}: {error}") from error
+
+
+def _check_ranges(stream: Stream, plan: Any) -> None:
+    """Raise DefinitionError, which names the stream, for a plan without partitions and for a range without both ends."""
+    if not isinstance(plan, Mapping) or not isinstance(plan.get("partitions"), Mapping):
+        raise DefinitionError(
+            f"stream {stream.name!r}: {plan!r} was planned; a PartitionedCoordinator plans 'partitions', a range for each name"
+        )
+    for partition, range_ in plan["partitions"].items():
+        if not is_range(range_):
+            raise DefinitionError(
+                f"stream {stream.name!r}: partition {partition!r} was planned as {range_!r}; a range has 'start' and 'end'"
+            )
+
+
+def _texts(value: Any) -> Iterator[Any]:
+    """Yield all texts in a JSON value, and all its keys, whether they are texts or not."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _asked(stream: Stream, run: Run) -> Metadata | None:
+    """Build `curr_metadata` for the spout: the run's interval, and those of its parameters that the spout declares."""
+    parameters = {name: value for name, value in run.parameters.items() if name in stream.spout.parameters}
+    asked = {**_interval(stream, run), **({"parameters": parameters} if stream.spout.parameters else {})}
+    return asked or None
+
+
+def _interval(stream: Stream, run: Run) -> Metadata:
+    if not stream.spout.by_interval:
+        return {}
+    if run.interval is None:
+        raise DefinitionError(
+            f"stream {stream.name!r} reads by time, and run {run.name!r} has no data interval; "
+            "trigger it with a logical date, or give --interval START END"
+        )
+    return {"interval": [run.interval.start.isoformat(), run.interval.end.isoformat()]}

@@ -1,0 +1,82 @@
+"""Restate: what may be counted again, and what its plan reads (R17). Decided on values that a ledger has read.
+
+>>> from txbatch.core.manifest import ReadPartition
+>>> from txbatch.core.plan import Range
+>>> from txbatch.core.transaction import Batch
+>>> hole = {"log": {"a": ReadPartition(9, "1"), "b": None}}
+>>> first = Batch("hosts", 1, BatchStatus.COMMITTED, {}, "run:1")
+>>> planned = Ranges({"a": Range(0, 9), "b": Range(0, 4)})
+>>> ranges_again("log", planned, Version(first, first, hole)).ranges
+{'a': {'start': 0, 'end': 9}}
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from txbatch.core.errors import TerminalError
+from txbatch.core.ledger import Version
+from txbatch.core.plan import Ranges
+from txbatch.core.spout import SpoutKind
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import BatchKind, BatchStatus, Restate
+
+
+def check_topology(topology: Topology) -> None:
+    """Refuse to restate where a state keeps no contributions to fold again, or a source cannot be read twice."""
+    for aggregate in topology.aggregates:
+        state = aggregate.state
+        if not state.contributions:
+            why = f"it is kept apart, in {state.database!r}" if state.database else "contributions=False"
+            raise TerminalError(
+                f"{topology.name}: state {state.name!r} keeps no contributions ({why}), so none of them can be replaced; mend "
+                "the source and count all of it again: drop the topology, or count it by another one with states of other names"
+            )
+    for stream in topology.streams.values():
+        if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
+            raise TerminalError(
+                f"{topology.name}: stream {stream.name!r} is non-transactional: what it read cannot be read again, so no batch "
+                "of it can be counted again"
+            )
+
+
+def check_version(version: Version, restate: Restate) -> None:
+    """Refuse to restate what is not committed, stands in another's place, was given up, or is folded."""
+    asked, current = version.asked, version.current
+    of = f"{asked.topology}: txid {asked.txid}"
+    if asked.status is BatchStatus.ABORTED:
+        raise TerminalError(f"{of} was aborted and counts nothing; its records are free: the next run counts them")
+    if asked.status is not BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{of} is {asked.status}, not committed; abort it, and the next run reads what is there then"
+        )
+    if asked.kind is BatchKind.RESTATE:
+        raise TerminalError(f"{of} counts txid {asked.position} again; restate txid {asked.position}")
+    if current.kind is BatchKind.SKIP and not restate.skipped:
+        raise TerminalError(
+            f"{of} gave its records up ({current.reason}); to count them after all, restate it with --skipped"
+        )
+    check_not_folded(version)
+
+
+def check_not_folded(version: Version) -> None:
+    """Refuse to replace contributions that retention has folded (R22)."""
+    asked, current = version.asked, version.current
+    if current.txid <= version.horizon:
+        by = "" if current.txid == asked.position else f", which txid {current.txid} counts,"
+        raise TerminalError(
+            f"{asked.topology}: txid {asked.position}{by} is folded: contributions up to txid {version.horizon} are kept as one "
+            "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: drop "
+            "the topology, or count it by another one with states of other names"
+        )
+
+
+def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:
+    """Return the ranges that a restate reads: those that the version read, never its holes, which are others' by now.
+
+    Of a batch that was given up, and of a restate, all that it planned: nobody else has their records.
+    """
+    holes = version.current.kind is BatchKind.ORDINARY
+    read = version.read.get(stream, {})
+    names = [name for name in planned.partitions if not holes or read.get(name) is not None]
+    return Ranges({name: replace(planned.partitions[name], gone=None) for name in names}, rest=planned.rest)
