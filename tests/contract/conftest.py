@@ -194,7 +194,9 @@ class Postgres(Backing):
             connection.execute(text(f"{set_back} WHERE topology = :t AND txid = :n"), ids)
 
     def lose_ledger(self) -> None:
-        self._drop(self.engine, "txbatch", "state", "contribution", "contribution_partition", "contribution_base", "report")
+        self._drop(
+            self.engine, "txbatch", "state", "contribution", "contribution_partition", "contribution_base", "report"
+        )
         migrate(self.engine)
 
     def lose_warehouse(self) -> None:

@@ -34,7 +34,7 @@ class Refold:
         """Find the keys of both versions, and their folds."""
         both = f"c.txid IN ({self.replaced:d}, {self.txid:d})"
         found = f"SELECT DISTINCT {self.keys} FROM {self.statements.contribution} c WHERE {both}"
-        folds = Folds.of(self.statements.aggregate)
+        folds = Folds.of(self.statements.aggregate, self.statements.generation)
         return (
             f"CREATE TEMP TABLE changed ON COMMIT DROP AS {found}",
             f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folds.now(CHANGED)}",

@@ -44,7 +44,7 @@ class StateStatements:
     def __init__(
         self, aggregate: PersistentAggregate, staged: str = "staged", generation: Generation = CURRENT
     ) -> None:
-        self.aggregate = aggregate
+        self.aggregate, self.generation = aggregate, generation
         self.kind = aggregate.state.kind
         self.columns, self.partial_columns = aggregate.columns, aggregate.partial_columns
         self.keys = [pg_name(key.name) for key in aggregate.keys or (GLOBAL_KEY,)]

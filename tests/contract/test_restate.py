@@ -1,0 +1,100 @@
+"""Restate: a committed batch is counted again, in its place (R17), in both ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support import Keyed, LogSpout, run, word_count
+
+from txbatch import Topology
+from txbatch.core import coordinator
+from txbatch.core.errors import TerminalError
+from txbatch.core.transaction import Batch, BatchKind, Restate, Run
+
+pytestmark = pytest.mark.rule("R17")
+NAME = "word_count"
+
+
+def words(**counts: int) -> dict[str, list[Keyed]]:
+    return {NAME: [((word,), (count,)) for word, count in counts.items()]}
+
+
+def restate_of(position: int, name: str = "again", **more: Any) -> Run:
+    return replace(run(name), restate=Restate(position, "a file was wrong", "anna", **more))
+
+
+class Case:
+    """A topology on one of both ledgers, and its batches through their steps."""
+
+    def __init__(self, backing: Any, spout: Any = None, **options: Any) -> None:
+        self.backing, self.ledger = backing, backing.ledger
+        self.topology: Topology = word_count(spout or LogSpout({"a": 100}), **options)
+
+    def initialize(self, run: Run) -> Any:
+        self.ledger.register(self.topology, "jobs/job.py")
+        return coordinator.initialize_transaction(self.ledger, self.topology, run)
+
+    def goes(self, batch: Batch, run: Run, partials: Mapping[str, Sequence[Keyed]], **changes: Any) -> Batch:
+        """Emit, commit and success."""
+        self.backing.emit(self.topology, batch, partials, run.name, **changes)
+        committed = self.backing.commit(self.topology, batch, partials)
+        assert committed.applied
+        assert self.ledger.success(NAME, batch.txid)
+        return committed.batch
+
+    def counts(self, name: str, **counts: int) -> Batch:
+        of = run(name)
+        return self.goes(self.initialize(of), of, words(**counts))
+
+    def restates(self, position: int, name: str = "again", **counts: int) -> Batch:
+        of = restate_of(position, name)
+        return self.goes(self.initialize(of), of, words(**counts))
+
+    def rows(self) -> dict[str, tuple[Any, ...]]:
+        return {key[0]: row for key, row in self.backing.state(NAME).items()}
+
+
+@pytest.fixture
+def case(backing: Any) -> Case:
+    return Case(backing)
+
+
+def test_a_batch_is_counted_again_in_its_place(case: Case) -> None:
+    """A key of both versions changes, one of the old alone goes, one of the new alone comes, others stay as they are."""
+    case.counts("1", dog=1, cat=2)
+    case.counts("2", dog=10, emu=1)
+    again = case.restates(1, dog=3, fox=1)
+    assert (again.txid, again.position, again.kind, again.requested_by) == (3, 1, BatchKind.RESTATE, "anna")
+    assert case.rows() == {"dog": (13, 3), "fox": (1, 3), "emu": (1, 2)}
+    assert case.ledger.batch(NAME, 1).replaced_by == 3
+    assert case.backing.contributions(NAME)[("dog",), 1, 3] == (3,)
+    version = case.ledger.version(NAME, 1)
+    assert (version.asked.txid, version.current.txid, version.read["words"]["a"].records) == (1, 3, 10)
+
+
+def test_a_key_whose_value_stays_carries_the_restates_txid(case: Case) -> None:
+    case.counts("1", dog=1)
+    case.restates(1, dog=1)
+    assert case.rows() == {"dog": (1, 2)}
+
+
+def test_the_next_batch_neither_reads_again_nor_skips(case: Case) -> None:
+    case.counts("1", dog=1)
+    assert case.restates(1, dog=2).plan.streams["words"].ranges == {"a": {"start": 0, "end": 10}}
+    following = case.initialize(run("3"))
+    assert (following.prev_txid, following.plan.streams["words"].ranges) == (1, {"a": {"start": 10, "end": 20}})
+    case.goes(following, run("3"), words(dog=4))
+    assert case.rows() == {"dog": (6, 3)}
+
+
+def test_a_restate_of_a_restate_means_its_position(case: Case) -> None:
+    case.counts("1", dog=1)
+    case.restates(1, "first", dog=2, cat=1)
+    with pytest.raises(TerminalError, match="txid 2 counts txid 1 again; restate txid 1"):
+        case.initialize(restate_of(2))
+    again = case.restates(case.ledger.batch(NAME, 2).position, "second", dog=5)
+    assert [case.ledger.batch(NAME, txid).replaced_by for txid in (1, 2, 3)] == [2, 3, None]
+    assert (again.txid, again.position, case.rows()) == (3, 1, {"dog": (5, 3)})
