@@ -63,7 +63,6 @@ def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
         BatchPlan.from_json({"format": format_, "streams": {}}, "t: the plan of txid 7")
 
 
-@pytest.mark.rule("R17")
 def test_a_plan_that_is_to_be_read_whole_says_so_in_a_format_of_its_own() -> None:
     """An older txbatch, which would leave out what an opaque spout cannot read, does not read it."""
     plan = BatchPlan({"w": Whole([7])}, whole=True)

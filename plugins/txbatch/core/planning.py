@@ -44,13 +44,18 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
 
 
 def plan_restate(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
-    """Return the plan by which a committed batch is counted again (R17), as it is to be stored.
-
-    By interval: planned anew for the interval as it is now. Else what its version read, as the spouts find it now: an error names
-    what is not there any more. Raises TerminalError for what cannot be counted again.
-    """
+    """Return the plan by which a committed batch is counted again (R17). TerminalError for one that cannot be."""
     restate.check_topology(topology)
     restate.check_version(version, asked)
+    return plan_again(topology, head, version, asked)
+
+
+def plan_again(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
+    """Return the plan that reads again what a version of a position read, as it is to be stored.
+
+    By interval: planned anew for the interval as it is now. Else what the version read, as the spouts find it now: an error names
+    what is not there any more.
+    """
     plan, streams = version.current.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
         if name not in topology.streams:
@@ -61,6 +66,8 @@ def plan_restate(topology: Topology, head: Head, version: Version, asked: Restat
             again = _again(topology.streams[name], planned, head, version, asked)
         if not isinstance(again, Ranges) or again.partitions or again.unreadable:
             streams[name] = again
+    if not any(planned.ranges for planned in streams.values()):
+        raise PartitionUnreadable(f"{topology.name}: nothing of what txid {asked.position} read is left: {streams}")
     return _stored(topology, BatchPlan(streams, parameters=plan.parameters, whole=not asked.accept_missing))
 
 
