@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from txbatch.launch.application import Application
+from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
 from txbatch.postgres.engine import connect
@@ -12,10 +13,13 @@ from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.run_locks import PostgresRunLocks
+from txbatch.postgres.verifier import PostgresBooks
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
+from txbatch.run.verify import Verifier
 from txbatch.settings import Settings
+from txbatch.spouts.differing import differing_files
 from txbatch.storage.staging import Staging, check_uri
 
 
@@ -33,8 +37,23 @@ def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_S
 def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Runner:
     """Return a runner of the job's batches, all in one Spark application."""
     steps = open_steps(job, settings)
+    return Runner(steps, open_application(job, settings, master))
+
+
+def open_application(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Application:
+    """Return a Spark application of the job, which starts with the first thing that it is asked to emit."""
     launch, local = partial(SparkSubmit, master=master), master.startswith("local")
-    return Runner(steps, Application(job, settings.home, launch, local=local))
+    return Application(job, settings.home, launch, local=local)
+
+
+def open_verifier(steps: Steps, application: Application) -> Verifier:
+    """Return a verifier of the job's batches, which reads them in this application and ends it."""
+    job = steps.job
+    if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
+        raise TypeError(f"{type(steps.ledger).__name__} has no states that can be compared")
+    books = PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
+    emitter = EmitAgain(application, steps.staging, job.topology.name, job.code)
+    return Verifier(job, steps.ledger, books, emitter, differing_files)
 
 
 def reader_beside(steps: Steps) -> Reader:

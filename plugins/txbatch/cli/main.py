@@ -20,6 +20,7 @@ from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.starter import make_project
+from txbatch.cli.verify import verify
 from txbatch.core.errors import TransientError, UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
@@ -42,7 +43,22 @@ from txbatch.storage.staging import Staging
 from txbatch.wiring import open_runner
 
 ORDER = (
-    *("init", "run", "plan", "status", "batches", "query", "psql", "abort", "doctor", "up", "down", "migrate", "drop"),
+    *(
+        "init",
+        "run",
+        "plan",
+        "status",
+        "batches",
+        "query",
+        "psql",
+        "abort",
+        "verify",
+        "doctor",
+        "up",
+        "down",
+        "migrate",
+        "drop",
+    ),
     "demo",
 )
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
@@ -402,6 +418,7 @@ def demo() -> None:
     """
 
 
+main.add_command(verify)
 for each in (status, batches, query, psql):
     demo.add_command(each)
 

@@ -71,6 +71,12 @@ class Folds:
         options = "pages_per_range = 16, autosummarize = on"
         return f"CREATE INDEX {name} ON {self.contribution} USING brin (txid) WITH ({options})"
 
+    @property
+    def every_key(self) -> str:
+        """All keys that were ever counted, for `now` and `at`."""
+        keys = listed(self.keys)
+        return f"(SELECT {keys} FROM {self.base} UNION SELECT {keys} FROM {self.contribution}) every_key"
+
     def now(self, keys: str) -> str:
         """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""
         return self._folded(f"c.txid <> ALL ({self._replaced()})", keys)

@@ -120,6 +120,11 @@ class Reader:
                 raise TerminalError(f"state {state!r} has the key {_listed(typed)}; {message}") from error
             return [_answer(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
+    def job(self, topology: str) -> str:
+        """The path of the job file that defines a topology, as it was given; UnknownName for an unknown topology."""
+        self._check_known(topology)
+        return str(self._rows("topology", topology=topology)[0]["job"])
+
     def _state(self, state: str) -> dict[str, Any]:
         found = self._rows("state", state=state)
         if not found:

@@ -98,15 +98,18 @@ class StateStatements:
         size = " + ".join(f"pg_column_size({key})" for key in self.keys)
         return f"SELECT left({text}, 40), octet_length({text}) FROM {self.staged} ORDER BY {size} DESC LIMIT 1"
 
-    def collapse(self) -> Sequence[str]:
-        """Combine several rows of one key into one."""
+    def once(self) -> str:
+        """The staged rows, several of one key as one."""
         merged = [
             f"CAST({column.partial.merge.fold_sql(name)} AS {sql_type(column.partial.type)}) AS {name}"
             for column, name in zip(self.partial_columns, self.partials, strict=True)
         ]
-        once = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
+        return f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
+
+    def collapse(self) -> Sequence[str]:
+        """Combine several rows of one key into one."""
         return (
-            f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {once}",
+            f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {self.once()}",
             f"TRUNCATE {self.staged}",
             f"INSERT INTO {self.staged} SELECT * FROM pg_temp.collapsed",
             "DROP TABLE pg_temp.collapsed",

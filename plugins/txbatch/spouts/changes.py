@@ -79,14 +79,15 @@ def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:
     told: set[tuple[str, str, str]] = set()
     for plan in counted:
         of = plan.topology, plan.stream
-        for name, change in _changed(plan, looks, older=of in newest):
+        for name, change in changes_of(plan, looks, older=of in newest):
             if (*of, name) not in told:
                 told.add((*of, name))
                 yield {"topology": of[0], "stream": of[1], "file": name, "change": change, "txid": plan.txid}
         newest.add(of)
 
 
-def _changed(plan: Counted, looks: Looks, *, older: bool) -> Iterator[tuple[str, str]]:
+def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the files of one plan that differ, each with how; `older`: of a plan that others followed."""
     root = Path(plan.source["root"])
     if not root.exists():
         yield str(root), "not there: its files were not looked at"

@@ -329,6 +329,10 @@ class Staging:
         """The folder of all attempts of a txid."""
         return self._folder(topology, str(txid))
 
+    def verified(self, topology: str, token: str) -> AttemptFolder:
+        """The folder in which one call of verify reads batches again, beside those of txids."""
+        return self._folder(topology, f"verify-{token[:TOKEN_CHARACTERS]}")
+
     def remove(self, topology: str, txid: int) -> None:
         """Remove what all attempts of a txid staged."""
         self.transaction(topology, txid).remove()

@@ -1,0 +1,107 @@
+"""`txbatch verify`: read again what is committed, and compare (R24)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import click
+
+from txbatch import settings
+from txbatch.cli import arguments
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.text import shown
+from txbatch.core.verify import Finding
+from txbatch.launch.job_file import Job, check_main, load_job
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import check_migrated
+from txbatch.postgres.reader import Reader
+from txbatch.run.verify import Asked
+from txbatch.tables import plain
+from txbatch.wiring import open_application, open_steps, open_verifier
+
+COLUMNS = ("what", "outcome", "records", "keys", "different", "reason")
+# As many files that changed are named of a batch.
+FILES_SHOWN = 5
+_SEED = arguments.Number(1, 2**31)
+
+
+def _job_of(given: str, where: settings.Settings) -> Job:
+    """Return the job of a file, or of a topology that the ledger knows."""
+    if given.endswith(".py") or Path(given).exists():
+        return load_job(given)
+    engine = connect(where.database_url)
+    check_migrated(engine)
+    return load_job(Reader(engine).job(given))
+
+
+def row(topology: str, finding: Finding) -> dict[str, Any]:
+    """Return a finding as a row of the table and of --json."""
+    of = {"batch": f"txid {finding.txid}", "state": f"state {finding.state}"}.get(finding.what, finding.what)
+    if finding.position != finding.txid:
+        of += f" (restates {finding.position})"
+    told = asdict(finding) | {"what": of, "kind": finding.what, "topology": topology, "ok": finding.ok}
+    outcome = None if finding.outcome is None else str(finding.outcome)
+    different = sum(each.different for each in finding.compared)
+    return told | {"outcome": outcome or "NOT COUNTED", "different": different or None}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Below the table: the keys that differ, the files, and the command that would count them."""
+    for each in rows:
+        for compared in each["compared"]:
+            for example in compared["examples"]:
+                click.echo(f"{each['what']}, state {compared['state']}: {_example(example)}")
+            if (more := compared["different"] - len(compared["examples"])) > 0:
+                click.echo(f"{each['what']}, state {compared['state']}: and {more:,} more keys")
+        for file in each["changed"][:FILES_SHOWN]:
+            click.echo(f"{each['what']}: {plain(file['file'])}: {file['change']}")
+        if (more := len(each["changed"]) - FILES_SHOWN) > 0:
+            click.echo(f"{each['what']}: and {more:,} more files; --json names all")
+        if each["restate"]:
+            click.echo(f"{each['what']}: to count it as it is now: {each['restate']}")
+
+
+def _example(example: Mapping[str, Any]) -> str:
+    key = ", ".join(f"{name} {value}" for name, value in example["key"].items()) or "the value"
+    return shown(f"{key}: stored {_values(example['stored'])}, counted again {_values(example['recomputed'])}")
+
+
+def _values(values: Mapping[str, Any] | None) -> str:
+    if values is None:
+        return "nothing"
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+
+
+@click.command()
+@click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
+@click.argument("txids", nargs=-1, type=arguments.TXID, metavar="[TXID]...")
+@click.option("--sample", type=arguments.LIMIT, help="Verify so many batches, chosen by chance.")
+@click.option("--seed", type=_SEED, help="Choose the same ones as the call that printed this.")
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*COLUMNS, nothing="nothing is committed yet", show=show, drop=("keys", "records"), cut=("reason",))
+def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | None, master: str) -> Rows:
+    """Read committed batches again, and compare them with what is stored.
+
+    \b
+      txbatch verify word_count
+      txbatch verify jobs/word_count.py 3 7
+
+    Changes nothing. Exit code 1 for what is DIFFERENT, UNVERIFIABLE (the source is not what it was), or not counted
+    at all. Without TXIDs every batch, or a --sample, is verified, then gaps and holes are told; always the states.
+    """
+    if txids and sample is not None:
+        raise click.UsageError("--sample chooses txids: leave out those that are named")
+    if seed is not None and sample is None:
+        raise click.UsageError("--seed is that of a sample: give --sample, too")
+    where = settings.ensure_database(settings.resolve())
+    loaded = _job_of(job, where)
+    check_main(loaded)
+    asked = Asked(txids, sample, SystemRandom().randrange(1, 10**6) if seed is None else seed)
+    steps = open_steps(loaded, where)
+    verifier = open_verifier(steps, open_application(loaded, where, master))
+    return [row(loaded.topology.name, finding) for finding in verifier.verify(asked)]

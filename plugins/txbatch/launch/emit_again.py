@@ -1,0 +1,71 @@
+"""Emits what committed batches read again, to be verified (R24): in folders of its own, beside those of attempts.
+
+The driver is told a plan as ever, and knows no difference. No attempt is made: the ledger is told nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from uuid import uuid4
+
+from txbatch.core.application import Application
+from txbatch.core.errors import TransientError
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.plan import BatchPlan
+from txbatch.core.repeat import repeated
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.verify import Again, Unverifiable
+from txbatch.storage.staging import AttemptFolder, Staging
+
+_LEASE_SECONDS = 120.0
+
+
+class EmitAgain:
+    """Reads batches in one application. What it stages is removed by `close`."""
+
+    def __init__(self, application: Application, staging: Staging, topology: str, code: str) -> None:
+        self.application, self.code, self.token = application, code, uuid4().hex
+        self.root = staging.verified(topology, self.token)
+        self._emitted: Counter[int] = Counter()
+
+    def emit(self, topology: str, txid: int, plan: BatchPlan) -> Again:
+        """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
+        attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
+        self._emitted[txid] += 1
+        folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}")
+        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code)
+        folder.write_assignment(assignment)
+        try:
+            with _kept_alive(folder):
+                self.application.emit(folder, assignment)
+        except TransientError as error:
+            if (said := folder.read_error()) is None:
+                raise
+            folder.remove()
+            raise Unverifiable(said["message"]) from error
+        manifest = folder.read_manifest()
+        return Again(manifest, lambda: folder.read_partials(manifest), folder.remove)
+
+    def close(self) -> None:
+        """Remove what was staged, and end Spark."""
+        self.application.close()
+        self.root.remove()
+
+
+@contextmanager
+def _kept_alive(folder: AttemptFolder) -> Iterator[None]:
+    """Context manager. Raise the heartbeat, by which the driver goes on, until the block ends."""
+    heartbeat = Heartbeat(_LEASE_SECONDS)
+    folder.write_heartbeat(heartbeat)
+
+    def beat() -> None:
+        nonlocal heartbeat
+        heartbeat = replace(heartbeat, beat=heartbeat.beat + 1)
+        with suppress(OSError):  # the next one may be written
+            folder.write_heartbeat(heartbeat)
+
+    with repeated(beat, seconds=_LEASE_SECONDS / 4, name="heartbeat"):
+        yield

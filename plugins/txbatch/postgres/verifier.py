@@ -1,0 +1,219 @@
+"""Compares what is read again with contributions and states (R24). Nothing is changed: PostgreSQL is told to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
+from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Recorded, Unverifiable, folded
+from txbatch.postgres import rows
+from txbatch.postgres.csv_stream import copy_in
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import listed, pg_name
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.queries import query
+from txbatch.postgres.state_tables import execute
+from txbatch.postgres.state_writer import StateWriter
+from txbatch.postgres.statements import StateStatements, statements_of
+from txbatch.postgres.warehouses import Warehouses
+
+READ_ONLY = "SET TRANSACTION READ ONLY"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresBooks:
+    """`core.verify.Books` on a migrated database, and on those of states apart."""
+
+    engine: Engine
+    warehouses: Warehouses = field(default_factory=Warehouses)
+
+    def current(self, topology: str) -> list[int]:
+        """Return the positions that are committed, in order; UnknownName when there is no such topology."""
+        with transaction(self.engine) as connection:
+            if connection.execute(query("topology"), {"topology": topology}).first() is None:
+                raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+            return list(connection.execute(query("current_positions"), {"topology": topology}).scalars())
+
+    def recorded(self, topology: str, txid: int) -> Recorded:
+        """Return the version that counts for the position of a txid.
+
+        UnknownName when there is no such txid, TerminalError when it is not committed.
+        """
+        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+            asked = rows.batch(connection, topology, txid)
+            if asked.status is not BatchStatus.COMMITTED:
+                raise TerminalError(
+                    f"{topology}: txid {txid} is {asked.status}, nothing of it counts; see `txbatch batches {topology}`"
+                )
+            row = rows.one(connection, "current_version", topology=topology, txid=txid)
+            batch = rows.batch(connection, topology, row["txid"])
+            read: dict[str, dict[str, ReadPartition]] = {}
+            for part in connection.execute(query("read_partitions"), {"topology": topology, "txid": batch.txid}):
+                read.setdefault(part.stream, {})[part.partition] = ReadPartition(part.records, part.fingerprint)
+        states, skipped = frozenset(row["keys"] or ()), row["kind"] == "skip"
+        return Recorded(
+            topology, row["position"], batch.txid, batch.plan, read, states, row["code"], skipped, row["reason"]
+        )
+
+    def foldable(self, topology: Topology, recorded: Recorded) -> list[Compared]:
+        """Return the states whose contributions of this batch are folded, each with the reason."""
+        with transaction(self.engine) as connection:
+            return list(_folded(connection, topology, recorded).values())
+
+    def compare(
+        self, topology: Topology, recorded: Recorded, manifest: Manifest, partials: Mapping[str, Any]
+    ) -> list[Compared]:
+        """Compare a batch's partials with its contributions, state by state. Unverifiable when it was replaced meanwhile."""
+        of = TransactionAttempt(recorded.txid, 0)
+        assignment = Assignment(topology.name, of, manifest.token, recorded.plan.to_json(), manifest.code)
+        counted = [each for each in topology.aggregates if _contributes(each) and each.state.name in recorded.states]
+        statements = [statements_of(aggregate, f"again_{n}") for n, aggregate in enumerate(counted)]
+        with _snapshot(self.engine) as connection:
+            _check_current(connection, recorded)
+            why_not = _folded(connection, topology, recorded)
+            for each in statements:
+                name = each.aggregate.state.name
+                StateWriter(connection, each, assignment).load(partials[name], manifest.states[name])
+            execute(connection, READ_ONLY)
+            return [
+                why_not.get(each.aggregate.state.name) or _compared(connection, each, *_of_batch(each, recorded.txid))
+                for each in statements
+            ]
+
+    def states(self, topology: Topology) -> list[Compared]:
+        """Compare each state that has contributions with what those amount to."""
+        with _snapshot(self.engine) as connection:
+            execute(connection, READ_ONLY)
+            return [
+                _compared(connection, statements_of(aggregate), *_of_state(aggregate))
+                for aggregate in filter(_contributes, topology.aggregates)
+            ]
+
+    def recount(self, topology: Topology, state: str, partials: Iterable[Any], newest: int) -> Compared:
+        """Compare a state without contributions with the partials of all its batches, of which `newest` is the last."""
+        aggregate = next(each for each in topology.aggregates if each.state.name == state)
+        database = aggregate.state.database
+        statements = statements_of(aggregate, "again")
+        engine = self.engine if database is None else self.warehouses.engine(database)
+        with _snapshot(engine) as connection:
+            execute(connection, statements.create_staged())
+            keys = [key.name for key in aggregate.keys]
+            names = [column.name for column in aggregate.partial_columns]
+            copy_in(connection, statements.copy(), partials, keys, keys + names)
+            execute(connection, READ_ONLY)
+            last = execute(connection, f"SELECT max(txid) FROM {statements.state}").fetchone()[0] or 0
+            if last > newest:
+                return Compared(state, why_not=f"txid {last} came meanwhile; verify again")
+            return _compared(connection, statements, aggregate.columns, _stored(statements), statements.once())
+
+    def missing(self, topology: str) -> list[str]:
+        """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
+        with transaction(self.engine) as connection:
+            gaps = connection.execute(query("gaps"), {"topology": topology}).mappings()
+            told = [
+                f"{row['gap_start']:%Y-%m-%d %H:%M} to {row['gap_end']:%Y-%m-%d %H:%M} UTC is not counted"
+                for row in gaps
+            ]
+            holes = connection.execute(query("unfilled_holes"), {"topology": topology}).mappings()
+            hole = (
+                "partition {partition!r} of stream {stream!r} could not be read in txid {txid}, and is not read since"
+            )
+            return [*told, *(hole.format_map(row) for row in holes)]
+
+
+def _contributes(aggregate: PersistentAggregate) -> bool:
+    return aggregate.state.contributions
+
+
+def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> dict[str, Compared]:
+    """The states of which retention has folded the batch's contributions (R22)."""
+    found = connection.execute(query("horizons"), {"topology": topology.name}).mappings()
+    why = {row["state"]: folded(recorded.txid, row["horizon"]) for row in found}
+    return {state: Compared(state, why_not=reason) for state, reason in why.items() if reason}
+
+
+def _check_current(connection: Connection, recorded: Recorded) -> None:
+    row = rows.one(connection, "current_version", topology=recorded.topology, txid=recorded.txid)
+    if row["txid"] != recorded.txid:
+        raise Unverifiable(f"txid {recorded.txid} was replaced by {row['txid']} meanwhile; verify again")
+
+
+@contextmanager
+def _snapshot(engine: Engine) -> Iterator[Connection]:
+    """Context manager. One snapshot; what is to be compared is loaded into temporary tables before it becomes `READ_ONLY`."""
+    with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+        yield connection
+
+
+def _of_batch(statements: StateStatements, txid: int) -> tuple[Sequence[ValueColumn], str, str]:
+    """The columns of a batch's contributions, those that are stored, and those that came out again."""
+    columns = listed([*statements.keys, *statements.partials])
+    stored = f"SELECT {columns} FROM {statements.contribution} WHERE txid = {txid:d}"
+    return statements.partial_columns, stored, statements.once()
+
+
+def _of_state(aggregate: PersistentAggregate) -> tuple[Sequence[ValueColumn], str, str]:
+    """The columns of a state, its rows, and what its contributions amount to."""
+    folds = Folds.of(aggregate)
+    return aggregate.columns, _stored(statements_of(aggregate)), folds.now(folds.every_key)
+
+
+def _stored(statements: StateStatements) -> str:
+    return f"SELECT {listed([*statements.keys, *statements.values])} FROM {statements.state}"
+
+
+def _compared(
+    connection: Connection, statements: StateStatements, columns: Sequence[ValueColumn], stored: str, again: str
+) -> Compared:
+    """Compare two queries of keys and these columns."""
+    aggregate = statements.aggregate
+    keys = int(execute(connection, f"SELECT count(*) FROM ({stored}) stored").fetchone()[0])
+    found = execute(connection, differing(statements.keys, columns, stored, again)).fetchall()
+    key_names, names = [key.name for key in aggregate.keys], [column.name for column in columns]
+    examples = tuple(
+        KeyDifference(
+            dict(zip(key_names, key, strict=False)),  # a global value has no name for its key
+            dict(zip(names, before, strict=True)) if here else None,
+            dict(zip(names, after, strict=True)) if there else None,
+        )
+        for _, key, here, before, there, after in found
+    )
+    return Compared(aggregate.state.name, keys, found[0][0] if found else 0, examples)
+
+
+def differing(keys: Sequence[str], columns: Sequence[ValueColumn], stored: str, again: str) -> str:
+    """Return the query of the keys that only one of two queries has, or that differ in a column: how many, and some of them."""
+    same = " AND ".join(f"s.{key} = a.{key}" for key in keys)
+    differ = [_differs(column) for column in columns]
+    values = [pg_name(column.name) for column in columns]
+    sides = [f"{side}.{keys[0]} IS NOT NULL, ARRAY[{_texts(side, values)}]" for side in "sa"]
+    key = listed(f"COALESCE(s.{key}, a.{key})::text" for key in keys)
+    where = " OR ".join([f"s.{keys[0]} IS NULL", f"a.{keys[0]} IS NULL", *differ])
+    return (
+        f"SELECT count(*) OVER (), ARRAY[{key}], {listed(sides)} FROM ({stored}) s FULL JOIN ({again}) a ON {same} "
+        f"WHERE {where} ORDER BY 2 LIMIT {EXAMPLES_MAX}"
+    )
+
+
+def _texts(side: str, values: Sequence[str]) -> str:
+    return listed(f"{side}.{value}::text" for value in values)
+
+
+def _differs(column: ValueColumn) -> str:
+    """Where the order of adding may change the last digits, values differ that lie further apart than that can bring them."""
+    name = pg_name(column.name)
+    distinct = f"s.{name} IS DISTINCT FROM a.{name}"
+    if column.partial.exact:
+        return distinct
+    s, a = (f"{side}.{name}::numeric" for side in "sa")  # doubles would overflow
+    close = f"abs({s} - {a}) <= {TOLERANCE} * greatest(abs({s}), abs({a}))"
+    return f"({distinct} AND ({close}) IS NOT TRUE)"

@@ -1,0 +1,230 @@
+"""Verify a topology: read its committed batches again, and compare them with what the ledger's database holds (R24).
+
+No txid is used, no attempt is made, nothing is registered: whoever runs batches meanwhile does not notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from txbatch.core.application import Job
+from txbatch.core.errors import TxbatchError
+from txbatch.core.ledger import Head, Ledger
+from txbatch.core.plan import BatchPlan
+from txbatch.core.planning import plan_batch
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Run
+from txbatch.core.verify import (
+    Again,
+    Books,
+    Compared,
+    EmitAgain,
+    Finding,
+    Outcome,
+    Recorded,
+    Unverifiable,
+    check_read,
+    judge,
+    late,
+    restate_command,
+    sample,
+)
+
+log = logging.getLogger(__name__)
+# Of a topology's plan, which files differ from it now.
+Differs = Callable[[Topology, Recorded], Sequence[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be verified: these txids, or else a sample of so many batches, or else all of them."""
+
+    txids: Sequence[int] = ()
+    sample: int | None = None
+    seed: int = 0
+
+    @property
+    def all(self) -> bool:
+        """True if every batch is."""
+        return not self.txids and self.sample is None
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Verifies one job's batches, all in one application, which ends with the call."""
+
+    job: Job
+    ledger: Ledger
+    books: Books
+    emitter: EmitAgain
+    differs: Differs
+    _kept: list[Again] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The topology's name."""
+        return self.job.topology.name
+
+    def verify(self, asked: Asked) -> Iterator[Finding]:
+        """Yield what each batch came to, then the states, and, unless txids are named, what is not counted.
+
+        Raises UnknownName, TerminalError for a txid that is not committed, and SchemaMismatch when the job is defined
+        otherwise than the ledger knows it: before anything is read.
+        """
+        positions = self.books.current(self.name)
+        self.ledger.check_definition(self.job.topology, self.job.name)
+        chosen = self._chosen(positions, asked)
+        try:
+            found = []
+            for number, txid in enumerate(chosen, 1):
+                found.append(finding := self._batch(self.books.recorded(self.name, txid)))
+                log.info("%s (%s of %s)", _line(self.name, finding), number, len(chosen))
+                yield finding
+            yield from self._states(asked, positions, found)
+        finally:
+            self.emitter.close()
+        if not asked.txids:
+            yield from (Finding("missing", reason=told) for told in self.books.missing(self.name))
+
+    def _chosen(self, positions: Sequence[int], asked: Asked) -> Sequence[int]:
+        if asked.txids:
+            named = {self.books.recorded(self.name, txid).position: txid for txid in asked.txids}
+            return list(named.values())
+        if asked.sample is None:
+            return positions
+        some = sample(positions, asked.sample, asked.seed)
+        log.info("%s: %s of %s batches, by seed %s", self.name, len(some), len(positions), asked.seed)
+        return some
+
+    def _batch(self, recorded: Recorded) -> Finding:
+        """Return what a batch came to."""
+        told = Finding("batch", position=recorded.position, txid=recorded.txid)
+        if recorded.skipped:
+            return _with(told, Outcome.SKIPPED, reason=f"its records were given up: {recorded.reason}")
+        try:
+            return self._compared(recorded, told)
+        except Unverifiable as error:
+            changed = self.differs(self.job.topology, recorded)
+            again = restate_command(self.name, recorded.txid) if changed else None
+            return _with(told, Outcome.UNVERIFIABLE, reason=str(error), changed=changed, restate=again)
+
+    def _compared(self, recorded: Recorded, told: Finding) -> Finding:
+        folded = self.books.foldable(self.job.topology, recorded)
+        if folded and all(each.state.contributions for each in self.job.topology.aggregates):
+            return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
+        again = self._emit(recorded)
+        check_read(recorded, again.manifest)
+        found = self.books.compare(self.job.topology, recorded, again.manifest, again.partials())
+        self._keep(again)
+        told = _with(
+            told,
+            judge(found),
+            records=again.manifest.records,
+            keys=sum(each.keys for each in found),
+            compared=tuple(found),
+        )
+        if told.outcome is Outcome.EQUAL:
+            return self._with_late(recorded, told)
+        reason = next((each.why_not for each in found if each.why_not), self._why_different(recorded))
+        return _with(told, told.outcome, reason=reason, restate=restate_command(self.name, recorded.txid))
+
+    def _why_different(self, recorded: Recorded) -> str:
+        if recorded.code != self.job.code:
+            return "the job's file has changed since; what it counts today differs, or the database was changed by hand"
+        return "the source and the job's file are what they were: the database was changed by hand, or the job depends on more"
+
+    def _emit(self, recorded: Recorded) -> Again:
+        plan = recorded.plan_again()
+        if not plan.streams:
+            raise Unverifiable("the ledger does not say what it read")
+        return self.emitter.emit(self.name, recorded.txid, plan)
+
+    def _with_late(self, recorded: Recorded, told: Finding) -> Finding:
+        """Tell records that came into the interval since, which only a restate counts."""
+        changed = self.differs(self.job.topology, recorded)
+        now = self._as_now(recorded)
+        if now is None or now.streams == recorded.plan.streams:
+            return told
+        try:
+            again = self.emitter.emit(self.name, recorded.txid, now)
+        except Unverifiable as error:
+            return _with(told, told.outcome, reason=f"as it is now the source cannot be read: {error}", changed=changed)
+        again.remove()
+        came = late(recorded, again.manifest.streams)
+        if came is None:
+            return told
+        return _with(
+            told, told.outcome, reason=came, changed=changed, restate=restate_command(self.name, recorded.txid)
+        )
+
+    def _as_now(self, recorded: Recorded) -> BatchPlan | None:
+        """Return what the interval's plan would be now; None where there is no interval, or it cannot be asked."""
+        interval = recorded.interval
+        if interval is None or recorded.plan.idle:
+            return None
+        head = Head(self.name, recorded.txid, None, (), None, {})
+        try:
+            planned = plan_batch(
+                self.job.topology, head, Run("verify", interval=interval, parameters=recorded.plan.parameters)
+            )
+        except TxbatchError as error:
+            log.warning("%s: txid %s: the source cannot be asked what it has now: %s", self.name, recorded.txid, error)
+            return None
+        return None if planned is None else BatchPlan.from_json(planned)
+
+    def _keep(self, again: Again) -> None:
+        """Keep what was staged as long as it is needed: for states without contributions to the end."""
+        if all(each.state.contributions for each in self.job.topology.aggregates):
+            again.remove()
+        else:
+            self._kept.append(again)
+
+    def _states(self, asked: Asked, positions: Sequence[int], found: Sequence[Finding]) -> Iterator[Finding]:
+        for compared in self.books.states(self.job.topology):
+            yield _of_state(compared)
+        for aggregate in self.job.topology.aggregates:
+            name = aggregate.state.name
+            if not aggregate.state.contributions:
+                why_not = _why_not_recounted(asked, found, removable=aggregate.removable)
+                yield _of_state(Compared(name, why_not=why_not) if why_not else self._recounted(name, positions))
+
+    def _recounted(self, state: str, positions: Sequence[int]) -> Compared:
+        partials = (batch for again in self._kept for batch in again.partials()[state])
+        try:
+            return self.books.recount(self.job.topology, state, partials, max(positions, default=0))
+        except TxbatchError as error:
+            return Compared(state, why_not=str(error))
+
+
+def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: bool) -> str | None:
+    """Return why a state without contributions cannot be counted again, whole, from the source."""
+    if not asked.all:
+        return "it keeps no contributions, and is compared when all batches are verified"
+    if removable:
+        return "it keeps no contributions, and what was removed when is not known"
+    lost = next((each for each in found if each.outcome is Outcome.UNVERIFIABLE), None)
+    return f"it keeps no contributions, and txid {lost.txid} cannot be read again" if lost else None
+
+
+def _of_state(compared: Compared) -> Finding:
+    restate = "it is not what its contributions amount to: it was changed by hand" if compared.different else None
+    return Finding(
+        "state",
+        compared.outcome,
+        state=compared.state,
+        keys=compared.keys,
+        reason=compared.why_not or restate,
+        compared=(compared,),
+    )
+
+
+def _with(finding: Finding, outcome: Outcome | None, **more: Any) -> Finding:
+    return replace(finding, outcome=outcome, **more)
+
+
+def _line(topology: str, finding: Finding) -> str:
+    read = "" if finding.records is None else f", {finding.records:,} records"
+    return f"{topology}: txid {finding.txid} is {finding.outcome}{read}"

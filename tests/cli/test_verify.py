@@ -1,0 +1,360 @@
+"""`txbatch verify`: what is committed is read again and compared, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import contents, refused
+from click.testing import Result
+from sqlalchemy import Engine, text
+from without_spark import WithoutSpark
+
+from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.transaction import Assignment
+from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.storage.staging import AttemptFolder
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+LOG = """
+topology = Topology("words")
+stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=2))
+stream.group_by("line").persistent_aggregate(OpaqueState("words"), count=Count(), last=Max("record_offset"))
+"""
+BARE = 'stream.group_by("line").persistent_aggregate(OpaqueState("bare", contributions=False), count=Count())\n'
+DAYS = """
+from datetime import datetime
+class Days(IntervalSpout):
+    def batch(self, plan):
+        start, end = map(datetime.fromisoformat, plan["interval"])
+        lines = [line for name in plan["files"] for line in (self.root / name).read_text().split()]
+        read = [(datetime.fromisoformat(at), name) for at, name in (line.split(",") for line in lines)]
+        return [(name,) for at, name in read if start <= at < end]
+topology = Topology("days")
+stream = topology.new_stream("in", Days({root!r}, "at timestamp, name string", time="at")).project("name")
+stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+"""
+MAIN = "if __name__ == '__main__':\n    raise SystemExit(emit(topology))\n"
+
+
+class LikeTheDriver(WithoutSpark):
+    """Leaves the reason of a failure in the folder, as the driver does."""
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        try:
+            super().emit(folder, assignment)
+        except TxbatchError as error:
+            folder.write_error("transient", str(error))
+            raise TransientError(str(error)) from error
+
+
+@pytest.fixture
+def log(tmp_path: Path, txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> PartitionedLog:
+    monkeypatch.setattr("txbatch.wiring.Application", LikeTheDriver)
+    log = PartitionedLog(tmp_path / "log")
+    log.append("0", ["a", "b", "a"])
+    log.append("1", ["c", "c", "a"])
+    return log
+
+
+@pytest.fixture
+def job(log: PartitionedLog, txbatch: Txbatch, write_job: WriteJob) -> str:
+    """Two batches of two partitions are committed."""
+    job = write_job("words.py", LOG.format(root=str(log.root)) + MAIN)
+    done = txbatch("run", job, "--until-idle")
+    assert done.exit_code == 0, done.output
+    return job
+
+
+def verified(result: Result) -> dict[str, dict[str, Any]]:
+    """What --json says, by what was verified."""
+    assert result.exit_code in (0, 1), result.output
+    found = json.loads(result.stdout)
+    assert isinstance(found, list), result.output
+    assert (result.exit_code == 0) == all(row["ok"] for row in found)
+    return {row["what"]: row for row in found}
+
+
+def outcomes(result: Result) -> dict[str, str]:
+    return {what: row["outcome"] for what, row in verified(result).items()}
+
+
+def change(engine: Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        assert connection.execute(text(statement)).rowcount == 1
+
+
+@pytest.mark.rule("R24")
+def test_what_is_as_it_was_counted_is_equal_and_nothing_is_changed(
+    txbatch: Txbatch, job: str, engine: Engine, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, staged = contents(engine), sorted((home / "staging").rglob("*"))
+    assert outcomes(txbatch("verify", job, "--json")) == {"txid 1": "EQUAL", "txid 2": "EQUAL", "state words": "EQUAL"}
+    assert contents(engine) == before
+    assert sorted((home / "staging").rglob("*")) == staged
+    table = txbatch("verify", "words")
+    assert (table.exit_code, "txid 2" in table.stdout) == (0, True)
+    assert "words: txid 1 is EQUAL, 4 records (1 of 2)" in caplog.messages
+
+
+@pytest.mark.rule("R24")
+def test_what_was_changed_by_hand_is_different_and_named(txbatch: Txbatch, job: str, engine: Engine) -> None:
+    change(engine, "UPDATE contribution.words SET count = count + 1 WHERE txid = 1 AND line = 'a'")
+    change(engine, "DELETE FROM contribution.words WHERE txid = 2 AND line = 'a'")
+    change(engine, "INSERT INTO contribution.words (line, position, txid, count, last) VALUES ('x', 2, 2, 1, null)")
+    found = verified(txbatch("verify", job, "--json"))
+    (first,) = found["txid 1"]["compared"][0]["examples"]
+    assert first == {
+        "key": {"line": "a"},
+        "stored": {"count": "2", "last": "0"},
+        "recomputed": {"count": "1", "last": "0"},
+    }
+    assert [each["key"]["line"] for each in found["txid 2"]["compared"][0]["examples"]] == ["a", "x"]
+    assert [each["stored"] is None for each in found["txid 2"]["compared"][0]["examples"]] == [True, False]
+    assert found["txid 2"]["restate"] == 'txbatch restate words 2 --why "..."'
+    assert "changed by hand" in found["txid 1"]["reason"]
+    assert found["state words"]["different"] == 2  # a has lost as much as it had gained
+    said = txbatch("verify", job, "2").output
+    assert "txid 2, state words: line a: stored nothing, counted again count=2, last=2\n" in said
+    assert "txid 2: to count it as it is now: txbatch restate words 2" in said
+
+
+@pytest.mark.rule("R24")
+def test_a_state_that_is_not_its_contributions_is_different(txbatch: Txbatch, job: str, engine: Engine) -> None:
+    change(engine, "DELETE FROM state.words WHERE line = 'b'")
+    change(engine, "UPDATE state.words SET last = 7 WHERE line = 'c'")
+    found = verified(txbatch("verify", job, "1", "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {"txid 1": "EQUAL", "state words": "DIFFERENT"}
+    keys = {each["key"]["line"]: each["stored"] for each in found["state words"]["compared"][0]["examples"]}
+    assert keys == {"b": None, "c": {"count": "2", "last": "7"}}
+
+
+@pytest.mark.rule("R24")
+def test_another_source_is_unverifiable(txbatch: Txbatch, job: str, log: PartitionedLog) -> None:
+    segment = next((log.root / "0").iterdir())
+    segment.write_text("a\nz\na\n")
+    log.delete_before("1", 3)
+    found = verified(txbatch("verify", job, "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {
+        "txid 1": "UNVERIFIABLE",
+        "txid 2": "UNVERIFIABLE",
+        "state words": "EQUAL",
+    }
+    assert "records 0 to 2 of partition '1' are gone" in found["txid 1"]["reason"]
+
+
+@pytest.mark.rule("R24")
+def test_other_records_are_told_by_number_and_partition(txbatch: Txbatch, job: str, log: PartitionedLog) -> None:
+    segment = next((log.root / "0").iterdir())
+    segment.write_text("a\nz\na\n")
+    found = verified(txbatch("verify", job, "--json"))
+    assert found["txid 2"]["outcome"] == "EQUAL"
+    assert found["txid 1"]["outcome"] == "UNVERIFIABLE"
+    told = "partition '0' of stream 'in' has changed since: 2 records were counted, now there are as many, but others"
+    assert found["txid 1"]["reason"] == told
+
+
+@pytest.mark.rule("R13", "R24")
+def test_a_hole_is_told_until_it_is_filled_and_is_no_part_of_its_batch(
+    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
+) -> None:
+    """Of txid 2 partition 1 counts as a hole, by the ledger: its record is in none of what is compared."""
+    change(
+        engine,
+        "UPDATE txbatch.partition SET status = 'unreadable', records = NULL, fingerprint = NULL, reason = 'away' "
+        "WHERE txid = 2 AND partition = '1'",
+    )
+    change(
+        engine, "UPDATE txbatch.consumed SET txid = 1, metadata = '{\"start\": 0, \"end\": 2}' WHERE partition = '1'"
+    )
+    change(engine, "UPDATE contribution.words SET count = 1, last = 2 WHERE txid = 2 AND line = 'a'")
+    change(engine, "UPDATE state.words SET count = 2 WHERE line = 'a'")
+    found = verified(txbatch("verify", job, "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {
+        "txid 1": "EQUAL",
+        "txid 2": "EQUAL",
+        "state words": "EQUAL",
+        "missing": "NOT COUNTED",
+    }
+    assert (
+        found["missing"]["reason"] == "partition '1' of stream 'in' could not be read in txid 2, and is not read since"
+    )
+    assert txbatch("verify", job, "1", "2").exit_code == 0  # named: what is missing besides is not asked
+    assert txbatch("run", job).exit_code == 0
+    assert "missing" not in verified(txbatch("verify", job, "--json"))
+
+
+@pytest.mark.rule("R16", "R24")
+def test_what_was_given_up_is_told(
+    txbatch: Txbatch, job: str, log: PartitionedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append("0", ["d"])
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("no Spark")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LikeTheDriver, "emit", fails)
+        assert txbatch("run", job).exit_code == 1
+    assert txbatch("abort", "words", "3", "--why", "poison", "--skip").exit_code == 0
+    found = verified(txbatch("verify", job, "4", "--json"))
+    assert (found["txid 4"]["outcome"], found["txid 4"]["ok"]) == ("SKIPPED", True)
+    assert found["txid 4"]["reason"] == "its records were given up: poison"
+    refused(txbatch("verify", job, "3"), "words: txid 3 is aborted, nothing of it counts; see `txbatch batches words`")
+
+
+@pytest.mark.rule("R17", "R24")
+def test_of_a_restated_batch_the_version_that_counts_is_verified(txbatch: Txbatch, job: str, engine: Engine) -> None:
+    """Position 1 was restated by txid 3, which read partition 0 alone."""
+    batch = (
+        "INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, metadata, fence, token, lease_until, "
+        "committed_at, committed_fence, keys, reason) SELECT topology, 3, 1, 'restate', status, 'restate:1:x', metadata, fence, "
+        "token, lease_until, committed_at, committed_fence, keys, 'wrong' FROM txbatch.batch WHERE txid = 1"
+    )
+    change(engine, batch)
+    change(engine, "UPDATE txbatch.batch SET replaced_by = 3 WHERE txid = 1")
+    change(
+        engine,
+        "INSERT INTO txbatch.attempt SELECT topology, 3, attempt_id, token || '3', status, run, code, manifest, error, "
+        "started_at, finished_at FROM txbatch.attempt WHERE txid = 1",
+    )
+    change(
+        engine,
+        "INSERT INTO txbatch.partition SELECT topology, stream, partition, 3, status, metadata, records, fingerprint, reason "
+        "FROM txbatch.partition WHERE txid = 1 AND partition = '0'",
+    )
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO contribution.words SELECT line, 1, 3, count, last FROM contribution.words "
+                "WHERE txid = 1 AND line <> 'c'"
+            )
+        )
+    change(engine, "DELETE FROM state.words WHERE line = 'c'")
+    assert outcomes(txbatch("verify", job, "--json")) == {
+        "txid 3 (restates 1)": "EQUAL",
+        "txid 2": "EQUAL",
+        "state words": "EQUAL",
+    }
+    for asked in ("1", "3"):
+        assert list(outcomes(txbatch("verify", job, asked, "--json"))) == ["txid 3 (restates 1)", "state words"]
+
+
+@pytest.mark.rule("R22", "R24")
+def test_what_is_folded_is_unverifiable_and_its_state_is_not(txbatch: Txbatch, job: str, engine: Engine) -> None:
+    change(engine, "UPDATE txbatch.state SET horizon = 1")
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO contribution_base.words (line, count, last, txid) "
+                "SELECT line, count, last, txid FROM contribution.words WHERE txid = 1"
+            )
+        )
+        connection.execute(text("DELETE FROM contribution.words WHERE txid = 1"))
+    found = verified(txbatch("verify", job, "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {
+        "txid 1": "UNVERIFIABLE",
+        "txid 2": "EQUAL",
+        "state words": "EQUAL",
+    }
+    assert found["txid 1"]["reason"] == "txid 1 is folded: what single batches up to 1 contributed is not kept"
+
+
+@pytest.mark.rule("R24")
+def test_a_state_without_contributions_is_counted_again_from_all_batches(
+    txbatch: Txbatch, log: PartitionedLog, write_job: WriteJob, engine: Engine, home: Path
+) -> None:
+    job = write_job("words.py", LOG.format(root=str(log.root)) + BARE + MAIN)
+    assert txbatch("run", job, "--until-idle").exit_code == 0
+    assert outcomes(txbatch("verify", job, "--json"))["state bare"] == "EQUAL"
+    change(engine, "UPDATE state.bare SET count = 9 WHERE line = 'b'")
+    found = verified(txbatch("verify", job, "--json"))
+    (different,) = found["state bare"]["compared"][0]["examples"]
+    assert (different["stored"], different["recomputed"]) == ({"count": "9"}, {"count": "1"})
+    told = verified(txbatch("verify", job, "1", "--json"))["state bare"]
+    assert told["outcome"] == "UNVERIFIABLE"
+    assert told["reason"] == "it keeps no contributions, and is compared when all batches are verified"
+    log.take_away("0")
+    found = verified(txbatch("verify", job, "--json"))
+    assert found["state bare"]["reason"] == "it keeps no contributions, and txid 1 cannot be read again"
+    assert list((home / "staging").rglob("verify-*")) == []
+
+
+def test_a_sample_is_the_same_for_the_same_seed(
+    txbatch: Txbatch, job: str, log: PartitionedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.append("0", ["e"] * 8)
+    assert txbatch("run", job, "--until-idle").exit_code == 0
+    first = txbatch("verify", job, "--sample", "2", "--json")
+    (seed,) = (each.rpartition(" ")[2] for each in caplog.messages if "2 of 6 batches, by seed " in each)
+    again = txbatch("verify", job, "--sample", "2", "--seed", seed, "--json")
+    assert len(verified(first)) == 3
+    assert verified(again) == verified(first)
+
+
+@pytest.fixture
+def days(tmp_path: Path, write_job: WriteJob, txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Path]:
+    """The first and the third day are committed."""
+    monkeypatch.setattr("txbatch.wiring.Application", LikeTheDriver)
+    root = tmp_path / "in"
+    root.mkdir()
+    (root / "one").write_text("2024-01-01T10:00Z,a\n2024-01-03T10:00Z,b\n")
+    job = write_job("days.py", DAYS.format(root=str(root)) + MAIN)
+    for day in ("01", "03"):
+        done = txbatch("run", job, "--interval", f"2024-01-{day}T00:00Z", f"2024-01-0{int(day) + 1}T00:00Z")
+        assert done.exit_code == 0, done.output
+    return job, root
+
+
+@pytest.mark.rule("R2", "R24")
+def test_late_records_are_told_with_the_command_that_counts_them_and_gaps_fail(
+    txbatch: Txbatch, days: tuple[str, Path]
+) -> None:
+    job, root = days
+    (root / "two").write_text("2024-01-01T11:00Z,a\n2024-01-02T00:00Z,c\n")
+    found = verified(txbatch("verify", job, "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {
+        "txid 1": "EQUAL",
+        "txid 2": "EQUAL",
+        "state days": "EQUAL",
+        "missing": "NOT COUNTED",
+    }
+    assert found["txid 1"]["reason"] == "1 records of stream 'in' came late and are not counted"
+    assert found["txid 1"]["changed"] == [{"stream": "in", "file": "two", "change": "appeared"}]
+    assert found["txid 1"]["restate"] == 'txbatch restate days 1 --why "..."'
+    assert (found["txid 2"]["reason"], found["txid 2"]["restate"]) == (None, None)
+    assert found["missing"]["reason"] == "2024-01-02 00:00 to 2024-01-03 00:00 UTC is not counted"
+
+
+@pytest.mark.rule("R24")
+def test_a_file_that_is_gone_is_named(txbatch: Txbatch, days: tuple[str, Path]) -> None:
+    job, root = days
+    (root / "one").rename(root / "other")
+    found = verified(txbatch("verify", job, "1", "--json"))["txid 1"]
+    assert found["outcome"] == "UNVERIFIABLE"
+    assert {(each["file"], each["change"]) for each in found["changed"]} == {("one", "gone"), ("other", "appeared")}
+    assert found["restate"] == 'txbatch restate days 1 --why "..."'
+
+
+@pytest.mark.rule("R24")
+def test_bad_input_is_refused_before_anything_is_read(
+    txbatch: Txbatch, job: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch, log: PartitionedLog
+) -> None:
+    monkeypatch.setattr(LikeTheDriver, "emit", None)
+    refused(txbatch("verify", "nosuch"), "no topology 'nosuch' is known; `txbatch status` lists them")
+    refused(txbatch("verify", "words", "1", "9"), "topology 'words' has no txid 9; see `txbatch batches words`")
+    other = write_job("words.py", LOG.format(root=str(log.root)).replace("count=Count(), ", "") + MAIN)
+    refused(txbatch("verify", other), "is defined otherwise now")
+    unknown = write_job("other.py", LOG.format(root=str(log.root)).replace('"words"', '"other"') + MAIN)
+    refused(txbatch("verify", unknown), "no topology 'other' is known")
+    for wrong in (
+        ["words", "--sample", "0"],
+        ["words", "1", "--sample", "1"],
+        ["words", "--seed", "1"],
+        ["words", "x"],
+    ):
+        assert txbatch("verify", *wrong).exit_code == 2
