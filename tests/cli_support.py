@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from click.testing import Result
 from sqlalchemy import Engine, text
 
@@ -38,4 +41,11 @@ def contents(engine: Engine) -> dict[str, tuple[int, str]]:
             digest = "md5(coalesce(string_agg(t::text, ';' ORDER BY t::text), ''))"
             rows, told = connection.exec_driver_sql(f"SELECT count(*), {digest} FROM {name.replace('%', '%%')} t").one()
             found[name] = rows, told
+    return found
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """What a command printed with --json."""
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
     return found

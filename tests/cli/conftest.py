@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -42,13 +40,6 @@ def txbatch(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> T
         return CliRunner().invoke(main, list(arguments), prog_name="txbatch")
 
     return call
-
-
-def rows(result: Result) -> list[dict[str, Any]]:
-    """What a command printed with --json."""
-    assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture
