@@ -5,7 +5,7 @@
 SELECT position FROM txbatch.batch
  WHERE topology = :topology AND status = 'committed' AND replaced_by IS NULL ORDER BY position;
 
--- current_version --
+-- counted_version --
 -- The version that counts for the position of a committed txid, and the code that counted it.
 SELECT b.position, b.txid, b.kind, b.keys, b.reason, a.code
   FROM txbatch.batch b JOIN txbatch.batch asked USING (topology, position)

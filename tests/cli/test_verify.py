@@ -13,10 +13,13 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
+from txbatch import settings
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.transaction import Assignment
+from txbatch.launch.job_file import load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_runner
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -208,40 +211,26 @@ def test_what_was_given_up_is_told(
 
 
 @pytest.mark.rule("R17", "R24")
-def test_of_a_restated_batch_the_version_that_counts_is_verified(txbatch: Txbatch, job: str, engine: Engine) -> None:
-    """Position 1 was restated by txid 3, which read partition 0 alone."""
-    batch = (
-        "INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, metadata, fence, token, lease_until, "
-        "committed_at, committed_fence, keys, reason) SELECT topology, 3, 1, 'restate', status, 'restate:1:x', metadata, fence, "
-        "token, lease_until, committed_at, committed_fence, keys, 'wrong' FROM txbatch.batch WHERE txid = 1"
-    )
-    change(engine, batch)
-    change(engine, "UPDATE txbatch.batch SET replaced_by = 3 WHERE txid = 1")
-    change(
-        engine,
-        "INSERT INTO txbatch.attempt SELECT topology, 3, attempt_id, token || '3', status, run, code, manifest, error, "
-        "started_at, finished_at FROM txbatch.attempt WHERE txid = 1",
-    )
-    change(
-        engine,
-        "INSERT INTO txbatch.partition SELECT topology, stream, partition, 3, status, metadata, records, fingerprint, reason "
-        "FROM txbatch.partition WHERE txid = 1 AND partition = '0'",
-    )
-    with engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO contribution.words SELECT line, 1, 3, count, last FROM contribution.words "
-                "WHERE txid = 1 AND line <> 'c'"
-            )
-        )
-    change(engine, "DELETE FROM state.words WHERE line = 'c'")
+def test_of_a_restated_batch_the_version_that_counts_is_verified(
+    txbatch: Txbatch, job: str, engine: Engine, log: PartitionedLog
+) -> None:
+    """Twice: of what the first two versions contributed nothing is left, and nobody misses it."""
+    for why, line in (("one was wrong", "z"), ("no, another one", "y")):
+        next((log.root / "0").iterdir()).write_text(f"a\n{line}\na\n")
+        assert next(iter(outcomes(txbatch("verify", job, "1", "--json")).values())) == "UNVERIFIABLE"
+        with open_runner(load_job(job), settings.resolve()) as runner:
+            (restated,) = runner.restate([1], why)
+    assert restated.txid == 4
+    change(engine, "UPDATE contribution.words SET count = 99 WHERE txid = 3 AND line = 'z'")
     assert outcomes(txbatch("verify", job, "--json")) == {
-        "txid 3 (restates 1)": "EQUAL",
+        "txid 4 (restates 1)": "EQUAL",
         "txid 2": "EQUAL",
         "state words": "EQUAL",
     }
-    for asked in ("1", "3"):
-        assert list(outcomes(txbatch("verify", job, asked, "--json"))) == ["txid 3 (restates 1)", "state words"]
+    for asked in ("1", "3", "4"):
+        assert list(outcomes(txbatch("verify", job, asked, "--json"))) == ["txid 4 (restates 1)", "state words"]
+    change(engine, "UPDATE contribution.words SET count = 99 WHERE txid = 4 AND line = 'y'")
+    assert outcomes(txbatch("verify", job, "1", "--json"))["txid 4 (restates 1)"] == "DIFFERENT"
 
 
 @pytest.mark.rule("R22", "R24")

@@ -163,6 +163,7 @@ def test_every_named_statement_is_used() -> None:
         r"^-- (\w+) --$", "\n".join(file.read_text() for file in (ROOT / "sql").rglob("*.sql")), re.MULTILINE
     )
     assert [name for name in named if f'"{name}"' not in text] == []
+    assert sorted(set(named)) == sorted(named), "one of a name takes the place of another"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=dotted)

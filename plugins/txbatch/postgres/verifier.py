@@ -54,7 +54,7 @@ class PostgresBooks:
                 raise TerminalError(
                     f"{topology}: txid {txid} is {asked.status}, nothing of it counts; see `txbatch batches {topology}`"
                 )
-            row = rows.one(connection, "current_version", topology=topology, txid=txid)
+            row = rows.one(connection, "counted_version", topology=topology, txid=txid)
             batch = rows.batch(connection, topology, row["txid"])
             read: dict[str, dict[str, ReadPartition]] = {}
             for part in connection.execute(query("read_partitions"), {"topology": topology, "txid": batch.txid}):
@@ -142,7 +142,7 @@ def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> d
 
 
 def _check_current(connection: Connection, recorded: Recorded) -> None:
-    row = rows.one(connection, "current_version", topology=recorded.topology, txid=recorded.txid)
+    row = rows.one(connection, "counted_version", topology=recorded.topology, txid=recorded.txid)
     if row["txid"] != recorded.txid:
         raise Unverifiable(f"txid {recorded.txid} was replaced by {row['txid']} meanwhile; verify again")
 

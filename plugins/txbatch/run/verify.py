@@ -68,6 +68,11 @@ class Verifier:
         """The topology's name."""
         return self.job.topology.name
 
+    @property
+    def _contribute(self) -> bool:
+        """True if batches contribute to every state: each of them can be compared, and restated."""
+        return all(each.state.contributions for each in self.job.topology.aggregates)
+
     def verify(self, asked: Asked) -> Iterator[Finding]:
         """Yield what each batch came to, then the states, and, unless txids are named, what is not counted.
 
@@ -108,12 +113,12 @@ class Verifier:
             return self._compared(recorded, told)
         except Unverifiable as error:
             changed = self.differs(self.job.topology, recorded)
-            again = restate_command(self.name, recorded.txid) if changed else None
+            again = self._restate(recorded) if changed else None
             return _with(told, Outcome.UNVERIFIABLE, reason=str(error), changed=changed, restate=again)
 
     def _compared(self, recorded: Recorded, told: Finding) -> Finding:
         folded = self.books.foldable(self.job.topology, recorded)
-        if folded and all(each.state.contributions for each in self.job.topology.aggregates):
+        if folded and self._contribute:
             return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
         again = self._emit(recorded)
         check_read(recorded, again.manifest)
@@ -129,12 +134,16 @@ class Verifier:
         if told.outcome is Outcome.EQUAL:
             return self._with_late(recorded, told)
         reason = next((each.why_not for each in found if each.why_not), self._why_different(recorded))
-        return _with(told, told.outcome, reason=reason, restate=restate_command(self.name, recorded.txid))
+        return _with(told, told.outcome, reason=reason, restate=self._restate(recorded))
 
     def _why_different(self, recorded: Recorded) -> str:
         if recorded.code != self.job.code:
             return "the job's file has changed since; what it counts today differs, or the database was changed by hand"
         return "the source and the job's file are what they were: the database was changed by hand, or the job depends on more"
+
+    def _restate(self, recorded: Recorded) -> str | None:
+        """Return the command that counts a batch as its source is now; None where only a rebuild would."""
+        return restate_command(self.name, recorded.txid) if self._contribute else None
 
     def _emit(self, recorded: Recorded) -> Again:
         plan = recorded.plan_again()
@@ -156,9 +165,7 @@ class Verifier:
         came = late(recorded, again.manifest.streams)
         if came is None:
             return told
-        return _with(
-            told, told.outcome, reason=came, changed=changed, restate=restate_command(self.name, recorded.txid)
-        )
+        return _with(told, told.outcome, reason=came, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded) -> BatchPlan | None:
         """Return what the interval's plan would be now; None where there is no interval, or it cannot be asked."""
@@ -177,7 +184,7 @@ class Verifier:
 
     def _keep(self, again: Again) -> None:
         """Keep what was staged as long as it is needed: for states without contributions to the end."""
-        if all(each.state.contributions for each in self.job.topology.aggregates):
+        if self._contribute:
             again.remove()
         else:
             self._kept.append(again)
