@@ -41,13 +41,9 @@ def _job_of(given: str, where: settings.Settings) -> Job:
 
 def row(topology: str, finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of the table and of --json."""
-    of = {"batch": f"txid {finding.txid}", "state": f"state {finding.state}"}.get(finding.what, finding.what)
-    if finding.position != finding.txid:
-        of += f" (restates {finding.position})"
-    told = asdict(finding) | {"what": of, "kind": finding.what, "topology": topology, "ok": finding.ok}
-    outcome = None if finding.outcome is None else str(finding.outcome)
-    different = sum(each.different for each in finding.compared)
-    return told | {"outcome": outcome or "NOT COUNTED", "different": different or None}
+    different = sum(each.different for each in finding.compared) or None
+    told = {"what": finding.name, "outcome": finding.outcome_told, "different": different, "ok": finding.ok}
+    return asdict(finding) | told | {"kind": finding.what, "topology": topology}
 
 
 def show(rows: list[dict[str, Any]]) -> None:

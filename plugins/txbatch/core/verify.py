@@ -136,6 +136,18 @@ class Finding:
     restate: str | None = None
 
     @property
+    def name(self) -> str:
+        """What it is about, for people."""
+        if self.what != "batch":
+            return f"{self.what} {self.state}" if self.state else self.what
+        return f"txid {self.txid}" + (f" (restates {self.position})" if self.position != self.txid else "")
+
+    @property
+    def outcome_told(self) -> str:
+        """The outcome, for people: what has none is not counted at all."""
+        return str(self.outcome or "NOT COUNTED")
+
+    @property
     def ok(self) -> bool:
         """True unless somebody should look: what is told without an outcome is missing."""
         return self.outcome is not None and self.outcome.ok

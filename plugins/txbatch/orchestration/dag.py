@@ -56,7 +56,7 @@ def topology_dag(
     # The caller is the DAG file: Airflow tells its path nowhere while it is parsed, and an argument for it would be one more
     # line to get wrong in each. So nothing may be put between the DAG file and this function.
     dag_file = Path(sys._getframe(1).f_globals["__file__"])
-    loaded = load_job(job, _root_of(job, dag_file))
+    loaded = load_job(job, root_of(job, dag_file))
     name = loaded.topology.name
     arguments = {"catchup": False, **dag_arguments}
     arguments["params"] = {
@@ -136,7 +136,7 @@ def _positive(default: float, maximum: float, title: str, description: str) -> P
     return Param(default, type="number", exclusiveMinimum=0, maximum=maximum, title=title, description=description)
 
 
-def _root_of(job: str, dag_file: Path) -> Path:
+def root_of(job: str, dag_file: Path) -> Path:
     """The nearest folder above the DAG file from which the job's path leads to a file."""
     for folder in dag_file.resolve().parents:
         if (folder / job).is_file():

@@ -1,0 +1,114 @@
+"""`verify_dag`: the DAG that reads committed batches again and compares them with what is stored (R24)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk import DAG
+
+from txbatch.core.errors import DefinitionError
+from txbatch.launch.job_file import check_main, load_job
+from txbatch.orchestration import result
+from txbatch.orchestration.airflow import failing_as_airflow, open_steps
+from txbatch.orchestration.dag import RETRIES, root_of
+from txbatch.orchestration.operators import EmitBatchOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from txbatch.core.verify import Finding
+    from txbatch.launch.job_file import Job
+
+log = logging.getLogger(__name__)
+XCOM_KEY = "findings"
+_DOC = """**{topology}**, defined in `{job}`, is verified: {which} read again and compared with what is stored. It changes
+nothing.
+
+The task fails for what is DIFFERENT, UNVERIFIABLE or not counted at all; its log and the XCom `findings` name it. What each word
+means stands in docs/operate.md, under *Verify*; `txbatch verify {topology}` does the same from a shell.
+"""
+
+
+def verify_dag(
+    job: str,
+    *,
+    sample: int | None = None,
+    schedule: Any = None,
+    emit_batch: dict[str, Any] | None = None,
+    default_args: dict[str, Any] | None = None,
+    **dag_arguments: Any,
+) -> DAG:
+    """The DAG `<topology>.verify`, whose one task verifies the committed batches of a job file: all, or a `sample` of so many.
+
+    `job` is relative to the parent of the DAGs folder. Each run takes another sample, each of its tries the same one.
+    `emit_batch` holds further arguments of SparkSubmitOperator, as for `topology_dag`; `dag_arguments` are those of DAG.
+
+    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    """
+    if sample is not None and sample < 1:
+        raise DefinitionError(f"verify_dag: sample={sample} is no number of batches; leave it out to verify all")
+    loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
+    which = "all batches are" if sample is None else f"{sample} batches, chosen by chance, are"
+    arguments = {"catchup": False, "max_active_runs": 1, **dag_arguments}
+    arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name, which=which))
+    name = f"{loaded.topology.name}.verify"
+    with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
+        VerifyOperator(task_id="verify", job=loaded, sample=sample, **(emit_batch or {}))
+    return dag
+
+
+class VerifyOperator(EmitBatchOperator):
+    """Verifies a job's batches in one Spark application. What is not well fails the task at once: no retry would mend it."""
+
+    def __init__(self, *, job: Job, sample: int | None = None, **kwargs: Any) -> None:
+        super().__init__(job=job, **kwargs)
+        self.sample = sample
+
+    def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
+        """Verify, tell, and return how often each outcome came."""
+        with failing_as_airflow():
+            check_main(self.job)
+            found = self._verified(str(context["dag_run"].run_id))
+        line, wrong = summary(found), [each for each in found if not each.ok]
+        result.tell(context, line)
+        context["ti"].xcom_push(key=XCOM_KEY, value=[_told(each) for each in wrong])
+        log.info("%s: %s", self.job.topology.name, line)
+        if wrong:
+            raise AirflowFailException(f"{self.job.topology.name}: {line}; see `txbatch verify`")
+        return _counted(found)
+
+    def _verified(self, run_id: str) -> list[Finding]:
+        from txbatch.run.verify import Asked
+        from txbatch.wiring import open_verifier
+
+        verifier = open_verifier(open_steps(self.job), self._application())
+        found = []
+        for each in verifier.verify(Asked(sample=self.sample, seed=crc32(run_id.encode()))):
+            found.append(each)
+            (log.info if each.ok else log.error)("%s", " ".join(filter(None, _told(each).values())))
+        return found
+
+
+def summary(found: Sequence[Finding]) -> str:
+    """Return what verifying came to, in a line: `verified txids: 5; 6 EQUAL`, the state being the sixth."""
+    told = ", ".join(f"{number} {outcome}" for outcome, number in _counted(found).items())
+    batches = sum(each.what == "batch" for each in found)
+    return f"verified txids: {batches}; {told or 'nothing is committed yet'}"
+
+
+def _counted(found: Sequence[Finding]) -> dict[str, int]:
+    return dict(Counter(each.outcome_told for each in found))
+
+
+def _told(finding: Finding) -> dict[str, str]:
+    """A finding as XCom and the log have it."""
+    keys = [", ".join(each.key.values()) for compared in finding.compared for each in compared.examples]
+    told = {"what": finding.name, "outcome": finding.outcome_told, "reason": finding.reason or ""}
+    return told | {"keys": "; ".join(keys), "restate": finding.restate or ""}
