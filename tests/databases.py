@@ -29,6 +29,8 @@ SETTINGS = """
 SELECT datacl::text, datconnlimit, setrole::int, setconfig::text FROM pg_database
   LEFT JOIN pg_db_role_setting ON setdatabase = pg_database.oid WHERE datname = current_database() ORDER BY 3
 """
+# Those of states; what a migration makes refers to none.
+FUNCTIONS = "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace('report') AND prolang = 14"
 SCHEMAS = "SELECT format('%I', nspname) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'"
 KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "r": "TABLE", "p": "TABLE", "S": "SEQUENCE"}
 Rows = list[tuple[Any, ...]]
@@ -147,6 +149,8 @@ def undo(ask: Ask, first: Content) -> None:
     for (schema,) in ask(SCHEMAS):
         if schema not in first.schemas:
             ask(f"DROP SCHEMA {schema} CASCADE")
+    for (function,) in ask(FUNCTIONS):
+        ask(f"DROP FUNCTION IF EXISTS {function} CASCADE")
     there = {name for name, *_ in first.relations}
     for name, kind, *_ in ask(RELATIONS):
         if name not in there and kind in KINDS:

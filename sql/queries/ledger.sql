@@ -482,6 +482,18 @@ DELETE FROM txbatch.topology WHERE topology = :topology;
 -- Whether a table of this quoted name exists.
 SELECT to_regclass(:name) IS NOT NULL;
 
+-- columns_of --
+-- The columns of a relation of this quoted name with their types, in order.
+SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+ WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped ORDER BY attnum;
+
+-- report_functions --
+-- Functions on the past of states: their bodies, and their arguments and columns with types.
+SELECT p.proname AS name, p.oid::regprocedure::text AS signature, p.prosrc AS body,
+       (SELECT json_agg(json_build_array(name, format_type(type, NULL)) ORDER BY n)
+          FROM unnest(p.proargnames, COALESCE(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY AS each (name, type, n)) AS columns
+  FROM pg_proc p WHERE p.pronamespace = 'report'::regnamespace AND p.proname = ANY (:names);
+
 -- gaps --
 -- The intervals between counted ones that are not counted, and which batch holds them, if one does.
 SELECT topology, gap_start, gap_end, txid, status, attempt_status, run, lease_live FROM report.gaps

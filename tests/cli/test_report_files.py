@@ -61,7 +61,7 @@ def report(file: str, url: str) -> list[list[str]]:
 
 def test_every_report_says_what_it_answers_and_what_to_change() -> None:
     files = sorted(REPORTS.glob("*.sql"))
-    assert len(files) == 5
+    assert len(files) == 7
     for file in files:
         head = file.read_text().partition("SELECT")[0]
         assert head.startswith("-- ")
@@ -107,9 +107,30 @@ def test_attempts_failed(postgres_url: str) -> None:
 def test_keys_changed_by_last_batch(postgres_url: str) -> None:
     assert report("keys_changed_by_last_batch.sql", postgres_url) == [
         ["word", "contributed", "before", "now", "txid"],
-        ["cat", "2", "0", "2", "2"],
+        ["cat", "2", "", "2", "2"],
         ["man", "1", "2", "3", "2"],
     ]
+
+
+@pytest.mark.usefixtures("batches")
+def test_restatements_and_what_is_current_to_when(postgres_url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        for statement in (
+            "UPDATE txbatch.batch SET status = 'committed', kind = 'restate', position = 1, reason = 'a bad file',"
+            " requested_by = 'ana', fence = 2, token = 't', committed_fence = 2, committed_at = now(), records = 2"
+            " WHERE txid = 3",
+            "UPDATE txbatch.batch SET replaced_by = 3 WHERE txid = 1",
+        ):
+            connection.execute(text(statement))
+    header, row = report("restatements.sql", postgres_url)
+    found = dict(zip(header, row, strict=True))
+    assert [found[name] for name in ("position", "was_txid", "now_txid", "status", "requested_by", "reason")] == [
+        *("1", "1", "3", "committed", "ana", "a bad file")
+    ]
+    assert (found["records_before"], found["records"]) == ("3", "2")
+    header, row = report("current_to.sql", postgres_url)
+    found = dict(zip(header, row, strict=True))
+    assert [found[name] for name in ("topology", "txid", "in_flight", "restated_by")] == ["word_count", "3", "0", "3"]
 
 
 @pytest.mark.usefixtures("batches")

@@ -18,6 +18,12 @@ from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
 
 ROOT = Path(__file__).parents[2]
+# What the reports name by number.
+NINE_BATCHES = """
+INSERT INTO txbatch.batch (topology, txid, position, key, metadata, lease_until, status, committed_at, committed_fence, fence,
+                           token)
+SELECT 'word_count', n, n, n, '{}', now(), 'committed', now(), 1, 1, n FROM generate_series(1, 9) n
+"""
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
@@ -60,6 +66,7 @@ def test_sql_of_the_documents_runs(engine: Engine) -> None:
         roles, readers = blocks("docs/database.md", "sql")
         connection.exec_driver_sql(roles.replace("mydatabase", str(engine.url.database)))
         connection.exec_driver_sql(readers)
+        connection.exec_driver_sql(NINE_BATCHES)
         connection.exec_driver_sql("SET LOCAL ROLE txbatch_report")
         for report in blocks("docs/reports.md", "sql"):
             connection.exec_driver_sql(report)

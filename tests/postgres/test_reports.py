@@ -122,7 +122,7 @@ def test_a_state_from_before_goes_on_with_keys_and_values_called_as_columns_of_t
         Bench(engine, topology)
     bench = Bench(engine, topology)
     bench.whole({"odd": [(("x",), (3,))]}, "1")
-    assert bench.rows("SELECT * FROM report.odd_changes") == [("x", 3, 1, None)]
+    assert bench.rows("SELECT * FROM report.odd_changes") == [("x", 3, 1, None, 1, None)]
 
 
 def test_a_state_from_before_gets_its_view_of_changes(bench: Bench) -> None:

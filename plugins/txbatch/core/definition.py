@@ -22,7 +22,7 @@ from txbatch.core.transaction import Metadata, canonical_json
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # What a report of changes has of each batch, beside its txid.
-BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end"})
+BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end", "replaced_by"})
 # How a value's partials merge, in the words of who defines it.
 _MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
 _SOURCE_LENGTH_MAX = 200

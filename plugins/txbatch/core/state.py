@@ -14,7 +14,19 @@ from txbatch.core.merge import Partial
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43
 # The schema has views of these names in `report.`, where each state has its own.
-REPORTS = frozenset({"batches", "attempts", "partitions", "completeness", "gaps", "waiting", "state_coverage"})
+REPORTS = frozenset(
+    {
+        "batches",
+        "attempts",
+        "partitions",
+        "completeness",
+        "gaps",
+        "waiting",
+        "state_coverage",
+        "restatements",
+        "batch_reads",
+    }
+)
 # A setting and an Airflow connection are named after it.
 _DATABASE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -56,14 +68,19 @@ def changes_name(state: str) -> str:
     return f"{state}_changes"
 
 
+def versions_name(state: str) -> str:
+    """The view of what each version of a position contributed to a state, as partials, which its functions fold."""
+    return f"{state}@versions"
+
+
 def check_reports(states: Sequence[State]) -> None:
-    """DefinitionError when a state of a topology is named like the view of another one's changes."""
+    """DefinitionError when a state of a topology is named like a view of another one."""
     names = {state.name for state in states if state.database is None}
-    for state in states:
-        taken = changes_name(state.name)
-        if state.contributions and taken in names:
+    for state in (state for state in states if state.contributions):
+        of = {changes_name(state.name): "each batch changed in", versions_name(state.name): "each version counts in"}
+        for taken in names & of.keys():
             raise DefinitionError(
-                f"state {taken!r}: report.{taken} is what each batch changed in state {state.name!r}; name it otherwise"
+                f"state {taken!r}: report.{taken} is what {of[taken]} state {state.name!r}; name it otherwise"
             )
 
 

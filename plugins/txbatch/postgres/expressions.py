@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-import sqlalchemy
 from sqlalchemy.dialects import postgresql
 
 from txbatch.core.fields import SIMPLE_TYPES
@@ -23,8 +22,9 @@ def pg_name(name: str) -> str:
 
 
 def pg_text(text: str) -> str:
-    """Return a string literal of PostgreSQL."""
-    return str(sqlalchemy.literal(text).compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+    """Return a string literal of PostgreSQL, which means the same whatever a session says of backslashes."""
+    quoted = text.replace("'", "''")
+    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"
 
 
 def sql_type(type_: str) -> str:

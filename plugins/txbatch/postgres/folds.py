@@ -12,6 +12,7 @@ from typing import Any
 from txbatch.core.definition import columns
 from txbatch.core.merge import MERGES, Merge
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text, sql_type
 from txbatch.postgres.generations import CURRENT, Generation
 
@@ -76,6 +77,13 @@ class Folds:
         """All keys that were ever counted, for `now` and `at`."""
         keys = listed(self.keys)
         return f"(SELECT {keys} FROM {self.base} UNION SELECT {keys} FROM {self.contribution}) every_key"
+
+    def create_versions(self) -> str:
+        """The view of what every version contributed, as partials, and of what was folded of them, which is at position 0."""
+        columns, marks = listed([*self.keys, *self.values]), self.removable
+        base = f"SELECT {columns}{', false AS removed, true AS counted' * marks}, 0::bigint AS position, txid FROM {self.base}"
+        contributions = f"SELECT {columns}{', removed, counted' * marks}, position, txid FROM {self.contribution}"
+        return f"CREATE OR REPLACE VIEW report.{pg_name(versions_name(self.state))} AS {base} UNION ALL {contributions}"
 
     def now(self, keys: str) -> str:
         """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""

@@ -1,16 +1,19 @@
-"""What people report on: a state's view, the view of what each batch contributed to it, and what their columns mean."""
+"""What people report on: a state's view, what each batch contributed to it, functions on its past, and what all of them mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import Connection
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import changes_name
+from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.core.state import changes_name, versions_name
+from txbatch.postgres import past
 from txbatch.postgres.expressions import listed, pg_name, pg_text
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.past import Past
 from txbatch.postgres.queries import query
 
 _BATCH = {
@@ -20,6 +23,8 @@ _BATCH = {
         "Begin of the time the batch covers; null where batches are not by time",
     ),
     "interval_end": ("upper(b.data_interval)", "End of that time, which is not part of it"),
+    "position": ("c.position", "Whose place the batch takes: its own, or the txid that it restates"),
+    "replaced_by": ("b.replaced_by", "The restate that counts in its place; null: this counts"),
 }
 _MARKS = {
     "removed": ("c.removed", "Whether the batch dropped the value before it"),
@@ -27,36 +32,83 @@ _MARKS = {
 }
 
 
-def statements(connection: Connection, aggregate: PersistentAggregate) -> list[str]:
-    """What makes the views of a new state, with comments; SchemaMismatch when one of their names is taken."""
-    for view, there in _found(connection, aggregate).items():
-        if there:
+def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what makes the views and functions of a new state, each to be run before the next; with comments.
+
+    SchemaMismatch when one of their names is taken.
+    """
+    for view in _views(aggregate):
+        if _columns(connection, view):
             raise SchemaMismatch(
                 f"state {aggregate.state.name!r}: report.{view} is there already, by another state or by hand; name the state "
                 "otherwise"
             )
-    made = [create_report(aggregate), *comments(aggregate)]
-    return (
-        [*made, create_changes(aggregate), *comments_on_changes(aggregate)] if aggregate.state.contributions else made
-    )
+    yield from replaced(connection, aggregate)
 
 
-def missing(connection: Connection, aggregate: PersistentAggregate) -> list[str]:
-    """What a state that an older version made lacks of these."""
-    changes = changes_name(aggregate.state.name)
-    if not aggregate.state.contributions or _found(connection, aggregate)[changes]:
-        return []
-    return [*comments(aggregate), create_changes(aggregate), *comments_on_changes(aggregate)]
+def replaced(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what makes all that a state has in `report` anew, over the tables that have its name today.
+
+    Its views keep their columns; new ones come at the end.
+    """
+    yield from [create_report(aggregate), *comments(aggregate)]
+    if aggregate.state.contributions:
+        yield from [*_changes(aggregate), *_versions(aggregate)]
+        yield from _functions(connection, aggregate)
 
 
-def _found(connection: Connection, aggregate: PersistentAggregate) -> dict[str, bool]:
-    """Which of a state's views are there."""
+def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what a state that an older version made lacks of these. A name that another state has is left to that one."""
+    if not aggregate.state.contributions:
+        return
+    _, changes, versions = _views(aggregate)
+    if _columns(connection, changes).keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
+        yield from [*comments(aggregate), *_changes(aggregate)]
+    if not _columns(connection, versions):
+        yield from _versions(aggregate)
+    if not _taken(connection, versions):
+        yield from _functions(connection, aggregate)
+
+
+def drop(connection: Connection, state: str) -> Iterator[str]:
+    """Yield what drops all that a state has in `report`."""
+    names = {"names": [f"{prefix}_{state}" for prefix in past.PREFIXES]}
+    for row in connection.execute(query("report_functions"), names).mappings():
+        yield f"DROP FUNCTION {row['signature']}"
+    yield f"DROP VIEW IF EXISTS report.{pg_name(state)}"
+    for view in (changes_name(state), versions_name(state)):
+        if not _taken(connection, view):
+            yield f"DROP VIEW IF EXISTS report.{pg_name(view)}"
+
+
+def _functions(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what makes the functions on a state's past, unless they are there and the same."""
+    functions = Past(aggregate, _columns(connection, aggregate.state.name)).functions()
+    names = {"names": [function.name for function in functions]}
+    there = {row["name"]: row for row in connection.execute(query("report_functions"), names).mappings()}
+    for function in functions:
+        found = there.get(function.name)
+        same = found is not None and found["columns"] == function.columns
+        if found and not same:
+            yield f"DROP FUNCTION {found['signature']}"
+        if not (found and same and found["body"] == function.body):
+            yield from function.statements()
+
+
+def _views(aggregate: PersistentAggregate) -> list[str]:
+    """The names of a state's views."""
     name = aggregate.state.name
-    names = [name, changes_name(name)] if aggregate.state.contributions else [name]
-    return {
-        view: connection.execute(query("relation_exists"), {"name": f"report.{pg_name(view)}"}).scalar_one()
-        for view in names
-    }
+    return [name, changes_name(name), versions_name(name)] if aggregate.state.contributions else [name]
+
+
+def _columns(connection: Connection, view: str) -> dict[str, str]:
+    """The columns of a view in `report` with their types; none: there is none."""
+    found = connection.execute(query("columns_of"), {"name": f"report.{pg_name(view)}"})
+    return {row.name: row.type for row in found}
+
+
+def _taken(connection: Connection, view: str) -> bool:
+    return connection.execute(query("state"), {"state": view}).first() is not None
 
 
 def create_report(aggregate: PersistentAggregate) -> str:
@@ -64,7 +116,7 @@ def create_report(aggregate: PersistentAggregate) -> str:
     name = pg_name(aggregate.state.name)
     columns = [*_keys(aggregate), *_values(aggregate), "c.txid"]
     there = " WHERE c.counted" if aggregate.removable else ""
-    return f"CREATE VIEW report.{name} AS SELECT {listed(columns)} FROM state.{name} c{there}"
+    return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {listed(columns)} FROM state.{name} c{there}"
 
 
 def create_changes(aggregate: PersistentAggregate) -> str:
@@ -72,7 +124,7 @@ def create_changes(aggregate: PersistentAggregate) -> str:
     state, topology = aggregate.state.name, pg_text(aggregate.topology)
     more = [f"{sql} AS {name}" for name, (sql, _) in _about_batch(aggregate).items()]
     return (
-        f"CREATE VIEW report.{pg_name(changes_name(state))} AS "
+        f"CREATE OR REPLACE VIEW report.{pg_name(changes_name(state))} AS "
         f"SELECT {listed([*_keys(aggregate), *_values(aggregate), 'c.txid', *more])} FROM contribution.{pg_name(state)} c "
         f"JOIN txbatch.batch b ON b.topology = {topology} AND b.txid = c.txid"
     )
@@ -85,12 +137,34 @@ def comments(aggregate: PersistentAggregate) -> list[str]:
     return _comments(state, said, {**_said(aggregate), "txid": "The batch that changed this row last"})
 
 
+def _changes(aggregate: PersistentAggregate) -> list[str]:
+    return [create_changes(aggregate), *comments_on_changes(aggregate)]
+
+
+def _of_changes(aggregate: PersistentAggregate) -> list[str]:
+    """The columns of the view of changes."""
+    return [*_said(aggregate), "txid", *_about_batch(aggregate)]
+
+
 def comments_on_changes(aggregate: PersistentAggregate) -> list[str]:
     """The same for the view of the changes."""
     state, topology = aggregate.state.name, aggregate.topology
     said = f"What each batch contributed to state {state!r} of topology {topology!r}: one row per key and batch"
     about = {name: text for name, (_, text) in _about_batch(aggregate).items()}
     return _comments(changes_name(state), said, {**_said(aggregate), "txid": "The batch", **about})
+
+
+def _versions(aggregate: PersistentAggregate) -> list[str]:
+    state, topology = aggregate.state.name, aggregate.topology
+    said = f"What the functions on the past of state {state!r} of topology {topology!r} fold: partials, one row per key and txid"
+    keys = {key.name: "Key" for key in aggregate.keys or (GLOBAL_KEY,)}
+    values = {column.name: f"Partial of {column.value}" for column in aggregate.columns}
+    marks = {name: text for name, (_, text) in _MARKS.items() if aggregate.removable}
+    numbers = {"position": "Whose place the txid takes; 0: what retention folded", "txid": "The batch"}
+    return [
+        Folds.of(aggregate).create_versions(),
+        *_comments(versions_name(state), said, keys | values | marks | numbers),
+    ]
 
 
 def _about_batch(aggregate: PersistentAggregate) -> dict[str, tuple[str, str]]:

@@ -36,7 +36,8 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
         check_owner(state.name, rows.one(connection, "state", state=state.name)["topology"], topology)
         connection.execute(query("complete_state"), row)
         if state.database is None:
-            run_all(connection, [*_missing(connection, aggregate), *report_views.missing(connection, aggregate)])
+            run_all(connection, _missing(connection, aggregate))
+            run_all(connection, report_views.missing(connection, aggregate))
         return False
     if state.database is not None:
         return True
@@ -120,9 +121,7 @@ def drop(connection: Connection, topology: str) -> list[str]:
 
 
 def _drop(connection: Connection, name: str) -> None:
-    execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
-    if connection.execute(query("state"), {"state": changes_name(name)}).first() is None:
-        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(changes_name(name))}")
+    run_all(connection, report_views.drop(connection, name))
     execute(connection, f"DROP TABLE IF EXISTS contribution_base.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")

@@ -1,0 +1,300 @@
+"""The functions by which people ask a state for its past: as of a txid, what changed between two, why a value is what it is.
+
+SQL alone, over views: they have the rights of whoever calls them, and the planner sees into them. Only keys that were touched
+after a txid are folded again; the others stand as they are. Which versions count is what `core.fold` says. In a body the keys
+are k0, k1, ... and the partials p0, p1, ..., so that no name of a state is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from txbatch.core.fields import NAME_BYTES_MAX
+from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.core.state import versions_name
+from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
+
+PREFIXES = ("as_of", "corrected", "changes", "why")
+_REPLACED = "IS NOT NULL"
+# What `why` says of the batch of a version, beside what it read.
+_OF_BATCH = {
+    "attempt": ("text", "b.txid || ':' || b.attempts"),
+    "dag_id": ("text", "b.dag_id"),
+    "run_id": ("text", "b.run_id"),
+    "run": ("text", "b.run"),
+    "interval_start": ("timestamp with time zone", "b.interval_start"),
+    "interval_end": ("timestamp with time zone", "b.interval_end"),
+    "committed_at": ("timestamp with time zone", "b.committed_at"),
+    "reason": ("text", "b.reason"),
+    "requested_by": ("text", "b.requested_by"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function in the schema `report`: what it takes, names with types, its body, and what it is for.
+
+    `returns` is the view of whose rows it returns some, or names with types, too.
+    """
+
+    name: str
+    takes: Mapping[str, str]
+    returns: str | Mapping[str, str]
+    body: str
+    said: str
+
+    @property
+    def signature(self) -> str:
+        """The name with the types of the arguments."""
+        return f"report.{pg_name(self.name)}({listed(self.takes.values())})"
+
+    @property
+    def columns(self) -> list[list[str]]:
+        """What it takes and returns, as the catalog has it."""
+        returns = {} if isinstance(self.returns, str) else self.returns
+        return [list(each) for each in (*self.takes.items(), *returns.items())]
+
+    def statements(self) -> list[str]:
+        """What makes it, or makes it anew, with its comment."""
+        # Rows of a view have its collations, without which no index would find a key.
+        returns = f"SETOF {self.returns}" if isinstance(self.returns, str) else f"TABLE ({_typed(self.returns)})"
+        return [
+            f"CREATE OR REPLACE FUNCTION report.{pg_name(self.name)}({_typed(self.takes)}) RETURNS {returns} "
+            f"LANGUAGE sql STABLE PARALLEL SAFE AS {pg_text(self.body)}",
+            f"COMMENT ON FUNCTION {self.signature} IS {pg_text(self.said)}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What can be asked of a state with contributions. `types` are those of its report's columns, as PostgreSQL tells them."""
+
+    aggregate: PersistentAggregate
+    types: Mapping[str, str]
+
+    def functions(self) -> list[Function]:
+        """All of them."""
+        return [self.as_of(), self.corrected(), self.changes(), self.why()]
+
+    def as_of(self) -> Function:
+        """What the report showed when a txid was the newest final one."""
+        where = f"v.txid <= $1 AND {self._is_in('v', self._touched('$1'))}"
+        stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE r.txid <= $1 AND {self._known('$1')}"
+        folded = self._folded([self._counted("$1")], self._changed("$1"), where)
+        then = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
+        return self._dated(
+            "as_of", f"{stood} UNION ALL {then}", "as reports showed them when this txid was the newest committed"
+        )
+
+    def corrected(self) -> Function:
+        """What all up to a position amounts to, in the versions that count today."""
+        later = "t.position > $1 AND t.txid > $1"
+        same = "".join(f" AND t.{key} = r.{key}" for key in self._keys if self.aggregate.keys)
+        untouched = f"NOT EXISTS (SELECT FROM {self._versions} t WHERE {later}{same})"
+        stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE {untouched} AND {self._known('$1')}"
+        touched = f"SELECT {self._of('t')} FROM {self._versions} t WHERE {later}"
+        counted = f"v.txid <> ALL ({self._replaced()})"
+        where = f"v.position <= $1 AND {self._is_in('v', touched)}"
+        folded = self._folded([counted], self._changed(), where)
+        now = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
+        return self._dated(
+            "corrected", f"{stood} UNION ALL {now}", "after all up to this txid, as it was restated until today"
+        )
+
+    def changes(self) -> Function:
+        """Which keys changed between two txids, with both values."""
+        low, high = "LEAST($1, $2)", "GREATEST($1, $2)"
+        where = f"v.txid <= {high} AND {self._is_in('v', self._touched(low, high))}"
+        folded = self._folded([self._counted("$1"), self._counted("$2")], self._changed(high), where)
+        before, after = ([f"CASE WHEN c.s{n} THEN {value} END" for value in self._values("c", f"{n}_")] for n in (0, 1))
+        change = "CASE WHEN NOT c.s0 THEN 'added' WHEN NOT c.s1 THEN 'removed' ELSE 'changed' END"
+        selected = listed([*self._shown("c"), change, *_paired(before, after), "c.txid"])
+        differ = f"(c.s0, {listed(before)}) IS DISTINCT FROM (c.s1, {listed(after)})"
+        body = f"SELECT {selected} FROM ({folded}) c WHERE {differ} AND {self._known('$1')} AND {self._known('$2')}"
+        returns = self._changed_columns()
+        takes = {_free(name, returns): "bigint" for name in ("from_txid", "to_txid")}
+        said = (
+            f"What changed in state {self.aggregate.state.name!r} between two txids: one row per key, with both values"
+        )
+        return Function(self._called("changes"), takes, returns, body, said)
+
+    def _changed_columns(self) -> dict[str, str]:
+        returns = dict(self._key_types)
+        returns[_free("change", [*returns, "txid"])] = "text"
+        for value in self.aggregate.aggregates:
+            for suffix in ("_before", "_after"):
+                returns[_free(_fitted(value, suffix), [*returns, "txid"])] = self.types[value]
+        return returns | {"txid": "bigint"}
+
+    def why(self) -> Function:
+        """Every version of every position that a key has, and what retention folded of it."""
+        same = [f"v.{name} = ${n}" for n, name in enumerate(self._keys, 1)] if self.aggregate.keys else ["true"]
+        read = self._read([f"v.txid <> ALL ({self._replaced()})"], "v.txid", " AND ".join(same))
+        values = {name: self.types[name] for name in self.aggregate.aggregates}
+        taken = [*self._key_types, *values]
+        numbers = {"position": "bigint", "txid": "bigint", _free("replaced_by", taken): "bigint"}
+        about = {_free(name, taken): column for name, column in self._about_version().items()}
+        selected = [
+            "NULLIF(r.position, 0)",
+            "r.txid",
+            "b.replaced_by",
+            *self._values("r", ""),
+            *(sql for _, sql in about.values()),
+        ]
+        found = f"b.topology = {self._topology} AND b.txid = r.txid AND r.position > 0"
+        batch = f"LATERAL (SELECT * FROM report.batches b WHERE {found} OFFSET 0) b ON true"  # a search per row, no scan of all
+        body = f"SELECT {listed(selected)} FROM ({read}) r LEFT JOIN {batch} ORDER BY r.position, r.txid"
+        said = (
+            f"Where a value of state {self.aggregate.state.name!r} comes from: one row per version of each position, those that "
+            "count and those that were restated; without a position: what retention folded"
+        )
+        returns = numbers | values | {name: type_ for name, (type_, _) in about.items()}
+        return Function(self._called("why"), self._key_types, returns, body, said)
+
+    def _about_version(self) -> dict[str, tuple[str, str]]:
+        """What `why` says of a version beside its numbers and values: types and SQL by name."""
+        source = "concat_ws(' ', s.source, s.start_offset || '-' || s.end_offset)"
+        of_batch = f"s.topology = {self._topology} AND s.txid = r.txid AND r.position > 0"
+        reads = f"ARRAY(SELECT {source} FROM report.batch_reads s WHERE {of_batch} ORDER BY 1)"
+        marks = {name: ("boolean", f"r.{name}") for name in ("removed", "counted") if self.aggregate.removable}
+        return {"counts": ("boolean", self._stands(0)), **marks, **_OF_BATCH, "reads": ("text[]", reads)}
+
+    def _dated(self, prefix: str, body: str, said: str) -> Function:
+        told = f"Keys and values of state {self.aggregate.state.name!r} {said}"
+        return Function(self._called(prefix), {"txid": "bigint"}, f"report.{self._name}", body, told)
+
+    def _folded(self, counted: Sequence[str], changed: str, where: str) -> str:
+        """Return keys k0.., whether they are there, s0.., their partials p0_0.., per notion of what counts, and the txid."""
+        made = [f"r.k{n}" for n in range(len(self._keys))]
+        for number in range(len(counted)):
+            stands = self._stands(number)
+            made.append(f"bool_or({stands}) AS s{number}")
+            for n, column in enumerate(self.aggregate.columns):
+                merged = column.partial.merge.fold_sql(f"(CASE WHEN {stands} THEN r.p{n} END)")
+                made.append(f"CAST({merged} AS {sql_type(column.partial.type)}) AS p{number}_{n}")
+        keys = listed(f"r.k{n}" for n in range(len(self._keys)))
+        read = self._read(counted, changed, where)
+        return f"SELECT {listed([*made, 'max(r.changed) AS txid'])} FROM ({read}) r GROUP BY {keys}"
+
+    def _read(self, counted: Sequence[str], changed: str, where: str) -> str:
+        """Return the versions that `where` finds, with c0.. for whether they count, in each notion of that."""
+        names = [f"v.{key} AS k{n}" for n, key in enumerate(self._keys)]
+        names += [f"v.{pg_name(column.name)} AS p{n}" for n, column in enumerate(self.aggregate.columns)]
+        names += [f"{sql} AS c{n}" for n, sql in enumerate(counted)]
+        names += ["v.removed", "v.counted"] if self.aggregate.removable else []
+        names += ["v.position", "v.txid", f"{changed} AS changed"]
+        read = f"SELECT {listed(names)} FROM {self._versions} v WHERE {where}"
+        if not self.aggregate.removable:
+            return read
+        keys = listed(f"w.k{n}" for n in range(len(self._keys)))
+        last = [
+            f"max(w.position) FILTER (WHERE w.removed AND w.c{n}) OVER (PARTITION BY {keys}) AS l{n}"
+            for n in range(len(counted))
+        ]
+        return f"SELECT w.*, {listed(last)} FROM ({read}) w"
+
+    def _stands(self, number: int) -> str:
+        """Whether a version counts, and no later position removed the key."""
+        if not self.aggregate.removable:
+            return f"r.c{number}"
+        return f"(r.c{number} AND r.counted AND (r.l{number} IS NULL OR r.position >= r.l{number}))"
+
+    def _counted(self, txid: str) -> str:
+        return f"(v.txid <= {txid} AND v.txid <> ALL ({self._replaced(f'<= {txid}')}))"
+
+    def _changed(self, txid: str | None = None) -> str:
+        """The txid that changed a key last, by a version of it; `txid` None: until now."""
+        replaced = self._replaced(f"<= {txid}" if txid else _REPLACED)
+        later = f"(SELECT b.replaced_by FROM report.batches b WHERE b.topology = {self._topology} AND b.txid = v.txid)"
+        changed = f"CASE WHEN v.txid = ANY ({replaced}) THEN {later} ELSE v.txid END"
+        return f"CASE WHEN v.txid <= {txid} THEN {changed} END" if txid else changed
+
+    def _touched(self, low: str, high: str | None = None) -> str:
+        """Return the keys that contributions after a txid, or restates after it, have; up to another."""
+        until = f" AND t.txid <= {high}" if high else ""
+        replaced = f"> {low} AND b.replaced_by <= {high}" if high else f"> {low}"
+        later, again = f"t.txid > {low}{until}", f"t.txid = ANY ({self._replaced(replaced)})"
+        # No row of the base has a position: it is not read for this.
+        return " UNION ALL ".join(
+            f"SELECT {self._of('t')} FROM {self._versions} t WHERE t.position > 0 AND {each}" for each in (later, again)
+        )
+
+    def _replaced(self, when: str = _REPLACED) -> str:
+        """The txids that a restate has replaced."""
+        return (
+            f"ARRAY(SELECT b.txid FROM report.batches b WHERE b.topology = {self._topology} AND b.replaced_by {when})"
+        )
+
+    def _known(self, txid: str) -> str:
+        return f"report.known_at({pg_text(self.aggregate.state.name)}, {txid})"
+
+    def _is_in(self, alias: str, keys: str) -> str:
+        return f"({self._of(alias)}) IN ({keys})"
+
+    def _of(self, alias: str) -> str:
+        return listed(f"{alias}.{key}" for key in self._keys)
+
+    def _report(self, alias: str) -> str:
+        return listed(f"{alias}.{pg_name(name)}" for name in self.types)
+
+    def _finished(self) -> list[str]:
+        """The same columns, in the same order, of what was folded."""
+        columns = [*(key.name for key in self.aggregate.keys), *self.aggregate.aggregates, "txid"]
+        finished = dict(zip(columns, [*self._shown("c"), *self._values("c", "0_"), "c.txid"], strict=True))
+        return [finished[name] for name in self.types]
+
+    def _shown(self, alias: str) -> list[str]:
+        return [f"{alias}.k{n}" for n in range(len(self.aggregate.keys))]
+
+    def _values(self, alias: str, prefix: str) -> list[str]:
+        """The finished values, over partials whose names begin with `prefix` and p."""
+        columns = self.aggregate.columns
+        return [
+            each.finish_sql([f"{alias}.p{prefix}{n}" for n, column in enumerate(columns) if column.value == name])
+            for name, each in self.aggregate.aggregates.items()
+        ]
+
+    def _called(self, prefix: str) -> str:
+        return f"{prefix}_{self.aggregate.state.name}"
+
+    @property
+    def _key_types(self) -> dict[str, str]:
+        return {key.name: self.types[key.name] for key in self.aggregate.keys}
+
+    @property
+    def _keys(self) -> list[str]:
+        return [pg_name(key.name) for key in self.aggregate.keys or (GLOBAL_KEY,)]
+
+    @property
+    def _name(self) -> str:
+        return pg_name(self.aggregate.state.name)
+
+    @property
+    def _versions(self) -> str:
+        return f"report.{pg_name(versions_name(self.aggregate.state.name))}"
+
+    @property
+    def _topology(self) -> str:
+        return pg_text(self.aggregate.topology)
+
+
+def _typed(names: Mapping[str, str]) -> str:
+    return listed(f"{pg_name(name)} {type_}" for name, type_ in names.items())
+
+
+def _paired(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    return [each for pair in zip(before, after, strict=True) for each in pair]
+
+
+def _fitted(name: str, suffix: str) -> str:
+    """Return the name with a suffix, cut to what PostgreSQL keeps of it."""
+    return name.encode()[: NAME_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """Return the name, or with a number behind it where a state has it already."""
+    used = {each.lower() for each in taken}
+    return next(
+        each for each in (name, *(_fitted(name, f"_{n}") for n in range(2, len(used) + 3))) if each.lower() not in used
+    )

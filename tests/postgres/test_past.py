@@ -1,0 +1,385 @@
+"""What people ask a state for its past: the functions in `report` against `core.fold`, after any history (R17, R19, R22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from postgres_bench import Bench, words
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+from support import LogSpout
+
+from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
+from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.merge import Partial, merger
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.update import Change
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.state_tables import drop
+
+KEYS = ["a", "b"]
+# Per txid: the position that it counts again, as an index into those before it (None: its own), and what it does to each key.
+CHANGE = st.none() | st.tuples(st.integers(-9, 9), st.booleans(), st.booleans()).filter(lambda each: each[1] or each[2])
+HISTORY = st.lists(st.tuples(st.none() | st.integers(0, 9), st.tuples(CHANGE, CHANGE)), min_size=1, max_size=6)
+BASE = st.none() | st.tuples(*[st.none() | st.integers(-9, 9)] * len(KEYS))
+STATES = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}
+LOOSE = "at_least_once"
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass
+class Model:
+    """All that a state ever got, by key, and the same in the database, written by hand."""
+
+    connection: Connection
+    aggregate: PersistentAggregate
+    base: dict[Any, Partial] = field(default_factory=dict)
+    horizon: int = 0
+    given: dict[Any, list[Contribution]] = field(default_factory=dict)
+    newest: int = 0
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return [tuple(map(rounded, row)) for row in self.connection.exec_driver_sql(statement)]
+
+    def fold(self, key: Any, at: int | None = None, *, corrected: int | None = None) -> Partial | None:
+        given = [each for each in self.given.get(key, []) if corrected is None or each.position <= corrected]
+        return fold(self.base.get(key), given, merger(self.aggregate.merges), at)
+
+    def txid(self, key: Any, at: int | None = None, *, corrected: int | None = None) -> int:
+        given = [each for each in self.given.get(key, []) if corrected is None or each.position <= corrected]
+        return max(last_changed(given, at) or 0, self.horizon if key in self.base else 0)
+
+    def report(self, at: int | None = None, *, corrected: int | None = None) -> dict[Any, tuple[Any, ...]]:
+        found = {}
+        for key in {*self.base, *self.given}:
+            if (partial := self.fold(key, at, corrected=corrected)) is not None:
+                found[key] = (*self.finished(partial), self.txid(key, at, corrected=corrected))
+        return found
+
+    def finished(self, partial: Partial) -> tuple[Any, ...]:
+        parts = dict(zip([column.name for column in self.aggregate.columns], partial, strict=True))
+        of = {name: [c.name for c in self.aggregate.columns if c.value == name] for name in self.aggregate.aggregates}
+        return tuple(
+            rounded(each.finish(tuple(parts[column] for column in of[name])))
+            for name, each in self.aggregate.aggregates.items()
+        )
+
+    def fill(self, base: dict[Any, Partial], history: list[tuple[int, dict[Any, Change]]]) -> None:
+        """Write a history of positions with what each does to each key, and the state that it comes to."""
+        self.base, self.horizon = base, 1 if base else 0
+        folds, topology = Folds.of(self.aggregate), self.aggregate.topology
+        for key, partial in base.items():
+            self.insert(folds.base, [*folds.keys, *folds.values, "txid"], [*key, *partial, self.horizon])
+        of = {txid: position for txid, (position, _) in enumerate(history, 1 + self.horizon)}
+        replaced = {v: next((r for r in of if r > v and of[r] == of[v]), None) for v in of}
+        self.connection.exec_driver_sql(
+            f"UPDATE txbatch.state SET horizon = {self.horizon} WHERE topology = '{topology}'"
+        )
+        for txid in [*range(1, 1 + self.horizon), *of]:
+            position = of.get(txid, txid)
+            kind = "ordinary" if position == txid else "restate"
+            row = [topology, txid, position, kind, "committed", str(txid), "{}", 1, "t", 1, replaced.get(txid)]
+            names = ["topology", "txid", "position", "kind", "status", "key", "metadata", "fence", "token"]
+            self.insert("txbatch.batch", [*names, "committed_fence", "replaced_by"], row, "committed_at, lease_until")
+            self.newest = txid
+        marks = ["removed", "counted"] if self.aggregate.removable else []
+        for txid, (position, changes) in enumerate(history, 1 + self.horizon):
+            for key, change in changes.items():
+                self.given.setdefault(key, []).append(Contribution(position, txid, change, replaced[txid]))
+                told = [change.removed, change.counted] if marks else []
+                names = [*folds.keys, "position", "txid", *folds.values, *marks]
+                self.insert(folds.contribution, names, [*key, position, txid, *change.partial, *told])
+        for key in {*base, *self.given}:
+            if (partial := self.fold(key)) is not None:
+                names = [*folds.keys, *folds.values, "txid", *marks]
+                told = [False, True] if marks else []
+                name = f"state.{folds.contribution.partition('.')[2]}"
+                self.insert(name, names, [*key, *partial, self.txid(key), *told])
+
+    def insert(self, table: str, names: list[str], row: list[Any], now: str = "") -> None:
+        more, times = (f", {now}", ", now(), now()") if now else ("", "")
+        marks = ", ".join(["%s"] * len(row))
+        self.connection.exec_driver_sql(
+            f"INSERT INTO {table.replace('%', '%%')} ({', '.join(names)}{more}) VALUES ({marks}{times})", tuple(row)
+        )
+
+
+def rounded(value: Any) -> Any:
+    """Means have other digits in PostgreSQL."""
+    return round(value, 9) if isinstance(value, Decimal) and int(value.as_tuple().exponent) < -10 else value
+
+
+def positions(again: list[int | None]) -> list[int]:
+    """The position of each txid from 1 on."""
+    found: list[int] = []
+    for txid, each in enumerate(again, 1):
+        ordinary = [n for n, position in enumerate(found, 1) if n == position]
+        found.append(txid if each is None or not ordinary else ordinary[each % len(ordinary)])
+    return found
+
+
+EVERY_TYPE: dict[str, tuple[Any, Any]] = {
+    "string": ("a", "B"),
+    "int": (7, -7),
+    "bigint": (2**62, -(2**62)),
+    "smallint": (7, -7),
+    "boolean": (True, False),
+    "double": (1.5, float("inf")),
+    "float": (0.5, -0.5),
+    "date": (date(2013, 1, 1), date(1, 1, 1)),
+    "timestamp": (datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)),
+    "binary": (b"ab", b"\x00"),
+    "decimal(38,10)": (Decimal("1234567890123456789012345678.0123456789"), Decimal("-0.0000000001")),
+}
+
+
+@pytest.mark.rule("R17", "R19")
+def test_every_type_as_key_and_as_value(connection: Connection, engine: Engine) -> None:
+    topology, spout = Topology("t"), LogSpout({"a": 1})
+    spout.fields = ", ".join(f"`{type_}` {type_}" for type_ in EVERY_TYPE)
+    stream = topology.new_stream("in", spout)
+    for type_ in EVERY_TYPE:
+        stream.group_by(type_).persistent_aggregate(OpaqueState(f"by {type_}"), low=Min(type_), high=Max(type_))
+    Bench(engine, topology)
+    for aggregate, (first, other) in zip(topology.aggregates, EVERY_TYPE.values(), strict=True):
+        connection.exec_driver_sql("TRUNCATE txbatch.batch CASCADE")
+        key, (low, high) = (first,), sorted([first, other])
+        model = Model(connection, aggregate)
+        one, two = Change((first, first)), Change((other, other))
+        model.fill({}, [(1, {key: one}), (2, {key: two}), (1, {key: two}), (4, {key: one})])
+        name = aggregate.state.name
+        asked = [model.rows(f'SELECT low, high, txid FROM report."as_of_{name}"({at})') for at in range(5)]
+        assert [[tuple(map(plain, row)) for row in rows] for rows in asked] == [
+            [],
+            [(first, first, 1)],
+            [(low, high, 2)],
+            [(other, other, 3)],
+            [(low, high, 4)],
+        ]
+        (literal,) = connection.exec_driver_sql(f'SELECT quote_literal(c."{name[3:]}") FROM report."{name}" c').one()
+        assert len(model.rows(f'SELECT txid FROM report."why_{name}"({literal})')) == 4
+        assert model.rows(f'SELECT change FROM report."changes_{name}"(2, 3)') == [("changed",)]
+
+
+def plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+@pytest.mark.rule("R17", "R19")
+def test_a_global_value_has_a_past(connection: Connection, engine: Engine) -> None:
+    topology = Topology("t")
+    topology.new_stream("in", LogSpout({"a": 1})).persistent_aggregate(
+        NonTransactionalState("all"), guarantee=LOOSE, n=Count()
+    )
+    Bench(engine, topology)
+    model = Model(connection, topology.aggregates[0])
+    model.fill({}, [(1, {(True,): Change((5,))}), (2, {(True,): Change((2,))}), (1, {(True,): Change((1,))})])
+    assert [model.rows(f"SELECT * FROM report.as_of_all({at})") for at in range(4)] == [
+        [],
+        [(5, 1)],
+        [(7, 2)],
+        [(3, 3)],
+    ]
+    assert [model.rows(f"SELECT * FROM report.corrected_all({at})") for at in range(3)] == [[], [(1, 3)], [(3, 3)]]
+    assert model.rows("SELECT * FROM report.changes_all(1, 3)") == [("changed", 5, 3, 3)]
+    why = "SELECT position, txid, replaced_by, n, counts FROM report.why_all()"
+    assert model.rows(why) == [(1, 1, 3, 5, False), (1, 3, None, 1, True), (2, 2, None, 2, True)]
+
+
+def test_columns_that_are_called_as_ours_keep_their_names(engine: Engine) -> None:
+    topology, spout = Topology("t"), LogSpout({"a": 99})
+    spout.fields = "counts string, `reads` int, k0 int, `c` int"
+    stream = topology.new_stream("in", spout).group_by("counts", "reads", "k0")
+    long = "n" * 58
+    stream.persistent_aggregate(
+        OpaqueState("a\"b % 'x' \\ :p"),
+        attempt=Count(),
+        change=Count(),
+        p0=Sum("c"),
+        as_of_txid=Count(),
+        **{long: Count()},
+    )
+    bench = Bench(engine, topology)
+    row = (("x", 1, 2), (1, 2, 3, 4, 5))
+    bench.whole({topology.aggregates[0].state.name: [row]}, "1")
+    bench.whole({topology.aggregates[0].state.name: [row]}, "2")
+    name = bench.topology.aggregates[0].state.name.replace('"', '""').replace("%", "%%")
+    values = ["attempt", "change", "p0", "as_of_txid", long]
+    columns = {
+        "as_of": ["counts", "reads", "k0", *values, "txid"],
+        "why": ["position", "txid", "replaced_by", *values, "counts_2", "attempt_2"],
+    }
+    with engine.connect() as connection:
+        for function, arguments in (("as_of", "1"), ("corrected", "1"), ("why", "'x', 1, 2"), ("changes", "1, 2")):
+            found = connection.exec_driver_sql(f'SELECT * FROM report."{function}_{name}"({arguments})')
+            names = list(found.keys())
+            assert names[: len(columns.get(function, []))] == columns.get(function, []), function
+            assert len(found.fetchall()) == (2 if function == "why" else 1)
+        assert {"change", "change_before", "p0_after", "n" * 56 + "_before"} <= set(names)
+
+
+def test_a_state_is_asked_for_what_it_knows(bench: Bench) -> None:
+    for name in ("1", "2", "3"):
+        bench.whole(words(dog=1), name)
+    bench.run("UPDATE txbatch.state SET horizon = 2")
+    told = {
+        "as_of_word_count(1)": "state 'word_count' cannot be asked as of txid 1: retention has folded what it was before txid 2",
+        "as_of_word_count(4)": "state 'word_count' cannot be asked as of txid 4: the newest committed one is 3",
+        "as_of_word_count(-1)": "as of txid -1: the newest",
+        "as_of_word_count(NULL)": "as of txid null: the newest",
+        "corrected_word_count(1)": "retention has folded",
+        "changes_word_count(1, 3)": "retention has folded",
+        "changes_word_count(2, 4)": "the newest committed one is 3",
+    }
+    for call, why in told.items():
+        with pytest.raises(DBAPIError) as error:
+            bench.rows(f"SELECT * FROM report.{call}")
+        assert why in str(error.value), call
+        assert "Ask for one of 2 to 3" in str(error.value)
+    assert bench.rows("SELECT * FROM report.as_of_word_count(2) WHERE word = 'dog'") == [("dog", 2, 2)]
+
+
+def test_a_reader_of_reports_may_ask_and_sees_nothing_else(bench: Bench, engine: Engine) -> None:
+    bench.whole(words(dog=1), "1")
+    bench.whole(words(dog=1), "2")
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE ROLE asks NOLOGIN",
+            "GRANT USAGE ON SCHEMA report TO asks",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA report TO asks",
+            "SET LOCAL ROLE asks",
+        ):
+            connection.execute(text(statement))
+        asked = [
+            connection.execute(text(f"SELECT count(*) FROM report.{call}")).scalar_one()
+            for call in (
+                "as_of_word_count(1)",
+                "corrected_word_count(1)",
+                "changes_word_count(1, 2)",
+                "why_word_count('dog')",
+            )
+        ]
+        assert asked == [1, 1, 1, 2]
+        connection.execute(text("RESET ROLE"))
+        connection.execute(text('REVOKE SELECT ON report."word_count@versions" FROM asks'))
+        connection.execute(text("SET LOCAL ROLE asks"))
+        with pytest.raises(DBAPIError, match="permission denied for view word_count@versions"):
+            connection.execute(text("SELECT * FROM report.as_of_word_count(1)"))
+        connection.rollback()
+
+
+def test_a_state_from_before_gets_its_past_and_another_ones_name_is_left_alone(engine: Engine) -> None:
+    bench = Bench(engine)
+    bench.whole(words(dog=1), "1")
+    bench.run(
+        "DROP FUNCTION report.as_of_word_count, report.why_word_count, report.changes_word_count, report.corrected_word_count",
+        'DROP VIEW report."word_count@versions"',
+        "DROP VIEW report.word_count_changes",
+        "CREATE VIEW report.word_count_changes AS SELECT c.word, c.count, c.txid, b.committed_at, now() AS interval_start,"
+        " now() AS interval_end FROM contribution.word_count c JOIN txbatch.batch b USING (txid)",
+    )
+    bench.ledger.register(bench.topology, "jobs/job.py")
+    assert bench.rows("SELECT * FROM report.as_of_word_count(1)") == [("dog", 1, 1)]
+    assert bench.rows("SELECT position, replaced_by FROM report.word_count_changes") == [(1, None)]
+    made = "SELECT oid, xmin::text FROM pg_proc UNION ALL SELECT oid, xmin::text FROM pg_class ORDER BY 1"
+    before = bench.rows(made)
+    bench.ledger.register(bench.topology, "jobs/job.py")
+    assert bench.rows(made) == before
+
+
+def test_every_function_says_what_it_is_for(bench: Bench) -> None:
+    silent = "SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace AND obj_description(oid) IS NULL"
+    assert bench.rows(silent) == []
+    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(5,)]
+
+
+def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
+    with bench.engine.begin() as connection:
+        drop(connection, "word_count")
+    assert bench.rows("SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [("known_at",)]
+    assert bench.rows("SELECT relname FROM pg_class WHERE relname LIKE 'word_count%'") == []
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.mark.rule("R17", "R19")
+@pytest.mark.parametrize(("kind", "removable"), [("opaque", False), ("opaque", True), ("transactional", False)])
+@given(history=HISTORY, base=BASE)
+@few
+def test_the_past_is_what_the_core_folds(
+    engine: Engine, kind: str, removable: bool, history: list[Any], base: tuple[int | None, ...] | None
+) -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("words", LogSpout({"a": 1})).each("1", "n bigint").group_by("word")
+    remove: Any = {"remove": "true"} if removable else {}
+    stream.persistent_aggregate(STATES[kind]("s%"), count=Count(), most=Max("n"), mean=Avg("n"), **remove)
+    Bench(engine, topology)
+    with engine.connect() as connection:
+        model = Model(connection, topology.aggregates[0])
+        folded = {(key,): (n,) * 4 for key, n in zip(KEYS, base or (), strict=False) if n is not None}
+        shift = 1 if folded else 0
+        changes = []
+        for position, (_, each) in zip(positions([again for again, _ in history]), history, strict=True):
+            of_keys = {(key,): change for key, change in zip(KEYS, each, strict=True) if change is not None}
+            marked = {
+                key: Change((value,) * 4, *(marks if removable else (False, True)))
+                for key, (value, *marks) in of_keys.items()
+            }
+            changes.append((position + shift, marked))
+        model.fill(folded, changes)
+        check(model, "s%")
+        connection.rollback()
+
+
+def check(model: Model, name: str) -> None:
+    """Every function at every txid, for all keys and for one; what `why` says folds to the value."""
+    state = name.replace("%", "%%")
+
+    def asked(function: str, where: str = "") -> dict[Any, tuple[Any, ...]]:
+        keys = len(model.aggregate.keys)
+        return {row[:keys]: row[keys:] for row in model.rows(f'SELECT * FROM report."{function}_{state}"{where}')}
+
+    for at in range(model.horizon, model.newest + 1):
+        assert asked("as_of", f"({at})") == model.report(at)
+        assert asked("corrected", f"({at})") == model.report(corrected=at)
+        if model.aggregate.keys:
+            for key in KEYS:
+                one = {(key,): model.report(at)[(key,)]} if (key,) in model.report(at) else {}
+                assert asked("as_of", f"({at}) WHERE word = '{key}'") == one
+        for since in range(model.horizon, model.newest + 1):
+            assert asked("changes", f"({since}, {at})") == differences(model, since, at)
+    for key in {*model.base, *model.given}:
+        literal = ", ".join(f"'{part}'" for part in key)
+        versions = model.rows(f'SELECT position, txid, replaced_by, counts FROM report."why_{state}"({literal})')
+        assert [each[:3] for each in versions] == sorted(
+            [(None, model.horizon, None)] * (key in model.base)
+            + [(each.position, each.txid, each.replaced_by) for each in model.given.get(key, [])],
+            key=lambda each: (each[0] or 0, each[1]),
+        )
+        counted = model.rows(f'SELECT sum(count), bool_or(true) FROM report."why_{state}"({literal}) WHERE counts')
+        value = model.fold(key)
+        assert counted == [(None, None) if value is None else (value[0], True)]
+
+
+def differences(model: Model, since: int, at: int) -> dict[Any, tuple[Any, ...]]:
+    before, after = model.report(since), model.report(at)
+    found = {}
+    for key in before.keys() | after.keys():
+        was, now = (each.get(key, (None,) * 99)[: len(model.aggregate.aggregates)] for each in (before, after))
+        if was != now or (key in before) != (key in after):
+            how = "added" if key not in before else "changed" if key in after else "removed"
+            paired = [part for pair in zip(was, now, strict=True) for part in pair]
+            found[key] = (how, *paired, model.txid(key, max(since, at)))
+    return found
