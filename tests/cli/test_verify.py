@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from txbatch import settings
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import load_job
+from txbatch.postgres.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
@@ -271,6 +273,47 @@ def test_a_state_without_contributions_is_counted_again_from_all_batches(
     found = verified(txbatch("verify", job, "--json"))
     assert found["state bare"]["reason"] == "it keeps no contributions, and txid 1 cannot be read again"
     assert list((home / "staging").rglob("verify-*")) == []
+
+
+@pytest.mark.rule("R21", "R24")
+def test_a_state_in_another_database_is_counted_again_there(
+    txbatch: Txbatch,
+    log: PartitionedLog,
+    write_job: WriteJob,
+    databases: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", databases("warehouse"))
+    apart = BARE.replace("contributions=False", 'database="warehouse"')
+    job = write_job("words.py", LOG.format(root=str(log.root)) + apart + MAIN)
+    assert txbatch("run", job, "--until-idle").exit_code == 0
+    assert outcomes(txbatch("verify", job, "--json"))["state bare"] == "EQUAL"
+    change(connect(databases("warehouse")), "DELETE FROM state.bare WHERE line = 'b'")
+    found = verified(txbatch("verify", job, "--json"))["state bare"]
+    assert (found["outcome"], found["compared"][0]["examples"][0]["key"]) == ("DIFFERENT", {"line": "b"})
+
+
+@pytest.mark.rule("R24")
+def test_a_spout_that_can_be_read_only_once_is_not_read(
+    txbatch: Txbatch, write_job: WriteJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: PartitionedLog
+) -> None:
+    once = """
+    class Once(BatchSpout):
+        fields, identity = "line string", {"spout": "Once"}
+        def emit_batch(self, spark, txid): ...
+        def batch(self, plan):
+            return [("a",)]
+    topology = Topology("once")
+    stream = topology.new_stream("in", Once()).group_by("line")
+    stream.persistent_aggregate(OpaqueState("once"), guarantee="at_least_once", count=Count())
+    """
+    job = write_job("once.py", dedent(once) + MAIN)
+    done = txbatch("run", job)
+    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(LikeTheDriver, "emit", None)
+    found = verified(txbatch("verify", job, "--json"))
+    assert found["txid 1"]["outcome"] == "UNVERIFIABLE"
+    assert found["txid 1"]["reason"] == "stream 'in' can be read only once: its spout is non-transactional"
 
 
 def test_a_sample_is_the_same_for_the_same_seed(

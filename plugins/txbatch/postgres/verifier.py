@@ -215,5 +215,6 @@ def _differs(column: ValueColumn) -> str:
     if column.partial.exact:
         return distinct
     s, a = (f"{side}.{name}::numeric" for side in "sa")  # doubles would overflow
-    close = f"abs({s} - {a}) <= {TOLERANCE} * greatest(abs({s}), abs({a}))"
+    size = f"greatest(abs({s}), abs({a}))"
+    close = f"{size} < 'Infinity' AND abs({s} - {a}) <= {TOLERANCE} * {size}"
     return f"({distinct} AND ({close}) IS NOT TRUE)"

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core.application import Job
-from txbatch.core.errors import TxbatchError
+from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan
 from txbatch.core.planning import plan_batch
+from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Run
 from txbatch.core.verify import (
@@ -122,7 +123,10 @@ class Verifier:
             return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
         again = self._emit(recorded)
         check_read(recorded, again.manifest)
-        found = self.books.compare(self.job.topology, recorded, again.manifest, again.partials())
+        try:
+            found = self.books.compare(self.job.topology, recorded, again.manifest, again.partials())
+        except BadRecord as error:
+            raise Unverifiable(f"what comes out today cannot be stored: {error}") from error
         self._keep(again)
         told = _with(
             told,
@@ -147,24 +151,27 @@ class Verifier:
 
     def _emit(self, recorded: Recorded) -> Again:
         plan = recorded.plan_again()
+        for name in plan.streams:
+            if self.job.topology.streams[name].spout.kind is SpoutKind.NON_TRANSACTIONAL:
+                raise Unverifiable(f"stream {name!r} can be read only once: its spout is non-transactional")
         if not plan.streams:
             raise Unverifiable("the ledger does not say what it read")
         return self.emitter.emit(self.name, recorded.txid, plan)
 
     def _with_late(self, recorded: Recorded, told: Finding) -> Finding:
         """Tell records that came into the interval since, which only a restate counts."""
-        changed = self.differs(self.job.topology, recorded)
         now = self._as_now(recorded)
         if now is None or now.streams == recorded.plan.streams:
             return told
         try:
             again = self.emitter.emit(self.name, recorded.txid, now)
+            again.remove()
+            came = late(recorded, again.manifest.streams)
         except Unverifiable as error:
-            return _with(told, told.outcome, reason=f"as it is now the source cannot be read: {error}", changed=changed)
-        again.remove()
-        came = late(recorded, again.manifest.streams)
+            came = f"the interval as it is now cannot be read: {error}"
         if came is None:
             return told
+        changed = self.differs(self.job.topology, recorded)
         return _with(told, told.outcome, reason=came, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded) -> BatchPlan | None:

@@ -15,9 +15,9 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
     """A row per file that a batch has read and that differs since, or that its interval would have now as well."""
     found = []
     for name, planned in recorded.plan_again().streams.items():
-        spout, files = topology.streams[name].spout, _files(planned)
+        spout = topology.streams[name].spout
         if isinstance(spout, FileSpout | IntervalSpout):
-            counted = Counted(topology.name, name, spout.identity, files)
+            counted = Counted(topology.name, name, spout.identity, _files(planned))
             found += [(name, *each) for each in changes_of(counted, Looks()) if not each[1].startswith("empty")]
         if isinstance(spout, IntervalSpout):
             found += [(name, file, "appeared") for file in spout.appeared(planned.plan)]
