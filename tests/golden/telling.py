@@ -8,8 +8,9 @@
 | {"commit": "1:1", "loses": 1, "dies": true} | a commit task that has loaded this attempt's partials applies them |
 | {"success": 1}, {"renew": "1:1"}, {"expire": 1}, {"abort": 1}, {"skip": 1} | as in `model.story` |
 | {"whole": "run 1", ...} | all steps of a run's batch, one after the other |
+| {"restate": 1, "by": "again", "whole": true, "skipped": true} | a run counts a txid again: it asks, or does all steps |
 | {"look": "run 1"}, {"wake": true} | initialize_transaction, stalled before it stores its plan; it goes on |
-| {"arrive": {"a": 2}} | records, also those of a partition that was not there before |
+| {"arrive": {"a": 2}} | records, also those of a partition that was not there before; fewer, where a number is below 0 |
 | {"restart": true} | every process begins anew, but for the database's |
 | {"forget": true} | the database is lost; attempts of before are named "old 1:1" |
 | {"meddle": "a", "txid": 9} | somebody else changes a row |
@@ -34,12 +35,12 @@ from model.source import STREAM, Log, Size, Weights
 from model.story import Story, Work
 from support import Keyed, ListSpout, run, word_count
 
-from txbatch import NonTransactionalState, OpaqueState, SpoutKind, Topology, TransactionalState
+from txbatch import NonTransactionalState, OpaqueState, PartitionUnreadable, SpoutKind, Topology, TransactionalState
 from txbatch.core import errors
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Restate, Run, TransactionAttempt
 from txbatch.failpoints import FailpointReached
 
 STATES = {"non_transactional": NonTransactionalState, "transactional": TransactionalState, "opaque": OpaqueState}
@@ -48,6 +49,24 @@ Step = dict[str, Any]
 
 class List(Weights, ListSpout):
     """A source without partitions; each batch takes what is listed."""
+
+
+class Files(Log):
+    """A source whose partitions are read once, whole; each may be replaced by another one (R17)."""
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        self._look_at(partition)
+        return None if last_metadata else {"start": 0, "end": self.lengths[partition]}
+
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        self._look_at(partition)
+        return {"start": 0, "end": self.lengths[partition]}
+
+    def _look_at(self, partition: str) -> None:
+        if partition in self.away:
+            raise PartitionUnreadable(f"{partition} is away")
 
 
 class Days(Weights, ListSpout):
@@ -73,7 +92,7 @@ class Days(Weights, ListSpout):
 def topology_of(case: Mapping[str, Any]) -> Topology:
     """The topology of a story; raises what a wrong definition does."""
     kind, source = SpoutKind(case.get("spout", "opaque")), case["source"]
-    spouts = {"partitions": Log, "list": lambda sizes, kind: List(*sizes, kind=kind), "days": Days}
+    spouts = {"partitions": Log, "files": Files, "list": lambda sizes, kind: List(*sizes, kind=kind), "days": Days}
     ((form, content),) = ((form, source[form]) for form in spouts if form in source)
     spout = spouts[form](content, kind=kind)  # type: ignore[operator]
     spout.size, spout.away = source.get("batch", 1), ()
@@ -92,6 +111,7 @@ class Told(Story):
         super().__init__(size, view, topology=topology)
         self.patch, self.step = patch, Step()
         self.days: dict[str, str] = {}
+        self.again: dict[str, Restate] = {}
         self.old: dict[int, tuple[Work, ...]] = {}
         self.meddled = False
 
@@ -120,6 +140,12 @@ class Told(Story):
         if "plan" in self.step:
             assert planned(found) == self.step["plan"], f"{self.step}: {planned(found)}"
         return told(found)
+
+    def do_restate(self, txid: int) -> str:
+        name = self.step.get("by", "again")
+        flags = {flag: self.step.get(flag, False) for flag in ("accept_missing", "skipped")}
+        self.again[name] = Restate(txid, "it was wrong", **flags)
+        return self.do_whole(name) if self.step.get("whole") else self.do_initialize(name)
 
     def do_look(self, name: str) -> None:
         self.look(name, self.away)
@@ -178,7 +204,8 @@ class Told(Story):
 
     def do_arrive(self, records: Mapping[str, int]) -> None:
         for partition, number in records.items():
-            self.source.lengths[partition] = self.source.lengths.get(partition, 0) + number
+            there = self.source.days if isinstance(self.source, Days) else self.source.lengths
+            there[partition] = there.get(partition, 0) + number
 
     def do_restart(self, _: bool) -> None:
         self.view.restart()
@@ -218,6 +245,8 @@ class Told(Story):
 
     def run(self, name: str) -> Run:
         """The run of that name; by time, it has its day."""
+        if name in self.again:
+            return replace(run(name), restate=self.again[name])
         if name not in self.days:
             return run(name)
         start = datetime.fromisoformat(self.days[name]).replace(tzinfo=UTC)

@@ -10,7 +10,7 @@ from model.ledgers import Seen
 from model.source import STREAM, Record, Weights, records_of
 
 from txbatch.core.apart import ApartStatus
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.transaction import Batch, BatchKind, BatchStatus
 
 # By txid: what each of its attempts read, in the order in which they were issued; None before it did.
 Read = Mapping[int, tuple[tuple[str, frozenset[Record] | None], ...]]
@@ -34,7 +34,8 @@ def check(seen: Seen, read: Read, source: Weights, max_pending: int) -> None:
     require(in_flight <= max_pending, f"{in_flight} batches are in flight, {max_pending} are allowed (R6)")
     counted = counted_by(seen, read)
     check_order(seen, counted)
-    check_counted_once(counted, given_up(seen))
+    check_versions(seen)
+    check_counted_once(current(seen, counted), given_up(seen))
     if seen.last is None:
         check_values(seen, counted, source)
     else:
@@ -47,9 +48,18 @@ def counted_by(seen: Seen, read: Read) -> dict[int, frozenset[Record]]:
     return {batch.txid: _read_by(batch, read) for batch in seen.batches if _counts(batch)}
 
 
+def current(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> dict[int, frozenset[Record]]:
+    """Of these, the records of the batches that count still: no restate has taken their place (R17)."""
+    return {batch.txid: counted[batch.txid] for batch in seen.batches if _counts(batch) and batch.replaced_by is None}
+
+
 def given_up(seen: Seen) -> frozenset[Record]:
-    """The records that were skipped, by a committed batch without any attempt (R16)."""
-    skips = (batch for batch in seen.batches if batch.status is BatchStatus.COMMITTED and not batch.fence)
+    """The records that were skipped, by a committed batch without any attempt (R16), unless a restate counts them after all."""
+    skips = (
+        batch
+        for batch in seen.batches
+        if batch.status is BatchStatus.COMMITTED and not batch.fence and batch.replaced_by is None
+    )
     return frozenset().union(*(records_of(ranges_of(batch)) for batch in skips))
 
 
@@ -86,19 +96,38 @@ def check_counted_once(counted: Mapping[int, frozenset[Record]], skipped: frozen
             owner[record] = f"counted in txid {txid}"
 
 
+def check_versions(seen: Seen) -> None:
+    """Of the committed batches that stand for a position each replaces the one before it, and the newest counts (R17)."""
+    final = [batch for batch in seen.batches if batch.status is BatchStatus.COMMITTED]
+    for first in (batch for batch in final if batch.kind is not BatchKind.RESTATE):
+        versions = [batch for batch in final if batch.position == first.txid]
+        by = [batch.replaced_by for batch in versions]
+        told = f"txid {first.txid} and its restates are replaced by {by}"
+        require(versions[0] == first and by == [*(each.txid for each in versions[1:]), None], f"{told} (R17)")
+        read = [ranges_of(batch).keys() for batch in versions]
+        require(all(names <= read[0] for names in read), f"txid {first.txid} was counted again with more than it had")
+
+
 def check_values(seen: Seen, counted: Mapping[int, frozenset[Record]], source: Weights) -> None:
     """State is the fold of the contributions, and both are what the source adds up to (R9, R10)."""
-    expected = source.fold(record for records in counted.values() for record in records)
+    expected = source.fold(record for records in current(seen, counted).values() for record in records)
     values = {key: value for key, (value, _, _) in seen.rows.items()}
     require(values == expected, f"state is {values}, the source adds up to {expected}")
-    folds = {(key, txid, txid): value for txid, batch in counted.items() for key, value in source.fold(batch).items()}
+    of = {batch.txid: batch for batch in seen.batches}
+    folds = {
+        (key, of[txid].position, txid): value
+        for txid, batch in counted.items()
+        for key, value in source.fold(batch).items()
+    }
     require(seen.contributions == folds, f"contributions are {seen.contributions}, the source adds up to {folds}")
     for key, (value, txid, before) in seen.rows.items():
-        newest = max(at for each, _, at in folds if each == key)
+        changed = {at for each, _, at in folds if each == key}
+        newest = max(changed | {by for at in changed if (by := of[at].replaced_by) is not None})
         require(txid == newest, f"{key} says txid {txid}, txid {newest} was the last to change it (R19)")
+        counts = [folds[at] for at in folds if at[0] == key and at[2] < txid <= (of[at[2]].replaced_by or txid)]
         if before is not None:
             require(
-                value - before == folds[key, txid, txid], f"{key} is {value} and was {before} before txid {txid} (R9)"
+                before == sum(counts), f"{key} is {value} and says {before} before txid {txid}, not {sum(counts)} (R9)"
             )
 
 
@@ -145,7 +174,7 @@ def check_offsets(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> None:
 
 def _final_ranges(seen: Seen, counted: Mapping[int, frozenset[Record]]) -> Iterator[tuple[str, int, int, int]]:
     for batch in seen.batches:
-        if batch.status is not BatchStatus.COMMITTED:
+        if batch.status is not BatchStatus.COMMITTED or batch.kind is BatchKind.RESTATE:
             continue
         for partition, range_ in ranges_of(batch).items():
             planned = records_of({partition: range_})

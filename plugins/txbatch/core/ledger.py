@@ -10,6 +10,8 @@ from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 
+# Per stream and partition: what was read; None: nothing.
+ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
 
@@ -51,13 +53,16 @@ class Unfinished:
 class Version:
     """The version of a position that counts now (R17), or the batch itself where that does not count.
 
-    `asked` is the batch that was asked for, `read` what the version read, by stream and partition: None is a hole.
-    `horizon` is the highest txid whose contributions are folded in a state of the topology (R22).
+    `asked` is the batch that was asked for, `first` that of the position itself, of which `asked` may be a restate. `read` is
+    what the version that counts read, by stream and partition, `first_read` what the first one did: None is a hole. `horizon`
+    is the highest txid whose contributions are folded in a state of the topology (R22).
     """
 
     asked: Batch
+    first: Batch
     current: Batch
-    read: Mapping[str, Mapping[str, ReadPartition | None]]
+    read: ReadBy
+    first_read: ReadBy
     horizon: int = 0
 
 

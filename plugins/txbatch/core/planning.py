@@ -51,12 +51,12 @@ def plan_restate(topology: Topology, head: Head, version: Version, asked: Restat
 
 
 def plan_again(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
-    """Return the plan that reads again what a version of a position read, as it is to be stored.
+    """Return the plan that reads again what the batch of a position read, as it is to be stored.
 
-    By interval: planned anew for the interval as it is now. Else what the version read, as the spouts find it now: an error names
+    By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
     what is not there any more.
     """
-    plan, streams = version.current.plan, dict[str, StreamPlan]()
+    plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
         if name not in topology.streams:
             raise SchemaMismatch(
@@ -77,7 +77,7 @@ def _again(stream: Stream, planned: StreamPlan, head: Head, version: Version, as
             return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
         case OfInterval(_, interval):
             of = Interval(*map(datetime.fromisoformat, interval))
-            as_then = Run("restate", interval=of, parameters=version.current.plan.parameters)
+            as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
             anew = _plan_stream(stream, head, None, as_then)
             if anew is None:
                 raise TransientError(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")

@@ -6,7 +6,7 @@
 >>> hole = {"log": {"a": ReadPartition(9, "1"), "b": None}}
 >>> first = Batch("hosts", 1, BatchStatus.COMMITTED, {}, "run:1")
 >>> planned = Ranges({"a": Range(0, 9), "b": Range(0, 4)})
->>> ranges_again("log", planned, Version(first, first, hole)).ranges
+>>> ranges_again("log", planned, Version(first, first, first, hole, hole)).ranges
 {'a': {'start': 0, 'end': 9}}
 """
 
@@ -72,11 +72,11 @@ def check_not_folded(version: Version) -> None:
 
 
 def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:
-    """Return the ranges that a restate reads: those that the version read, never its holes, which are others' by now.
+    """Return the ranges that a restate reads: those that the position's batch read, never its holes, which are others' by now.
 
-    Of a batch that was given up, and of a restate, all that it planned: nobody else has their records.
+    What an earlier restate had to leave out is read again, and so is all of a batch that was given up: nobody else has it.
     """
-    holes = version.current.kind is BatchKind.ORDINARY
-    read = version.read.get(stream, {})
-    names = [name for name in planned.partitions if not holes or read.get(name) is not None]
+    ordinary = version.first.kind is BatchKind.ORDINARY
+    read = version.first_read.get(stream, {})
+    names = [name for name in planned.partitions if not ordinary or read.get(name) is not None]
     return Ranges({name: replace(planned.partitions[name], gone=None) for name in names}, rest=planned.rest)

@@ -191,7 +191,8 @@ class Tables:
         counts = [each for each in versions if each.status is BatchStatus.COMMITTED and each.replaced_by is None]
         current = counts[0] if counts else asked
         horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
-        return Version(asked, current, self.read_by(current), horizon)
+        first = self.batch(topology, asked.position)
+        return Version(asked, first, current, self.read_by(current), self.read_by(first), horizon)
 
     def read_by(self, batch: Batch) -> dict[str, dict[str, ReadPartition | None]]:
         """What a final batch read of each partition; None: nothing."""

@@ -114,14 +114,16 @@ def order(connection: Connection, planned: Batch) -> tuple[int | None, int | Non
 def version(connection: Connection, topology: str, txid: int) -> Version:
     """The version of a txid's position that counts now; UnknownName when there is no such txid."""
     asked = batch(connection, topology, txid)
+    first = asked if asked.position == txid else batch(connection, topology, asked.position)
     found = batches(connection, "current_version", topology=topology, position=asked.position)
     current = found[0] if found else asked
     horizon = connection.execute(query("horizon"), {"topology": topology}).scalar_one()
-    return Version(asked, current, read_by(connection, current), horizon)
+    read, first_read = read_by(connection, current), read_by(connection, first)
+    return Version(asked, first, current, read, first_read, horizon)
 
 
 def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:
-    """What a final batch read of each partition that it planned; None: nothing."""
+    """Return what a final batch read of each partition that it planned; None: nothing."""
     found: dict[str, dict[str, ReadPartition | None]] = {}
     for stream, planned in of.plan.streams.items():
         parameters = {"stream": stream, "partitions": list(planned.ranges)}
