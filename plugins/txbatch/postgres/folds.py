@@ -87,25 +87,24 @@ class Folds:
 
     def now(self, keys: str) -> str:
         """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""
-        return self._folded(f"c.txid <> ALL ({self._replaced()})", keys)
+        return self._folded(f"r.txid <> ALL ({self._replaced()})", keys)
 
     def at(self, txid: str, keys: str) -> str:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
-        return self._folded(f"c.txid <= {txid} AND c.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)
+        return self._folded(f"r.txid <= {txid} AND r.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)
 
     def _folded(self, counts: str, keys: str) -> str:
+        # Two plain tables of the same types, filtered outside: so a join searches the indexes of both for each key.
         columns, marks = listed([*self.keys, *self.values]), self.removable
-        base = f"SELECT {columns}{', false AS removed, true AS counted, 0 AS position' * marks} FROM {self.base}"
-        contributions = (
-            f"SELECT {columns}{', removed, counted, position' * marks} FROM {self.contribution} c WHERE {counts}"
-        )
-        rows = f"{base} UNION ALL {contributions}"
+        of_base = "0::bigint AS txid" + ", false AS removed, true AS counted, 0::bigint AS position" * marks
+        contributed = f"SELECT {columns}, txid{', removed, counted, position' * marks} FROM {self.contribution}"
+        rows = f"SELECT {columns}, {of_base} FROM {self.base} UNION ALL {contributed}"
         same = " AND ".join(f"r.{key} = k.{key}" for key in self.keys)
         own = [f"r.{key}" for key in self.keys]
-        read = f"(SELECT {listed(self.keys)} FROM {keys}) k JOIN ({rows}) r ON {same}"
-        if self.removable:  # `txid` is a name that no value has: here the position of the last removal
-            last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS txid"
-            read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND (r.txid IS NULL OR r.position >= r.txid)"
+        read = f"(SELECT {listed(self.keys)} FROM {keys}) k JOIN ({rows}) r ON {same} WHERE {counts}"
+        if self.removable:  # `prev_txid` is a name that no value has: here the position of the last removal
+            last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS prev_txid"
+            read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND r.position >= COALESCE(r.prev_txid, 0)"
         return f"SELECT {listed([*own, *self._merged()])} FROM {read} GROUP BY {listed(own)}"
 
     def _merged(self) -> Sequence[str]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from txbatch.core.state import StateKind
 from txbatch.postgres.expressions import listed
 from txbatch.postgres.folds import Folds
-from txbatch.postgres.statements import StateStatements
+from txbatch.postgres.statements import INDEX_PROBES, StateStatements
 
 CHANGED, FOLDED = "pg_temp.changed", "pg_temp.folded"
+# The contributions of a txid stand together: an index of few pages says where.
+BY_TXID = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = on; SET LOCAL jit = off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +35,41 @@ class Refold:
     def find(self) -> Sequence[str]:
         """Find the keys of both versions, and their folds."""
         both = f"c.txid IN ({self.replaced:d}, {self.txid:d})"
-        found = f"SELECT DISTINCT {self.keys} FROM {self.statements.contribution} c WHERE {both}"
+        # In key order, as the indexes that are searched for them are.
+        found = f"SELECT DISTINCT {self.keys} FROM {self.statements.contribution} c WHERE {both} ORDER BY {self.keys}"
         folds = Folds.of(self.statements.aggregate, self.statements.generation)
         return (
+            BY_TXID,
             f"CREATE TEMP TABLE changed ON COMMIT DROP AS {found}",
+            f"ANALYZE {CHANGED}",
+            INDEX_PROBES,
             f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folds.now(CHANGED)}",
         )
 
-    def ahead(self) -> str:
-        """Return the statement for a changed key whose row is at this txid or a later one."""
+    def ahead(self, keys: str = CHANGED) -> str:
+        """Return the statement for one of some keys whose row is at this txid or a later one."""
         columns = listed(["s.txid", *(f"s.{key}::text" for key in self.statements.keys)])
-        joined = f"{self.statements.state} s JOIN {CHANGED} e ON {self._same}"
+        joined = f"{self.statements.state} s JOIN {keys} e ON {self._same}"
         return f"SELECT {columns} FROM {joined} WHERE s.txid >= {self.txid:d} LIMIT 1"
 
+    @property
+    def gone(self) -> str:
+        """The keys that no version has any more."""
+        return f"(SELECT {self.keys} FROM {CHANGED} EXCEPT SELECT {self.keys} FROM {FOLDED})"
+
     def vanish(self) -> str:
-        """Take away the keys that no version has any more."""
-        gone = f"SELECT {self.keys} FROM {CHANGED} EXCEPT SELECT {self.keys} FROM {FOLDED}"
-        return f"DELETE FROM {self.statements.state} s USING ({gone}) e WHERE {self._same}"
+        """Take those away."""
+        return f"DELETE FROM {self.statements.state} s USING {self.gone} e WHERE {self._same}"
 
     def put(self) -> str:
-        """Write the others, in key order."""
+        """Write the others, in key order. A row that may not change is left alone and not counted."""
+        may = "" if self.statements.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {self.txid:d}"
         columns = [*self.statements.keys, *self.statements.values]
         inserted = [*(f"e.{name}" for name in columns), *self._marks.values(), f"{self.txid:d}"]
         return (
             f"MERGE INTO {self.statements.state} s "
             f"USING (SELECT {listed(columns)} FROM {FOLDED} ORDER BY {self.keys} OFFSET 0) e ON {self._same} "
-            f"WHEN MATCHED THEN UPDATE SET {listed(self._assigned())} "
+            f"WHEN MATCHED{may} THEN UPDATE SET {listed(self._assigned())} "
             f"WHEN NOT MATCHED THEN INSERT ({listed([*columns, *self._marks, 'txid'])}) VALUES ({listed(inserted)})"
         )
 

@@ -94,6 +94,9 @@ class StateWriter:
         """What it means that the upsert left rows alone."""
         execute(self.connection, "ROLLBACK TO before_state")
         self._check_ahead(self.statements.ahead(self.txid))
+        self._kept_back(written, rows)
+
+    def _kept_back(self, written: int, rows: int) -> None:
         raise StateAhead(
             f"state {self.name!r}: {written} of {rows} rows were written, a trigger or a policy kept the others: state "
             "changed outside the ledger; nothing was committed"
@@ -190,14 +193,15 @@ class RestateWriter(StateWriter):
         with self._naming():
             execute(self.connection, "SAVEPOINT before_state")
             self._contribute()
-            self._run((INDEX_PROBES, *refold.find()))
+            self._run(refold.find())
             if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
-                self._check_ahead(refold.ahead())
+                self._check_ahead(refold.ahead(refold.gone))
             gone = int(execute(self.connection, refold.vanish()).rowcount)
             found = int(execute(self.connection, f"SELECT count(*) FROM {FOLDED}").fetchone()[0])
             written = int(execute(self.connection, refold.put()).rowcount)
             if written != found:
-                self._left(written, found)
+                self._check_ahead(refold.ahead())
+                self._kept_back(written, found)
             execute(self.connection, refold.forget())
         return gone + found
 
