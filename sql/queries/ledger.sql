@@ -42,7 +42,7 @@ SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.co
 
 -- definition_of_states --
 -- The states of a topology, and whoever has these names.
-SELECT state, topology, kind, contributions, database, columns, streams FROM txbatch.state
+SELECT state, topology, kind, contributions, database, columns, streams, values_since, joined FROM txbatch.state
  WHERE topology = :topology OR state = ANY (:states);
 
 -- insert_state --
@@ -56,6 +56,42 @@ VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :datab
 UPDATE txbatch.state SET columns = CAST(:columns AS json), streams = CAST(:streams AS json)
  WHERE state = :state
    AND (columns::text, streams::text) IS DISTINCT FROM (CAST(:columns AS text), CAST(:streams AS text));
+
+-- change_state --
+-- Keep what a state is after its definition was changed (R23).
+UPDATE txbatch.state
+   SET columns = CAST(:columns AS json), contributions = :contributions, values_since = CAST(:values_since AS json)
+ WHERE state = :state;
+
+-- state_joined --
+-- A state counts from this txid on (R23).
+UPDATE txbatch.state SET joined = :txid WHERE state = :state;
+
+-- fold_state --
+-- What a state counted up to this txid is its base (R22).
+UPDATE txbatch.state SET horizon = :horizon WHERE state = :state;
+
+-- forget_state --
+-- A state is no more.
+DELETE FROM txbatch.state WHERE state = :state;
+
+-- insert_change --
+-- Who changed a definition, why, and in what (R23).
+INSERT INTO txbatch.change (topology, txid, job, what, why, requested_by)
+VALUES (:topology, :txid, :job, CAST(:what AS json), :why, :requested_by);
+
+-- report_columns --
+-- The columns of views in the schema report, in order.
+SELECT c.relname AS view, array_agg(a.attname::text ORDER BY a.attnum) AS columns
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE c.relnamespace = 'report'::regnamespace AND c.relkind = 'v' AND c.relname = ANY (:views) GROUP BY c.relname;
+
+-- report_grants --
+-- What roles may do with these views.
+SELECT c.relname AS view, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role,
+       a.privilege_type AS privilege, a.is_grantable AS grantable
+  FROM pg_class c, aclexplode(c.relacl) a
+ WHERE c.relnamespace = 'report'::regnamespace AND c.relname = ANY (:views);
 
 -- state --
 -- A state as it is stored.
@@ -475,6 +511,7 @@ WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
      state AS (DELETE FROM txbatch.state WHERE topology = :topology),
      waiting AS (DELETE FROM txbatch.waiting WHERE topology = :topology),
      running AS (DELETE FROM txbatch.running WHERE topology = :topology),
+     change AS (DELETE FROM txbatch.change WHERE topology = :topology),
      batch AS (DELETE FROM txbatch.batch WHERE topology = :topology)
 DELETE FROM txbatch.topology WHERE topology = :topology;
 

@@ -67,6 +67,14 @@ class Backing:
         """The warehouse is made anew, the ledger stays."""
         raise NotImplementedError
 
+    def values(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        """By key: these values, and the txid."""
+        raise NotImplementedError
+
+    def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        """By key, position and txid: these values."""
+        raise NotImplementedError
+
     def attempts(self, topology: str) -> list[tuple[str, str]]:
         """Each attempt with its status."""
         raise NotImplementedError
@@ -147,6 +155,21 @@ class Memory(Backing):
     def contributions(self, name: str) -> dict[Any, tuple[Any, ...]]:
         return dict(self.ledger.tables.states[name].contributions)
 
+    def values(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        places = self._places(name, columns)
+        rows = self.ledger.rows(name).items()
+        return {key: (*(row.value[place] for place in places), row.txid) for key, row in rows}
+
+    def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        places = self._places(name, columns)
+        found = self.ledger.tables.states[name].contributions.items()
+        return {at: tuple(partial[place] for place in places) for at, partial in found}
+
+    def _places(self, name: str, columns: Sequence[str]) -> list[int]:
+        stored = [column for column, *_ in self.ledger.tables.states[name].definition.columns["values"]]
+        assert sorted(stored) == sorted(columns)
+        return [stored.index(column) for column in columns]
+
     def attempts(self, topology: str) -> list[tuple[str, str]]:
         found = sorted(self.ledger.tables.attempts.items(), key=lambda item: item[0][1])
         return [(str(attempt), row.status) for (name, attempt), row in found if name == topology]
@@ -210,6 +233,17 @@ class Postgres(Backing):
         with self.engine.connect() as connection:
             rows = connection.execute(text(f"SELECT word, position, txid, count FROM contribution.{pg_name(name)}"))
             return {((word,), position, txid): (count,) for word, position, txid, count in rows}
+
+    def values(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, {', '.join(columns)}, txid FROM state.{pg_name(name)}"))
+            return {(word,): tuple(rest) for word, *rest in rows}
+
+    def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        selected = f"SELECT word, position, txid, {', '.join(columns)} FROM contribution.{pg_name(name)}"
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(selected))
+            return {((word,), position, txid): tuple(rest) for word, position, txid, *rest in rows}
 
     def attempts(self, topology: str) -> list[tuple[str, str]]:
         listed = "SELECT attempt, status FROM report.attempts WHERE topology = :t ORDER BY txid, attempt_id"

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 
 from txbatch import __version__, settings
 from txbatch.cli import arguments
+from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
@@ -53,6 +54,7 @@ ORDER = (
         "psql",
         "abort",
         "verify",
+        "change",
         "doctor",
         "up",
         "down",
@@ -419,6 +421,7 @@ def demo() -> None:
 
 
 main.add_command(verify)
+main.add_command(change)
 for each in (status, batches, query, psql):
     demo.add_command(each)
 

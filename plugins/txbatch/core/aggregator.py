@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, decimal_scale
 from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
 
@@ -47,10 +47,16 @@ class CombinerAggregator:
     """Trident's CombinerAggregator: `init` of one record, `combine` of two partials, `zero`, and `finish` for reports.
 
     `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None.
+    Where the state has history, `was` is the name that the value had, and `since="now"` lets a new value count from the next
+    txid on (R23).
     """
 
-    def __init__(self, input: str | None = None) -> None:
-        self.input = input
+    was: str | None = None
+    since: str | None = None
+
+    def __init__(self, input: str | None = None, *, was: str | None = None, since: str | None = None) -> None:
+        check_since(since)
+        self.input, self.was, self.since = input, was, since
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         """The partial columns for an input of this type; DefinitionError when the type does not fit."""
@@ -97,8 +103,16 @@ class Sum(CombinerAggregator):
     point, the value is cast before summing) or say `approximate=True` (R18). With a `scale`, NaN and infinity are refused.
     """
 
-    def __init__(self, input: str, *, scale: int | None = None, approximate: bool = False) -> None:
-        super().__init__(input)
+    def __init__(
+        self,
+        input: str,
+        *,
+        scale: int | None = None,
+        approximate: bool = False,
+        was: str | None = None,
+        since: str | None = None,
+    ) -> None:
+        super().__init__(input, was=was, since=since)
         self.scale, self.approximate = scale, approximate
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:

@@ -6,18 +6,37 @@ as it is when they are emitted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.errors import DefinitionError, SchemaMismatch
+from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
 from txbatch.core.fields import parse_fields
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.redefinition import (
+    AddState,
+    AddValue,
+    Define,
+    DropState,
+    DropValue,
+    FromNowOn,
+    InPlace,
+    KeepContributions,
+    NeedsRebuild,
+    Redefinition,
+    RenameValue,
+    Step,
+    ValueStep,
+    stepped,
+    value_changes,
+    ways,
+    widens,
+)
 from txbatch.core.state import changes_name
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Metadata, canonical_json
+from txbatch.core.transaction import Batch, Metadata, canonical_json
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
@@ -38,13 +57,23 @@ class StreamDefinition:
 
 @dataclass(frozen=True, slots=True)
 class StateDefinition:
-    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above."""
+    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above.
+
+    `since` says of values that joined later from which txid on they count, `joined` the same of the state.
+    """
 
     kind: str
     contributions: bool
     database: str | None
     columns: Metadata
     streams: Sequence[str] | None
+    since: Mapping[str, int] = field(default_factory=dict)
+    joined: int = 1
+
+    def uncounted(self, aggregate: PersistentAggregate, position: int) -> frozenset[str]:
+        """Return the columns of values that joined after this position; all of them where the state did."""
+        late = {value for value in aggregate.aggregates if position < max(self.joined, self.since.get(value, 1))}
+        return frozenset(column.name for column in aggregate.columns if column.value in late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +95,59 @@ class Known:
     planned: bool = False
 
     def counts(self, state: str) -> bool:
-        """True if the state is the topology's, and its newest committed txid counted it."""
-        return state in self.states and (self.committed is None or state in self.committed[1])
+        """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
+        if state not in self.states or self.committed is None:
+            return state in self.states
+        txid, counted = self.committed
+        return state in counted or txid < self.states[state].joined
 
 
 def check_definition(topology: Topology, job: str, known: Known) -> None:
     """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
-    name = topology.name
-    for aggregate in topology.aggregates:
-        if aggregate.state.name not in known.states:
-            _check_reported(aggregate)
-    for state in (aggregate.state.name for aggregate in topology.aggregates):
-        check_owner(state, known.owners.get(state, name), name)
-    found = "; ".join(_changes(topology, known))
+    name, found = topology.name, redefinitions(topology, known)
+    changes = "; ".join(each.what for each in found)
     if found and known.txid is None:
         raise SchemaMismatch(
-            f"topology {name!r} is defined otherwise now: {found}. Nothing is counted yet: `txbatch drop {name}` and run it again"
+            f"topology {name!r} is defined otherwise now: {changes}. Nothing is counted yet: `txbatch drop {name}` and run it "
+            "again"
         )
     if found:
         first = "" if job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
         raise SchemaMismatch(
-            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {found}. {first}"
-            f"{way_out(name)}"
+            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
+            f"{ways(name, job, found, way_out(name))}"
         )
+
+
+def check_change(topology: Topology, job: str, known: Known, pending: Sequence[Batch]) -> list[Redefinition]:
+    """Return what of a changed definition is to be applied; empty: nothing has changed.
+
+    SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.
+    """
+    found = redefinitions(topology, known)
+    if any(isinstance(each, NeedsRebuild) for each in found):
+        check_definition(topology, job, known)
+    if found and pending:
+        first = pending[0]
+        raise ChangeTooEarly(
+            f"topology {topology.name!r} cannot be changed while txid {first.txid} of {first.lease_run} is open "
+            f"({first.status}), which is of the definition before: let that run finish by the job as it was, or "
+            f"`txbatch abort {topology.name} {first.txid} --why '...'`"
+        )
+    return found
+
+
+def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
+    """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
+
+    Raises SchemaMismatch when a state is another topology's, DefinitionError when a new one cannot be reported.
+    """
+    for aggregate in topology.aggregates:
+        if aggregate.state.name not in known.states:
+            _check_reported(aggregate)
+    for state in (aggregate.state.name for aggregate in topology.aggregates):
+        check_owner(state, known.owners.get(state, topology.name), topology.name)
+    return list(_changes(topology, known))
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:
@@ -129,6 +188,29 @@ def state_definition(aggregate: PersistentAggregate) -> StateDefinition:
     return StateDefinition(str(state.kind), state.contributions, state.database, columns(aggregate), roots)
 
 
+def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefinition, txid: int = 0) -> StateDefinition:
+    """Return what a state is after some steps, of which those that are of values count; new values count from `txid` on.
+
+    Values whose names are the same as those of the definition `now` have its order.
+    """
+    columns, since = stored.columns, dict(stored.since)
+    for step in steps:
+        match step:
+            case AddValue(_, value, _):
+                since[value] = txid
+            case DropValue(_, value, _):
+                since.pop(value, None)
+            case RenameValue(_, value, was, _) if was in since:
+                since[value] = since.pop(was)
+            case _:
+                pass
+        if isinstance(step, ValueStep):
+            columns = stepped(columns, step, now.columns["aggregates"])
+    if sorted(columns["values"]) == sorted(now.columns["values"]) and stored.columns["values"] != columns["values"]:
+        columns = {**columns, "values": now.columns["values"]}
+    return replace(stored, columns=columns, since=since)
+
+
 def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
     """The fields of each stream with their types, as its spout gives them."""
     return {
@@ -157,53 +239,85 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
     """Yield what differs between the keys and values of a state."""
     for part, what in (("keys", "key"), ("values", "value")):
         before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
-        yield from _differences(f"{what} {{!r}} of state {state!r}", before, now)
+        yield from (text for _, text in _differences(f"{what} {{!r}} of state {state!r}", before, now))
         if sorted(before) == sorted(now) and list(before) != list(now):
             yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
     if stored.get("remove", False) != defined.get("remove", False):
         yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
-        yield from _differences(f"value {{!r}} of state {state!r}", stored["aggregates"], defined["aggregates"])
+        aggregates = stored["aggregates"], defined["aggregates"]
+        yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
 
 
-def _changes(topology: Topology, known: Known) -> Iterator[str]:
+def _changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
     """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
     if known.txid is not None:
         yield from _stream_changes(topology, known)
     elif known.planned:
         now_read = stream_definitions(topology.source, None)
         for name in known.streams.keys() & now_read.keys():
-            yield from _source_changes(name, known.streams[name], now_read[name])
-    now = {aggregate.state.name: state_definition(aggregate) for aggregate in topology.aggregates}
+            yield from map(NeedsRebuild, _source_changes(name, known.streams[name], now_read[name]))
+    now = {aggregate.state.name: aggregate for aggregate in topology.aggregates}
     for name in sorted(known.states.keys() - now.keys()):
         if known.counts(name):
-            yield f"state {name!r} is gone"
-    for name, state in now.items():
+            gone, apart = f"state {name!r} is gone", known.states[name].database is not None
+            yield NeedsRebuild(gone) if apart else InPlace(gone, DropState(name))
+    for name, aggregate in now.items():
         if name in known.states:
-            if not known.counts(name) and known.committed:
-                yield f"state {name!r} is back, and has not counted txid {known.committed[0]}"
-            if known.txid is not None and known.states[name].streams not in (None, state.streams):
-                yield f"state {name!r} counts {_streams(state)} now, counted {_streams(known.states[name])}"
-            yield from _state_changes(name, known.states[name], state)
+            yield from _known_state_changes(aggregate, known)
         elif known.txid is not None:
-            yield f"state {name!r} is new"
+            yield _joins(aggregate)
 
 
-def _stream_changes(topology: Topology, known: Known) -> Iterator[str]:
+def _joins(aggregate: PersistentAggregate) -> Redefinition:
+    state, what = aggregate.state, f"state {aggregate.state.name!r} is new"
+    if state.since and state.database is None:
+        return FromNowOn(what, AddState(state.name))
+    return NeedsRebuild(what, joins=state.database is None)
+
+
+def _known_state_changes(aggregate: PersistentAggregate, known: Known) -> Iterator[Redefinition]:
+    """What is otherwise of a state that the ledger has."""
+    name, state = aggregate.state.name, state_definition(aggregate)
+    if not known.counts(name) and known.committed:
+        yield NeedsRebuild(f"state {name!r} is back, and has not counted txid {known.committed[0]}")
+    if known.txid is not None and known.states[name].streams not in (None, state.streams):
+        yield NeedsRebuild(f"state {name!r} counts {_streams(state)} now, counted {_streams(known.states[name])}")
+    yield from _state_changes(aggregate, known.states[name], state)
+
+
+def source_changes(topology: Topology, known: Known) -> Iterator[str]:
+    """Yield what is read otherwise now than the batches were: other streams, another source, another order."""
     if topology.by_interval != known.by_interval:
         read = ("in any order", "by interval")
         yield f"it reads {read[topology.by_interval]} now, its batches were read {read[known.by_interval]}"
-    now = stream_definitions(topology.source, stream_fields(topology))
+    now = stream_definitions(topology.source, None)
     for name in sorted(known.streams.keys() - now.keys()):
         yield f"stream {name!r} is gone"
     for name, stream in now.items():
-        stored = known.streams.get(name)
-        if stored is None:
+        if name in known.streams:
+            yield from _source_changes(name, known.streams[name], stream)
+        else:
             yield f"stream {name!r} is new"
-            continue
-        yield from _source_changes(name, stored, stream)
-        if stored.fields is not None:
-            yield from _differences(f"field {{!r}} of stream {name!r}", stored.fields, stream.fields or {})
+
+
+def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
+    yield from map(NeedsRebuild, source_changes(topology, known))
+    for name, fields in stream_fields(topology).items():
+        stored = known.streams.get(name)
+        if stored is not None and stored.fields is not None:
+            yield from _field_changes(name, stored.fields, fields)
+
+
+def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Redefinition]:
+    """What is otherwise of the fields of a stream. None of it changes what is counted, unless its type holds less."""
+    for name, what in _differences(f"field {{!r}} of stream {stream!r}", stored, now):
+        if name not in stored:
+            yield FromNowOn(what, Define())
+        elif name not in now or widens(stored[name], now[name]):
+            yield InPlace(what, Define())
+        else:
+            yield NeedsRebuild(what)
 
 
 def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinition) -> Iterator[str]:
@@ -223,22 +337,38 @@ def _relative(stored: Metadata, now: Metadata) -> bool:
     return isinstance(roots[0], str) and not before.is_absolute() and after.is_absolute() and ends_alike
 
 
-def _state_changes(name: str, stored: StateDefinition, now: StateDefinition) -> Iterator[str]:
+def _state_changes(
+    aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
+) -> Iterator[Redefinition]:
+    """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
+    name = aggregate.state.name
+    here = now.database is None and stored.database is None
+    if here and now.contributions and not stored.contributions:
+        yield InPlace(f"state {name!r} is with contributions now, was without contributions", KeepContributions(name))
+        stored = replace(stored, contributions=True)
     for before, after in zip(_traits(stored), _traits(now), strict=True):
         if before != after:
-            yield f"state {name!r} is {after} now, was {before}"
-    yield from column_changes(name, stored.columns, now.columns)
+            yield NeedsRebuild(f"state {name!r} is {after} now, was {before}")
+    found = list(value_changes(aggregate, stored.columns)) if here else []
+    yield from found
+    kept = after_steps(stored, [each.step for each in found], now).columns
+    joins = bool(now.columns["aggregates"].keys() - kept.get("aggregates", now.columns["aggregates"]).keys())
+    for what in column_changes(name, kept, now.columns):
+        yield NeedsRebuild(what, joins)
+    for value, txid in stored.since.items():
+        if value in now.columns["aggregates"] and not aggregate.aggregates[value].since:
+            yield NeedsRebuild(f"value {value!r} of state {name!r} counts all history now, counted from txid {txid} on")
 
 
-def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is gone, new, or otherwise; `what` has a place for the name."""
+def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield names with what is gone, new, or otherwise of them; `what` has a place for the name."""
     for name in {**before, **now}:
         if name not in now:
-            yield f"{what.format(name)} is gone"
+            yield name, f"{what.format(name)} is gone"
         elif name not in before:
-            yield f"{what.format(name)} is new ({now[name]})"
+            yield name, f"{what.format(name)} is new ({now[name]})"
         elif before[name] != now[name]:
-            yield f"{what.format(name)} is {now[name]} now, was {before[name]}"
+            yield name, f"{what.format(name)} is {now[name]} now, was {before[name]}"
 
 
 def _aggregate(aggregator: CombinerAggregator) -> str:

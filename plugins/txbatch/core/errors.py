@@ -98,6 +98,10 @@ class NotItsTurn(TransientError):
     """A lower txid is not final yet (R6)."""
 
 
+class ChangeTooEarly(TransientError):
+    """A batch of the definition before is open: what changed is applied once it is final (R23)."""
+
+
 class PartitionUnreadable(TransientError):
     """A partition cannot be read now (R12, R13): how a reader declares an outage."""
 

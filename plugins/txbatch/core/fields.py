@@ -148,3 +148,9 @@ def key_bytes_max(types: Sequence[str]) -> int:
 def encodable(text: str) -> bool:
     """True if a text can be written as UTF-8: other bytes were read as lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def check_since(since: str | None) -> None:
+    """DefinitionError when what is said of since when something counts is not "now", and no nothing either (R23)."""
+    if since not in (None, "now"):
+        raise DefinitionError(f'since={since!r}: write since="now", or leave it out for all history')

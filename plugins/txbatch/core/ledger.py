@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.redefinition import Redefinition
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
 
@@ -78,6 +79,15 @@ class Ledger(Protocol):
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch where `register` would say so; changes nothing."""
+
+    def redefinitions(self, topology: Topology) -> Sequence[Redefinition]:
+        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing (R23)."""
+
+    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> Sequence[Redefinition]:
+        """Apply a changed definition to what is counted, all of it or nothing, and keep who asked for it and why (R23).
+
+        Returns what has changed. SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
+        """
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver, or IntervalTaken, where `plan` would say so; changes nothing."""

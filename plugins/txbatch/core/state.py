@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import checked_name
+from txbatch.core.fields import check_since, checked_name
 from txbatch.core.merge import Partial
 
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
@@ -25,6 +25,8 @@ REPORTS = frozenset(
         "state_coverage",
         "restatements",
         "batch_reads",
+        "changes_of_definition",
+        "values_since",
     }
 )
 # A setting and an Airflow connection are named after it.
@@ -44,12 +46,22 @@ class State:
 
     `contributions` keeps what each batch contributed, for restate, why, as-of and verify; without it the state is
     smaller and those are refused. `database` names another database than the ledger's, where the state is kept apart
-    (R21): without contributions.
+    (R21): without contributions. `since="now"` lets a state that joins a topology with history count from the next txid
+    on (R23).
     """
 
     kind: StateKind
 
-    def __init__(self, name: str, *, contributions: bool | None = None, database: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        contributions: bool | None = None,
+        database: str | None = None,
+        since: str | None = None,
+    ) -> None:
+        check_since(since)
+        self.since = since
         self.name = checked_name(name, "state", STATE_NAME_BYTES_MAX)
         if name in REPORTS:
             raise DefinitionError(f"state {name!r}: report.{name} is a report of the ledger; name it otherwise")

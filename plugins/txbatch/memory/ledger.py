@@ -26,11 +26,12 @@ from uuid import uuid4
 
 from txbatch import failpoints
 from txbatch.core import protocol
-from txbatch.core.definition import state_definition
+from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
+from txbatch.core.redefinition import Redefinition
 from txbatch.core.restate import check_not_folded, check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -96,6 +97,17 @@ class MemoryLedger:
         """SchemaMismatch where `register` would say so; changes nothing."""
         with self._transaction() as tables:
             tables.check_definition(topology, job)
+
+    def redefinitions(self, topology: Topology) -> list[Redefinition]:
+        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
+        with self._transaction() as tables:
+            return redefinitions(topology, tables.known(topology))
+
+    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
+        """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
+        with self._transaction() as tables:
+            tables.check_known(topology.name)
+            return tables.change(topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from txbatch.core.apart import LastWriter, LedgerView
 from txbatch.core.definition import (
     Known,
     StateDefinition,
+    after_steps,
+    check_change,
     check_definition,
     state_definition,
     stream_definitions,
@@ -23,7 +25,17 @@ from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import Value
+from txbatch.core.redefinition import (
+    AddState,
+    Define,
+    DropState,
+    KeepContributions,
+    NeedsRebuild,
+    Redefinition,
+    Step,
+    sources,
+)
+from txbatch.core.state import OpaqueValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -85,6 +97,16 @@ class Attempt:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
+
+    txid: int
+    found: tuple[Redefinition, ...]
+    why: str
+    by: str | None
+
+
 @dataclass
 class Tables:
     """Each field is a table of the ledger, by its primary key."""
@@ -99,6 +121,7 @@ class Tables:
     waiting: dict[tuple[str, str], int] = field(default_factory=dict)
     partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
+    changes: dict[tuple[str, int], Changed] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot: changes to it do not show here."""
@@ -109,6 +132,9 @@ class Tables:
     def define(self, topology: Topology, job: str) -> None:
         """Keep the definition; SchemaMismatch when its history is another's."""
         self.check_definition(topology, job)
+        self._keep(topology, job)
+
+    def _keep(self, topology: Topology, job: str) -> None:
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(job, topology.by_interval, source, stream_fields(topology))
 
@@ -222,12 +248,17 @@ class Tables:
 
     def check_definition(self, topology: Topology, job: str | None = None) -> None:
         """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise (R23)."""
+        known = self.known(topology)
+        check_definition(topology, job or known.job, known)
+
+    def known(self, topology: Topology) -> Known:
+        """What is known of a topology, and of who has the names of its states."""
         name = topology.name
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
         batches = [batch for batch in self.batches_of(name) if batch.kind is not BatchKind.RESTATE]
         alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
         read = [batch for batch in alive if batch.status is BatchStatus.COMMITTED and batch.fence]
-        known = Known(
+        return Known(
             stored.job,
             stored.by_interval,
             stream_definitions(stored.source, stored.fields),
@@ -237,7 +268,6 @@ class Tables:
             (read[-1].txid, self._counted(read[-1])) if read else None,
             bool(self.batches_of(name)),
         )
-        check_definition(topology, job or stored.job, known)
 
     def _counted(self, batch: Batch) -> Collection[str]:
         """The states that a committed batch counted."""
@@ -255,8 +285,38 @@ class Tables:
         """Make room for a state; whether it is new here. What is there has been compared by `check_definition`."""
         name, definition = aggregate.state.name, state_definition(aggregate)
         stored = self.states.get(name)
-        self.states[name] = replace(stored, definition=definition) if stored else StoredState(topology, definition)
+        if stored is None:
+            self.states[name] = StoredState(topology, definition)
+        else:
+            kept = replace(definition, since=stored.definition.since, joined=stored.definition.joined)
+            self.states[name] = replace(stored, definition=kept)
         return stored is None
+
+    def change(self, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
+        """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
+        batches = self.batches_of(topology.name)
+        pending = [batch for batch in batches if not batch.status.final]
+        found = check_change(topology, job, self.known(topology), pending)
+        if found:
+            txid = protocol.next_txid([batch.txid for batch in batches])
+            self._change(topology, [each.step for each in found if not isinstance(each, NeedsRebuild)], txid)
+            self._keep(topology, job)
+            self.check_definition(topology, job)
+            self.changes[topology.name, len(self.changes)] = Changed(txid, tuple(found), shown(why), by)
+        return found
+
+    def _change(self, topology: Topology, steps: Sequence[Step], txid: int) -> None:
+        for step in steps:
+            if isinstance(step, DropState):
+                del self.states[step.state]
+        for aggregate in topology.aggregates:
+            name = aggregate.state.name
+            own = [step for step in steps if not isinstance(step, Define) and step.state == name]
+            if AddState(name) in own:
+                joined = replace(state_definition(aggregate), joined=txid)
+                self.states[name] = StoredState(topology.name, joined)
+            elif own:
+                self.states[name] = _changed(self.states[name], state_definition(aggregate), own, txid)
 
     def let_find(self, batch: Batch, run: Run) -> None:
         """Register the batch under the run's key (R2)."""
@@ -305,6 +365,7 @@ class Tables:
         if len(partials) != expected:
             raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
         stored = self.states[name]
+        partials = _counting(aggregate, stored.definition, partials, batch)
         contributions, combine = dict(stored.contributions), merger(aggregate.partial_merges)
         for key, partial in partials if aggregate.state.contributions else ():
             at = key, batch.position, batch.txid
@@ -344,3 +405,45 @@ class Tables:
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
         return self.batches[batch.topology, batch.txid]
+
+
+def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], txid: int) -> StoredState:
+    """A state after some steps: each value has its place among the columns, or null."""
+    columns = [name for name, *_ in stored.definition.columns["values"]]
+    came_from = sources(stored.definition.columns, steps)
+    places = [columns.index(came_from[name]) if name in came_from else None for name, *_ in now.columns["values"]]
+
+    def moved(partial: Partial) -> Partial:
+        return (*(None if place is None else partial[place] for place in places), *partial[len(columns) :])
+
+    since = after_steps(stored.definition, steps, now, txid).since
+    changed = replace(
+        stored,
+        definition=replace(now, since=since, joined=stored.definition.joined),
+        rows={key: _moved(row, moved) for key, row in stored.rows.items()},
+        contributions={at: moved(partial) for at, partial in stored.contributions.items()},
+        base={key: moved(partial) for key, partial in stored.base.items()},
+    )
+    if not any(isinstance(step, KeepContributions) for step in steps):
+        return changed
+    return replace(changed, base={key: row.value for key, row in changed.rows.items() if row.value}, horizon=txid - 1)
+
+
+def _moved(row: Value, moved: Callable[[Partial], Partial]) -> Value:
+    if isinstance(row, OpaqueValue):
+        return replace(row, value=row.value and moved(row.value), prev=row.prev and moved(row.prev))
+    return replace(row, value=moved(row.value))
+
+
+def _counting(
+    aggregate: PersistentAggregate, stored: StateDefinition, partials: Sequence[tuple[Any, Partial]], batch: Batch
+) -> Sequence[tuple[Any, Partial]]:
+    """The partials of a batch without what joined after its position: null, or nothing where the whole state did (R23)."""
+    if batch.position < stored.joined:
+        return []
+    gone = stored.uncounted(aggregate, batch.position)
+    counts = [column.name not in gone for column in aggregate.partial_columns]
+    return [
+        (key, tuple(value if each else None for value, each in zip(partial, counts, strict=True)))
+        for key, partial in partials
+    ]

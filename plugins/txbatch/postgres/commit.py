@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch import failpoints
+from txbatch.core.definition import Known
 from txbatch.core.ledger import Committed
 from txbatch.core.manifest import check_manifest, check_states
 from txbatch.core.protocol import check_commit
@@ -38,13 +39,13 @@ def commit_batch(
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     if not check_commit(batch, attempt, *rows.order(connection, batch)) or manifest is None:
         return Committed(batch, applied=False)
-    definitions.check(connection, topology)
+    known = definitions.check(connection, topology)
     check_manifest(manifest, assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     statements = [statements_of(aggregate, f"staged_{n}") for n, aggregate in enumerate(here)]
     replaced = _replaced(connection, batch)
-    writers = [_writer(connection, each, assignment, batch, replaced) for each in statements]
+    writers = [_writer(connection, each, assignment, batch, replaced, known) for each in statements]
     staged_rows = [writer.load(partials[writer.name], manifest.states[writer.name]) for writer in writers]
     failpoints.hit("commit.loaded")
     if replaced is not None:
@@ -72,8 +73,17 @@ def _replaced(connection: Connection, batch: Batch) -> int | None:
 
 
 def _writer(
-    connection: Connection, statements: StateStatements, assignment: Assignment, batch: Batch, replaced: int | None
+    connection: Connection,
+    statements: StateStatements,
+    assignment: Assignment,
+    batch: Batch,
+    replaced: int | None,
+    known: Known,
 ) -> StateWriter:
     if replaced is None:
         return LedgerWriter(connection, statements, assignment)
-    return RestateWriter(connection, statements, assignment, batch.position, replaced)
+    stored, aggregate = known.states[statements.aggregate.state.name], statements.aggregate
+    uncounted = stored.uncounted(aggregate, batch.position)
+    return RestateWriter(
+        connection, statements, assignment, batch.position, replaced, uncounted, batch.position >= stored.joined
+    )

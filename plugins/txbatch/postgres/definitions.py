@@ -12,12 +12,22 @@ from txbatch.core.transaction import canonical_json
 from txbatch.postgres.queries import query
 
 
-def check(connection: Connection, topology: Topology, job: str | None = None) -> None:
-    """SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise. `job` is where it is defined."""
+def check(connection: Connection, topology: Topology, job: str | None = None) -> Known:
+    """Return what is known of a topology, which is nothing else than is defined now; `job` is where.
+
+    SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise.
+    """
+    stored = known(connection, topology)
+    check_definition(topology, job or stored.job, stored)
+    return stored
+
+
+def known(connection: Connection, topology: Topology) -> Known:
+    """Return what the ledger knows of a topology, and of who has the names of its states."""
     names = {"topology": topology.name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
     states = list(connection.execute(query("definition_of_states"), names).mappings())
     row = connection.execute(query("definition"), names).mappings().first()
-    check_definition(topology, job or (row["job"] if row else ""), _known(topology.name, row, states))
+    return _known(topology.name, row, states)
 
 
 def store(connection: Connection, topology: Topology, job: str) -> None:
@@ -48,4 +58,5 @@ def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> K
 
 
 def _state(row: RowMapping) -> StateDefinition:
-    return StateDefinition(row["kind"], row["contributions"], row["database"], row["columns"], row["streams"])
+    traits = row["kind"], row["contributions"], row["database"]
+    return StateDefinition(*traits, row["columns"], row["streams"], row["values_since"] or {}, row["joined"])

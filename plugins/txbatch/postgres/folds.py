@@ -85,6 +85,11 @@ class Folds:
         contributions = f"SELECT {columns}{', removed, counted' * marks}, position, txid FROM {self.contribution}"
         return f"CREATE OR REPLACE VIEW report.{pg_name(versions_name(self.state))} AS {base} UNION ALL {contributions}"
 
+    def copy_state(self) -> str:
+        """What makes the rows of the state the base of contributions that begin after them."""
+        columns = listed([*self.keys, *self.values, "txid"])
+        return f"INSERT INTO {self.base} ({columns}) SELECT {columns} FROM {self.generation.state(self.state)}"
+
     def now(self, keys: str) -> str:
         """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""
         return self._folded(f"r.txid <> ALL ({self._replaced()})", keys)

@@ -13,9 +13,11 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import protocol
+from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.redefinition import Redefinition
 from txbatch.core.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -31,6 +33,7 @@ from txbatch.core.transaction import (
     canonical_json,
 )
 from txbatch.postgres import definitions, ranges, rows, stalled_commit, state_tables
+from txbatch.postgres import redefinitions as changes
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.queries import query
@@ -69,6 +72,20 @@ class PostgresLedger:
         """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""
         with transaction(self.engine) as connection:
             definitions.check(connection, topology, job)
+
+    def redefinitions(self, topology: Topology) -> list[Redefinition]:
+        """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
+        with transaction(self.engine) as connection:
+            return redefinitions(topology, definitions.known(connection, topology))
+
+    def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
+        """Apply a changed definition to what is counted, all of it or nothing; return what has changed.
+
+        Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
+        """
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology.name)
+            return changes.change(connection, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""

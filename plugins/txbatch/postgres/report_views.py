@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -46,14 +46,18 @@ def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterat
     yield from replaced(connection, aggregate)
 
 
-def replaced(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+def replaced(
+    connection: Connection, aggregate: PersistentAggregate, there: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[str]:
     """Yield what makes all that a state has in `report` anew, over the tables that have its name today.
 
-    Its views keep their columns; new ones come at the end.
+    Its views keep their columns in order, those that they have, or that `there` says they had; new ones come at the end.
     """
-    yield from [create_report(aggregate), *comments(aggregate)]
+    name = aggregate.state.name
+    kept = there or {view: [*_columns(connection, view)] for view in _views(aggregate)}
+    yield from [create_report(aggregate, kept.get(name, ())), *comments(aggregate)]
     if aggregate.state.contributions:
-        yield from [*_changes(aggregate), *_versions(aggregate)]
+        yield from [*_changes(aggregate, kept.get(changes_name(name), ())), *_versions(aggregate)]
         yield from _functions(connection, aggregate)
 
 
@@ -62,8 +66,9 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
     if not aggregate.state.contributions:
         return
     _, changes, versions = _views(aggregate)
-    if _columns(connection, changes).keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
-        yield from [*comments(aggregate), *_changes(aggregate)]
+    there = _columns(connection, changes)
+    if there.keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
+        yield from [*comments(aggregate), *_changes(aggregate, [*there])]
     if not _columns(connection, versions):
         yield from _versions(aggregate)
     if not _taken(connection, versions):
@@ -111,39 +116,45 @@ def _taken(connection: Connection, view: str) -> bool:
     return connection.execute(query("state"), {"state": view}).first() is not None
 
 
-def create_report(aggregate: PersistentAggregate) -> str:
+def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> str:
     """The view people report on: keys, finished values, and the txid that last changed the row."""
     name = pg_name(aggregate.state.name)
-    columns = [*_keys(aggregate), *_values(aggregate), "c.txid"]
-    there = " WHERE c.counted" if aggregate.removable else ""
-    return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {listed(columns)} FROM state.{name} c{there}"
+    counted = " WHERE c.counted" if aggregate.removable else ""
+    return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {_selected(aggregate, there)} FROM state.{name} c{counted}"
 
 
-def create_changes(aggregate: PersistentAggregate) -> str:
+def create_changes(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> str:
     """The view of what each batch contributed to each key, with the batch's time."""
     state, topology = aggregate.state.name, pg_text(aggregate.topology)
-    more = [f"{sql} AS {name}" for name, (sql, _) in _about_batch(aggregate).items()]
+    more = {name: sql for name, (sql, _) in _about_batch(aggregate).items()}
     return (
         f"CREATE OR REPLACE VIEW report.{pg_name(changes_name(state))} AS "
-        f"SELECT {listed([*_keys(aggregate), *_values(aggregate), 'c.txid', *more])} FROM contribution.{pg_name(state)} c "
+        f"SELECT {_selected(aggregate, there, more)} FROM contribution.{pg_name(state)} c "
         f"JOIN txbatch.batch b ON b.topology = {topology} AND b.txid = c.txid"
     )
+
+
+def _selected(aggregate: PersistentAggregate, there: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+    """Keys, values, the txid and `more`, but for those that are `there` already, which come first."""
+    columns = {**_keys(aggregate), **_values(aggregate), "txid": "c.txid", **(more or {})}
+    names = dict.fromkeys([*(name for name in there if name in columns), *columns])
+    return listed(f"{columns[name]} AS {pg_name(name)}" for name in names)
 
 
 def comments(aggregate: PersistentAggregate) -> list[str]:
     """What the state's view and its columns mean."""
     state, topology = aggregate.state.name, aggregate.topology
     said = f"State {state!r} of topology {topology!r}: one row per key, whole batches only"
-    return _comments(state, said, {**_said(aggregate), "txid": "The batch that changed this row last"})
+    return _comments(state, said, {**described(aggregate), "txid": "The batch that changed this row last"})
 
 
-def _changes(aggregate: PersistentAggregate) -> list[str]:
-    return [create_changes(aggregate), *comments_on_changes(aggregate)]
+def _changes(aggregate: PersistentAggregate, there: Sequence[str]) -> list[str]:
+    return [create_changes(aggregate, there), *comments_on_changes(aggregate)]
 
 
 def _of_changes(aggregate: PersistentAggregate) -> list[str]:
     """The columns of the view of changes."""
-    return [*_said(aggregate), "txid", *_about_batch(aggregate)]
+    return [*described(aggregate), "txid", *_about_batch(aggregate)]
 
 
 def comments_on_changes(aggregate: PersistentAggregate) -> list[str]:
@@ -151,7 +162,7 @@ def comments_on_changes(aggregate: PersistentAggregate) -> list[str]:
     state, topology = aggregate.state.name, aggregate.topology
     said = f"What each batch contributed to state {state!r} of topology {topology!r}: one row per key and batch"
     about = {name: text for name, (_, text) in _about_batch(aggregate).items()}
-    return _comments(changes_name(state), said, {**_said(aggregate), "txid": "The batch", **about})
+    return _comments(changes_name(state), said, {**described(aggregate), "txid": "The batch", **about})
 
 
 def _versions(aggregate: PersistentAggregate) -> list[str]:
@@ -169,24 +180,24 @@ def _versions(aggregate: PersistentAggregate) -> list[str]:
 
 def _about_batch(aggregate: PersistentAggregate) -> dict[str, tuple[str, str]]:
     """Columns of the batch, but for names that the state has itself."""
-    own = {name.lower() for name in _said(aggregate)}
+    own = {name.lower() for name in described(aggregate)}
     about = _MARKS | _BATCH if aggregate.removable else _BATCH
     return {name: column for name, column in about.items() if name not in own}
 
 
-def _keys(aggregate: PersistentAggregate) -> list[str]:
-    return [f"c.{pg_name(key.name)}" for key in aggregate.keys]
+def _keys(aggregate: PersistentAggregate) -> dict[str, str]:
+    return {key.name: f"c.{pg_name(key.name)}" for key in aggregate.keys}
 
 
-def _values(aggregate: PersistentAggregate) -> list[str]:
+def _values(aggregate: PersistentAggregate) -> dict[str, str]:
     stored = {
         name: [f"c.{pg_name(column.name)}" for column in aggregate.columns if column.value == name]
         for name in aggregate.aggregates
     }
-    return [f"{each.finish_sql(stored[name])} AS {pg_name(name)}" for name, each in aggregate.aggregates.items()]
+    return {name: each.finish_sql(stored[name]) for name, each in aggregate.aggregates.items()}
 
 
-def _said(aggregate: PersistentAggregate) -> dict[str, str]:
+def described(aggregate: PersistentAggregate) -> dict[str, str]:
     """What keys and values are."""
     keys = {key.name: "Key" for key in aggregate.keys}
     return keys | {name: _aggregated(each) for name, each in aggregate.aggregates.items()}

@@ -15,7 +15,6 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
-from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.generations import CURRENT, Generation
 from txbatch.postgres.queries import query
@@ -114,22 +113,35 @@ def drop(connection: Connection, topology: str) -> list[str]:
     rows.lock_topology(connection, topology)
     names = [row["state"] for row in connection.execute(query("states_of"), {"topology": topology}).mappings()]
     for name in names:
-        with _holders_told(connection, name):
-            _drop(connection, name)
+        with holders_told(connection, name, "dropped"):
+            drop_state(connection, name)
     connection.execute(query("forget_topology"), {"topology": topology})
     return names
 
 
-def _drop(connection: Connection, name: str) -> None:
+def drop_state(connection: Connection, name: str) -> None:
+    """Drop the tables and reports of a state, and forget it."""
     run_all(connection, report_views.drop(connection, name))
-    execute(connection, f"DROP TABLE IF EXISTS contribution_base.{pg_name(name)}")
-    execute(connection, f"DROP TABLE IF EXISTS contribution.{pg_name(name)}")
-    execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
+    for table in (CURRENT.base(name), CURRENT.contribution(name), CURRENT.state(name)):
+        execute(connection, f"DROP TABLE IF EXISTS {table}")
+    connection.execute(query("forget_state"), {"state": name})
+
+
+def keep_contributions(connection: Connection, aggregate: PersistentAggregate, txid: int) -> None:
+    """Let a state keep contributions from this txid on; what it has counted before is folded (R22)."""
+    execute(connection, statements_of(aggregate).create_contribution())
+    folds = Folds.of(aggregate)
+    run_all(connection, [*_missing(connection, aggregate), folds.copy_state()])
+    create_partition(connection, aggregate.state.name, txid)
+    connection.execute(query("fold_state"), {"state": aggregate.state.name, "horizon": txid - 1})
 
 
 @contextmanager
-def _holders_told(connection: Connection, state: str) -> Iterator[None]:
-    """Context manager. Unavailable with the sessions that use a state, where a lock of it was waited for in vain."""
+def holders_told(connection: Connection, state: str, done: str) -> Iterator[None]:
+    """Context manager. Unavailable with the sessions that use a state, where a lock of it was waited for in vain.
+
+    `done` is what cannot be done with it, such as "dropped".
+    """
     execute(connection, "SAVEPOINT unlocked")
     try:
         yield
@@ -138,7 +150,7 @@ def _holders_told(connection: Connection, state: str) -> Iterator[None]:
         rows = connection.execute(query("who_uses"), {"state": state, "changes": changes_name(state)}).mappings()
         held = "; ".join("session {pid} of {role} ({state}) since {since}".format_map(row) for row in rows)
         raise Unavailable(
-            f"state {state!r} cannot be dropped while others use it: {held or 'they have ended by now'}; let them end "
+            f"state {state!r} cannot be {done} while others use it: {held or 'they have ended by now'}; let them end "
             "(or SELECT pg_terminate_backend(pid)), and try again"
         ) from error
 

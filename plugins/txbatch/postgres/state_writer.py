@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,10 +179,15 @@ class LedgerWriter(StateWriter):
 
 @dataclass(frozen=True, slots=True)
 class RestateWriter(StateWriter):
-    """In the ledger's own database, for a batch that takes the place of a version which has been replaced (R17)."""
+    """In the ledger's own database, for a batch that takes the place of a version which has been replaced (R17).
+
+    `uncounted` are columns that joined after its position, and are null; unless `counts` the whole state did (R23).
+    """
 
     position: int
     replaced: int
+    uncounted: Collection[str] = ()
+    counts: bool = True
 
     def apply(self, staged: StagedRows) -> int:
         """Contribute what was loaded, and fold the keys of both versions again; return how many keys there are.
@@ -206,7 +211,9 @@ class RestateWriter(StateWriter):
         return gone + found
 
     def _contribute(self) -> None:
-        contribute = self.statements.contribute(self.txid, self.position)
+        if not self.counts:
+            return
+        contribute = self.statements.contribute(self.txid, self.position, self.uncounted)
         try:
             execute(self.connection, contribute)
         except psycopg2.errors.UniqueViolation:

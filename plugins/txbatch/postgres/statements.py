@@ -5,7 +5,7 @@ Every name is pg_name; the only values are txids, which are integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
 from txbatch.core.state import StateKind
@@ -115,10 +115,12 @@ class StateStatements:
             "DROP TABLE pg_temp.collapsed",
         )
 
-    def contribute(self, txid: int, position: int) -> str:
-        """Append the batch's contributions, in the order they were loaded in: by key, or nearly so."""
+    def contribute(self, txid: int, position: int, uncounted: Collection[str] = ()) -> str:
+        """Append the batch's contributions, in the order they were loaded in: by key, or nearly so; `uncounted` are null."""
         columns = listed([*self.keys, "position", "txid", *self.partials])
-        selected = listed([*self.keys, f"{position:d}", f"{txid:d}", *self.partials])
+        null = {pg_name(name) for name in uncounted}
+        values = ["NULL" if name in null else name for name in self.partials]
+        selected = listed([*self.keys, f"{position:d}", f"{txid:d}", *values])
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged}"
 
     def upsert(self, txid: int, *, walk: bool = False) -> str:

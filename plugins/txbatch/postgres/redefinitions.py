@@ -1,0 +1,163 @@
+"""Carries out a changed definition (R23) under the topology's lock: all of it in the caller's transaction, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import assert_never
+
+from psycopg2.errors import DependentObjectsStillExist
+from sqlalchemy import Connection
+
+from txbatch.core.definition import (
+    Known,
+    StateDefinition,
+    after_steps,
+    check_change,
+    state_definition,
+)
+from txbatch.core.errors import TerminalError
+from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.redefinition import (
+    AddState,
+    AddValue,
+    Define,
+    DropState,
+    DropValue,
+    KeepContributions,
+    NeedsRebuild,
+    Redefinition,
+    RenameValue,
+    Step,
+    WidenColumn,
+    how,
+)
+from txbatch.core.state import StateKind, changes_name
+from txbatch.core.text import shown
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import canonical_json
+from txbatch.postgres import definitions, report_views, rows, state_tables
+from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
+from txbatch.postgres.generations import CURRENT
+from txbatch.postgres.kept_reports import KeptReports
+from txbatch.postgres.queries import query
+
+
+def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
+    """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
+
+    Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open,
+    Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what goes.
+    """
+    known = definitions.known(connection, topology)
+    found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=topology.name))
+    if not found:
+        return []
+    txid = rows.last_txid(connection, topology.name) + 1
+    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    for state in (step.state for step in steps if isinstance(step, DropState)):
+        with state_tables.holders_told(connection, state, "dropped"), _views_told(state):
+            state_tables.drop_state(connection, state)
+    for aggregate in topology.aggregates:
+        name = aggregate.state.name
+        own = [step for step in steps if not isinstance(step, Define) and step.state == name]
+        if AddState(name) in own:
+            state_tables.ensure(connection, topology.name, aggregate, [txid])
+            connection.execute(query("state_joined"), {"state": name, "txid": txid})
+        elif own:
+            with state_tables.holders_told(connection, name, "changed"), _views_told(name):
+                _change_state(connection, aggregate, known, own, txid)
+    connection.execute(query("update_topology"), definitions.row(topology, job))
+    definitions.check(connection, topology, job)
+    said = {"topology": topology.name, "job": job, "why": shown(why), "requested_by": by, "txid": txid}
+    what = [{"how": how(each), "what": each.what} for each in found]
+    connection.execute(query("insert_change"), {**said, "what": canonical_json(what)})
+    return found
+
+
+def _change_state(
+    connection: Connection, aggregate: PersistentAggregate, known: Known, steps: Sequence[Step], txid: int
+) -> None:
+    """Change the tables of a state, what the ledger keeps of it, and its reports, whose readers go on reading."""
+    name = aggregate.state.name
+    stored, now = known.states[name], state_definition(aggregate)
+    changed = after_steps(stored, steps, now, txid)
+    reports = KeptReports.of(connection, name)
+    state_tables.run_all(connection, report_views.drop(connection, name))
+    state_tables.run_all(connection, _alterations(name, stored, steps))
+    if KeepContributions(name) in steps:
+        state_tables.keep_contributions(connection, aggregate, txid)
+    row = {
+        "columns": canonical_json(now.columns),
+        "contributions": now.contributions,
+        "values_since": canonical_json(changed.since) if changed.since else None,
+    }
+    connection.execute(query("change_state"), {"state": name, **row})
+    renamed = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
+    state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(renamed)))
+    state_tables.run_all(connection, reports.grants(connection))
+    state_tables.run_all(connection, _said_since(aggregate, changed.since))
+
+
+def _alterations(name: str, stored: StateDefinition, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield what makes of each table of a state what it is after some steps."""
+    previous = stored.kind == StateKind.OPAQUE
+    tables = [(CURRENT.state(name), ["", PREVIOUS_PREFIX] if previous else [""])]
+    if stored.contributions:
+        tables += [(CURRENT.contribution(name), [""]), (CURRENT.base(name), [""])]
+    for table, prefixes in tables:
+        yield from _altered(table, [action for prefix in prefixes for step in steps for action in _gone(step, prefix)])
+        for before, after in [pair for step in steps for prefix in prefixes for pair in _renamed(step, prefix)]:
+            yield f"ALTER TABLE {table} RENAME COLUMN {before} TO {after}"
+        yield from _altered(table, [action for prefix in prefixes for step in steps for action in _made(step, prefix)])
+
+
+def _altered(table: str, actions: Sequence[str]) -> list[str]:
+    return [f"ALTER TABLE {table} {listed(actions)}"] if actions else []
+
+
+def _gone(step: Step, prefix: str) -> list[str]:
+    columns = step.columns if isinstance(step, DropValue) else ()
+    return [f"DROP COLUMN {pg_name(prefix + column)}" for column in columns]
+
+
+def _renamed(step: Step, prefix: str) -> list[tuple[str, str]]:
+    columns = step.columns if isinstance(step, RenameValue) else ()
+    return [(pg_name(prefix + before), pg_name(prefix + after)) for before, after in columns]
+
+
+def _made(step: Step, prefix: str) -> list[str]:
+    match step:
+        case WidenColumn(_, column, type_):
+            return [f"ALTER COLUMN {pg_name(prefix + column)} TYPE {column_type(type_)}"]
+        case AddValue(_, _, columns):
+            return [f"ADD COLUMN {pg_name(prefix + column)} {column_type(type_)}" for column, type_, _ in columns]
+        case DropValue() | RenameValue() | KeepContributions() | DropState() | AddState() | Define():
+            return []
+        case _:
+            assert_never(step)
+
+
+def _said_since(aggregate: PersistentAggregate, since: Mapping[str, int]) -> list[str]:
+    """Say of each column that began later since when it counts."""
+    said = report_views.described(aggregate)
+    views = [aggregate.state.name, changes_name(aggregate.state.name)][: 1 + aggregate.state.contributions]
+    return [
+        f"COMMENT ON COLUMN report.{pg_name(view)}.{pg_name(value)} IS "
+        + pg_text(f"{said[value]}; since txid {txid}, null before that")
+        for view in views
+        for value, txid in since.items()
+    ]
+
+
+@contextmanager
+def _views_told(state: str) -> Iterator[None]:
+    """Context manager. TerminalError names a view that others made of a state's report, where that one has to be made anew."""
+    try:
+        yield
+    except DependentObjectsStillExist as error:
+        detail = (error.diag.message_detail or "").replace("\n", "; ")
+        raise TerminalError(
+            f"state {state!r} cannot be changed, as a view or function that is not txbatch's is made of its report ({detail}): "
+            "drop that, change the state, and make it anew"
+        ) from error

@@ -1,0 +1,239 @@
+"""A changed definition that needs no record counted again is applied to what is counted (R23), in both ledgers alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support import LogSpout, code, manifest_of
+
+from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState
+from txbatch.core import coordinator
+from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, UnknownName
+from txbatch.core.redefinition import NeedsRebuild, how
+from txbatch.core.transaction import Batch, Restate, Run
+
+JOB, WHY = "jobs/job.py", "finance asks for it"
+
+
+def defined(fields: str = "word string, n int, x double", state: Any = None, **values: Any) -> Topology:
+    topology, spout = Topology("t"), LogSpout({"a": 1_000})
+    spout.fields = fields
+    stream = topology.new_stream("in", spout)
+    given = [state or OpaqueState("s")] if not isinstance(state, list) else state
+    for each in given:
+        stream.group_by("word").persistent_aggregate(each, **(values or {"count": Count()}))
+    return topology
+
+
+def whole(backing: Any, topology: Topology, name: str, **words: Any) -> Batch:
+    return backing.whole(topology, {each.state.name: keyed(words) for each in topology.aggregates}, name)
+
+
+def keyed(words: Any) -> Any:
+    return [((word,), partial if isinstance(partial, tuple) else (partial,)) for word, partial in words.items()]
+
+
+def change(backing: Any, topology: Topology) -> list[tuple[str, str]]:
+    """Refused at first by what a run says; then applied, after which nothing is otherwise any more."""
+    planned = [(how(each), each.what) for each in backing.ledger.redefinitions(topology)]
+    with pytest.raises(SchemaMismatch, match=r"txbatch change jobs/job\.py") as refused:
+        backing.initialize(topology, "too early")
+    assert all(what in str(refused.value) for _, what in planned)
+    applied = backing.ledger.change(topology, JOB, WHY, "ann")
+    assert [(how(each), each.what) for each in applied] == planned
+    assert backing.ledger.redefinitions(topology) == []
+    assert backing.ledger.change(topology, JOB, WHY, "ann") == []
+    return planned
+
+
+@pytest.mark.rule("R23")
+def test_a_value_that_is_gone_is_dropped_with_all_its_columns(backing: Any) -> None:
+    before = defined(count=Count(), mean=Avg("n"), low=Min("n"))
+    whole(backing, before, "1", dog=(2, 7, 2, 3), cat=(1, 5, 1, 5))
+    now = defined(count=Count(), low=Min("n"))
+    assert change(backing, now) == [("in place", "value 'mean' of state 's' is gone")]
+    whole(backing, now, "2", dog=(1, 1))
+    assert backing.values("s", "count", "low") == {("dog",): (3, 1, 2), ("cat",): (1, 5, 1)}
+    assert backing.contributed("s", "count", "low") == {
+        (("dog",), 1, 1): (2, 3),
+        (("cat",), 1, 1): (1, 5),
+        (("dog",), 2, 2): (1, 1),
+    }
+    with pytest.raises(SchemaMismatch, match="value 'mean_sum' of state 's' is new"):
+        backing.initialize(before, "3")  # a process of the job as it was
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("kind", [OpaqueState, TransactionalState])
+def test_a_value_that_is_renamed_keeps_what_it_counted(backing: Any, kind: Any) -> None:
+    before = defined(state=kind("s"), count=Count(), mean=Avg("n"))
+    whole(backing, before, "1", dog=(2, 7, 2))
+    now = defined(state=kind("s"), count=Count(), average=Avg("n", was="mean"))
+    assert change(backing, now) == [("in place", "value 'average' of state 's' was 'mean'")]
+    whole(backing, now, "2", dog=(1, 3, 1))
+    assert backing.values("s", "count", "average_sum", "average_count") == {("dog",): (3, 10, 3, 2)}
+
+
+@pytest.mark.rule("R23")
+def test_columns_that_take_each_others_names(backing: Any) -> None:
+    before = defined(n=Avg("n"), q=Sum("n"))
+    whole(backing, before, "1", dog=(7, 2, 9))
+    now = defined(n_sum=Sum("n", was="q"), mean=Avg("n", was="n"))
+    assert [kind for kind, _ in change(backing, now)] == ["in place", "in place"]
+    assert backing.values("s", "n_sum", "mean_sum", "mean_count") == {("dog",): (9, 7, 2, 1)}
+
+
+@pytest.mark.rule("R23")
+def test_a_type_that_holds_more(backing: Any) -> None:
+    before = defined(fields="word string, n int, x float", low=Min("n"), high=Max("x"))
+    whole(backing, before, "1", dog=(2, 0.5), cat=(-1, 1.5))
+    now = defined(fields="word string, n bigint, x double", low=Min("n"), high=Max("x"))
+    assert change(backing, now) == [
+        ("in place", "field 'n' of stream 'in' is bigint now, was int"),
+        ("in place", "field 'x' of stream 'in' is double now, was float"),
+        ("in place", "value 'low' of state 's' is bigint now, was int"),
+        ("in place", "value 'high' of state 's' is double now, was float"),
+    ]
+    whole(backing, now, "2", dog=(-(2**40), 1e300))
+    assert backing.values("s", "low", "high") == {("dog",): (-(2**40), 1e300, 2), ("cat",): (-1, 1.5, 1)}
+
+
+@pytest.mark.rule("R23")
+def test_a_value_that_counts_from_now_on_is_null_before(backing: Any) -> None:
+    before = defined(count=Count())
+    whole(backing, before, "1", dog=2, cat=1)
+    now = defined(count=Count(), most=Max("n", since="now"))
+    assert change(backing, now) == [("from now on", "value 'most' of state 's' is new, int")]
+    whole(backing, now, "2", dog=(1, 9))
+    assert backing.values("s", "count", "most") == {("dog",): (3, 9, 2), ("cat",): (1, None, 1)}
+    all_of_it = defined(count=Count(), most=Max("n"))
+    with pytest.raises(
+        SchemaMismatch, match="value 'most' of state 's' counts all history now, counted from txid 2 on"
+    ):
+        backing.initialize(all_of_it, "3")
+
+
+@pytest.mark.rule("R23")
+def test_a_batch_of_before_that_is_counted_again_leaves_null_what_joined_later(backing: Any) -> None:
+    before = defined(count=Count())
+    whole(backing, before, "1", dog=2, cat=1)
+    now = defined(state=[OpaqueState("s"), OpaqueState("late", since="now")], count=Count(), most=Max("n", since="now"))
+    whole_state = "state 'late' is new"
+    assert change(backing, now)[-1] == ("from now on", whole_state)
+    whole(backing, now, "2", dog=(1, 9))
+    again = Run("again", restate=Restate(1, "a wrong file"))
+    batch = coordinator.initialize_transaction(backing.ledger, now, again)
+    assert isinstance(batch, Batch)
+    partials = {name: keyed({"dog": (5, 99)}) for name in ("s", "late")}
+    assignment = backing.ledger.start_attempt(batch, again, code())
+    backing.ledger.record_manifest(assignment, manifest_of(now, assignment, partials))
+    assert backing.commit(now, batch, partials).applied
+    assert backing.values("s", "count", "most") == {("dog",): (6, 9, 3)}
+    assert backing.contributed("s", "count", "most")[("dog",), 1, 3] == (5, None)
+    assert backing.values("late", "count", "most") == {("dog",): (1, 9, 2)}
+    assert backing.contributed("late", "count", "most") == {(("dog",), 2, 2): (1, 9)}
+
+
+@pytest.mark.rule("R23")
+def test_contributions_that_are_turned_on(backing: Any) -> None:
+    before = defined(state=OpaqueState("s", contributions=False))
+    whole(backing, before, "1", dog=2, cat=1)
+    now = defined()
+    what = "state 's' is with contributions now, was without contributions"
+    assert change(backing, now) == [("in place", what)]
+    whole(backing, now, "2", dog=1)
+    assert backing.values("s", "count") == {("dog",): (3, 2), ("cat",): (1, 1)}
+    assert backing.contributed("s", "count") == {(("dog",), 2, 2): (1,)}
+    assert backing.ledger.version("t", 2).horizon == 1
+
+
+@pytest.mark.rule("R23")
+def test_states_that_go_and_join(backing: Any) -> None:
+    before = defined(state=[OpaqueState("s"), OpaqueState("old")])
+    whole(backing, before, "1", dog=2)
+    now = defined(state=[OpaqueState("s"), OpaqueState("late", since="now")])
+    assert change(backing, now) == [("in place", "state 'old' is gone"), ("from now on", "state 'late' is new")]
+    whole(backing, now, "2", dog=1)
+    assert backing.values("late", "count") == {("dog",): (1, 2)}
+    assert backing.values("s", "count") == {("dog",): (3, 2)}
+    again = defined(state=[OpaqueState("s"), OpaqueState("late", since="now"), OpaqueState("old", since="now")])
+    assert change(backing, again) == [("from now on", "state 'old' is new")]
+
+
+@pytest.mark.rule("R23")
+def test_fields_that_go_and_come(backing: Any) -> None:
+    whole(backing, defined(), "1", dog=2)
+    now = defined(fields="word string, price double", count=Count(), dearest=Max("price", since="now"))
+    assert change(backing, now) == [
+        ("in place", "field 'n' of stream 'in' is gone"),
+        ("in place", "field 'x' of stream 'in' is gone"),
+        ("from now on", "field 'price' of stream 'in' is new (double)"),
+        ("from now on", "value 'dearest' of state 's' is new, double"),
+    ]
+    whole(backing, now, "2", dog=(1, 0.5))
+    assert backing.values("s", "count", "dearest") == {("dog",): (3, 0.5, 2)}
+
+
+REBUILDS = {
+    "for all history": (
+        defined(count=Count(), most=Max("n")),
+        "value 'most' of state 's' is new",
+        'Give what is new since="now"',
+    ),
+    "of another field": (defined(count=Count("n")), "value 'count' of state 's' is Count of n now, was Count", ""),
+    "renamed, and of another field": (defined(n=Count("n", was="count")), "value 'n' of state 's' is Count of n", ""),
+    "a part of it": (
+        defined(most=Max("n")),
+        "Of this, in place: value 'count' of state 's' is gone; rebuild: value 'most' of state 's' is new",
+        'Give what is new since="now"',
+    ),
+    "narrower": (defined(fields="word string, n smallint, x double"), "field 'n' of stream 'in' is smallint now", ""),
+    "apart": (defined(state=OpaqueState("s", database="warehouse")), "is in database 'warehouse' now", ""),
+    "another key": (defined(fields="word binary, n int, x double"), "key 'word' of state 's' is binary now", ""),
+}
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("case", REBUILDS)
+def test_what_counts_all_history_otherwise_is_not_applied(backing: Any, case: str) -> None:
+    now, says, hint = REBUILDS[case]
+    whole(backing, defined(), "1", dog=2)
+    assert any(isinstance(each, NeedsRebuild) for each in backing.ledger.redefinitions(now))
+    for refused in (lambda: backing.ledger.change(now, JOB, WHY), lambda: backing.initialize(now, "2")):
+        with pytest.raises(SchemaMismatch) as raised:
+            refused()
+        assert says in str(raised.value)
+        assert hint in str(raised.value)
+        assert "Put it back as it was; or define another topology" in str(raised.value)
+    whole(backing, defined(), "2", dog=1)
+    assert backing.values("s", "count") == {("dog",): (3, 2)}
+
+
+@pytest.mark.rule("R23")
+def test_a_batch_that_is_open_is_finished_first(backing: Any) -> None:
+    before, now = defined(), defined(count=Count(), most=Max("n", since="now"))
+    whole(backing, before, "1", dog=2)
+    batch = backing.initialize(before, "2")
+    told = r"cannot be changed while txid 2 of 2 is open \(planned\).*txbatch abort t 2"
+    with pytest.raises(ChangeTooEarly, match=told):
+        backing.ledger.change(now, JOB, WHY)
+    backing.emit(before, batch, {"s": keyed({"dog": 1})}, "2")
+    with pytest.raises(ChangeTooEarly, match="emitted"):
+        backing.ledger.change(now, JOB, WHY)
+    backing.commit(before, batch, {"s": keyed({"dog": 1})})
+    change(backing, now)
+    assert backing.values("s", "count", "most") == {("dog",): (3, None, 2)}
+
+
+@pytest.mark.rule("R23")
+def test_a_topology_that_nobody_knows(backing: Any) -> None:
+    with pytest.raises(UnknownName, match="no topology 't' is known"):
+        backing.ledger.change(defined(), JOB, WHY)
+
+
+def test_before_the_first_txid_a_value_joins_for_all_history(backing: Any) -> None:
+    """since="now" in a job that has counted nothing yet is no change."""
+    now = defined(count=Count(), most=Max("n", since="now"))
+    whole(backing, now, "1", dog=(1, 4))
+    assert backing.ledger.redefinitions(defined(count=Count(), most=Max("n"))) == []
