@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from postgres_bench import Bench, words
@@ -16,7 +17,7 @@ from support import LogSpout, code, manifest_of, run, word_count
 
 from txbatch import failpoints
 from txbatch.core import coordinator
-from txbatch.core.transaction import Batch
+from txbatch.core.transaction import Batch, Restate
 from txbatch.postgres.engine import connect
 
 hit = failpoints.hit
@@ -44,6 +45,12 @@ class Racer:
         range_ = found.metadata["streams"]["words"]["partitions"]["a"]
         return [found.txid, range_["start"], range_["end"]]
 
+    def restate(self) -> Any:
+        """Of txid 1, as a run of its own."""
+        asked = replace(run(self.name), restate=Restate(1, "it was wrong"))
+        found = coordinator.initialize_transaction(self.bench.ledger, self.topology, asked)
+        return [found.txid, found.position] if isinstance(found, Batch) else type(found).__name__
+
     def attempt(self) -> Any:
         return str(self.bench.ledger.start_attempt(self.batch(), run(self.name), code()).attempt)
 
@@ -70,6 +77,7 @@ def main(url: str, step: str, name: str, txid: str, max_pending: str) -> None:
     racer = Racer(url, name, int(txid), int(max_pending))
     steps: dict[str, Callable[[], Any]] = {
         "initialize": racer.initialize,
+        "restate": racer.restate,
         "attempt": racer.attempt,
         "manifest": racer.manifest,
         "commit": racer.commit,

@@ -12,18 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postgres_bench import Bench, raw_connection, words
 from sqlalchemy import Engine, make_url
-from support import LogSpout, code, record_batch, run, word_count
+from support import LogSpout, code, manifest_of, record_batch, run, word_count
 
 from txbatch import settings
+from txbatch.core import coordinator
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
-from txbatch.core.transaction import BatchStatus, TransactionAttempt
+from txbatch.core.transaction import Batch, BatchStatus, Restate, TransactionAttempt
 from txbatch.postgres import stalled_commit
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
@@ -170,6 +171,105 @@ def test_one_commits_and_one_begins_an_attempt(bench: Bench, start: Start) -> No
         assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 1)])
     else:
         assert (answers, counted(bench)) == (["StaleAttempt", "1:2"], [])
+
+
+# ---- a batch is counted again
+
+
+def restated(bench: Bench, name: str) -> Batch:
+    """Txid 1 is counted again: emitted, with one dog."""
+    asked = replace(run(name), restate=Restate(1, "it was wrong"))
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
+    assert isinstance(batch, Batch)
+    assignment = bench.ledger.start_attempt(batch, asked, code())
+    return bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=1)))
+
+
+def versions(bench: Bench) -> list[tuple[Any, ...]]:
+    return bench.rows("SELECT txid, position, status, replaced_by FROM txbatch.batch ORDER BY 1")
+
+
+@pytest.mark.rule("R1", "R17")
+def test_two_ask_for_a_restate_of_one_txid(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    answers = race(*(start("restate", name, at="initialize.before_lock") for name in ("1", "2")))
+    assert sorted(answers) == [[2, 1], [3, 1]]
+
+
+@pytest.mark.rule("R2", "R17")
+def test_one_run_asks_twice_for_its_restate(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    assert race(*(start("restate", at="initialize.before_lock") for _ in range(2))) == [[2, 1], [2, 1]]
+
+
+@pytest.mark.rule("R1", "R17")
+def test_a_restate_and_a_batch_are_planned_at_once(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    restate = start("restate", "1", at="initialize.before_lock")
+    answers = race(restate, start("initialize", "2"))
+    assert answers in ([[2, 1], [3, 10, 20]], [[3, 1], [2, 10, 20]])
+
+
+@pytest.mark.rule("R6", "R17")
+def test_two_restates_of_one_txid_are_committed_at_once(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    first, second = restated(bench, "1"), restated(bench, "2")
+    answers = race(start("commit", txid=2), start("commit", txid=3))
+    assert answers in ([True, True], [True, "NotItsTurn"])
+    if answers[1] == "NotItsTurn":
+        bench.commit(second, words(dog=1))
+    expected = [(1, 1, "committed", first.txid), (2, 1, "committed", second.txid), (3, 1, "committed", None)]
+    assert (counted(bench), versions(bench)) == ([("dog", 1, 3)], expected)
+
+
+@pytest.mark.rule("R6", "R17")
+def test_a_restate_and_the_batch_behind_it_are_committed_at_once(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    restated(bench, "1")
+    behind = bench.emitted(words(dog=1), "2")
+    answers = race(start("commit", txid=2), start("commit", txid=3))
+    assert answers in ([True, True], [True, "NotItsTurn"])
+    if answers[1] == "NotItsTurn":
+        bench.commit(behind, words(dog=1))
+    assert counted(bench) == [("dog", 2, 3)]
+
+
+@pytest.mark.rule("R16", "R17")
+def test_a_restate_is_committed_and_aborted_at_once(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    restated(bench, "1")
+    answers = race(start("commit", txid=2), start("abort", txid=2))
+    if answers[0] is True:
+        assert (answers[1], counted(bench)) == ("TerminalError", [("dog", 1, 2)])
+    else:
+        assert (answers, counted(bench)) == (["StaleAttempt", "aborted"], [("dog", 9, 1)])
+
+
+@pytest.mark.rule("R10", "R17")
+@pytest.mark.parametrize("point", ["commit.before_lock", "commit.loaded", "commit.before_commit"])
+def test_a_restate_is_killed_in_its_commit(bench: Bench, start: Start, point: str) -> None:
+    """Nothing of it is there; the retry commits it, and the next batch goes on."""
+    bench.whole(words(dog=9, cat=1))
+    again = restated(bench, "1")
+    (killed := start("commit", txid=2, at=point)).wait_until_held()
+    killed.popen.kill()
+    killed.popen.wait()
+    assert sorted(counted(bench)) == [("cat", 1, 1), ("dog", 9, 1)]
+    assert bench.commit(again, words(dog=1))
+    assert not bench.commit(again, words(dog=1))
+    bench.whole(words(dog=1), "3")
+    assert counted(bench) == [("dog", 2, 3)]
+
+
+@pytest.mark.rule("R5", "R17")
+def test_a_zombie_commits_a_restate_that_was_aborted_and_asked_for_again(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    restated(bench, "1")
+    (zombie := start("commit", txid=2)).wait_until_held()
+    bench.ledger.abort("word_count", 2, "why")
+    assert bench.commit(restated(bench, "1"), words(dog=1))
+    assert race(zombie) == ["StaleAttempt"]
+    assert counted(bench) == [("dog", 1, 3)]
 
 
 # ---- a zombie wakes up late

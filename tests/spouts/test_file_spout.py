@@ -15,8 +15,8 @@ from txbatch import (
     PartitionedLogSpout,
     TransactionAttempt,
 )
-from txbatch.core.coordinator import PartitionedCoordinator
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TransientError
+from txbatch.core.spout import PartitionedCoordinator
 from txbatch.spouts import listing
 
 FIRST = TransactionAttempt(1, 0)
@@ -203,3 +203,17 @@ def test_a_pattern_is_for_the_name_of_a_file(pattern: Any) -> None:
 def test_files_per_batch_is_checked(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="files_per_batch must be at least 1"):
         FileSpout(tmp_path, files_per_batch=0)
+
+
+@pytest.mark.rule("R17")
+def test_a_file_is_counted_again_whole_as_it_is_now(tmp_path: Path) -> None:
+    touch(tmp_path, "a")
+    spout = FileSpout(tmp_path)
+    planned = spout.emit_partition_batch_new(FIRST, "a", None)
+    assert planned is not None
+    (tmp_path / "a").write_text("two\nlines\n")
+    again = spout.plan_again("a", planned)
+    assert again == {"start": 0, "end": 10, "mtime_ns": (tmp_path / "a").stat().st_mtime_ns}
+    (tmp_path / "a").unlink()
+    with pytest.raises(PartitionUnreadable, match=f"^{tmp_path}/a cannot be read: No such file or directory; restore"):
+        spout.plan_again("a", planned)

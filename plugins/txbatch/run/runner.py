@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import LeaseHeld, NotItsTurn, TxbatchError
+from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.restate import check_topology, check_version
 from txbatch.core.staging import AttemptFolder
@@ -113,7 +113,7 @@ class Runner:
                 log.info("%s: finishing what %s began", name, run.name)
                 batch = self.steps.ledger.batch(name, txid)
                 committed = batch.status is BatchStatus.COMMITTED
-                done = self._succeeded_late(batch) if committed else self._finish(run)
+                done = self._succeeded_late(batch) if committed else self._finish_begun(batch, run)
             yield from done
 
     @contextmanager
@@ -136,6 +136,17 @@ class Runner:
             )
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self._succeeded(found.batch)]
+
+    def _finish_begun(self, batch: Batch, run: Run) -> list[Batch]:
+        """Finish what an earlier call began. A restate that cannot be is aborted: it holds no records and keeps none back."""
+        try:
+            return self._finish(run)
+        except (TerminalError, PartitionUnreadable) as error:
+            if run.restate is None or isinstance(error, StaleAttempt):
+                raise
+            log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
+            self.steps.ledger.abort(batch.topology, batch.txid, str(error))
+            return []
 
     def _succeeded_late(self, batch: Batch) -> list[Batch]:
         """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
