@@ -205,7 +205,6 @@ def test_files_per_batch_is_checked(tmp_path: Path) -> None:
         FileSpout(tmp_path, files_per_batch=0)
 
 
-@pytest.mark.rule("R17")
 def test_a_file_is_counted_again_whole_as_it_is_now(tmp_path: Path) -> None:
     touch(tmp_path, "a")
     spout = FileSpout(tmp_path)
