@@ -1,0 +1,65 @@
+"""`txbatch change`: what a changed job is told is what is then done, on request and with a reason (R23)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from cli_support import contents, job_of, refused
+from click.testing import Result
+from sqlalchemy import Engine
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+BEFORE = job_of("t", "s").replace("count=Count()", 'count=Count(), low=Min("word")')
+NOW = job_of("t", "s").replace("count=Count()", 'n=Count(was="count"), high=Max("word", since="now")')
+TOLD = [
+    ("in place", "value 'low' of state 's' is gone"),
+    ("in place", "value 'n' of state 's' was 'count'"),
+    ("from now on", "value 'high' of state 's' is new, string"),
+]
+
+
+@pytest.mark.rule("R23")
+def test_a_change_is_told_then_applied_with_a_reason(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
+    assert txbatch("run", write_job("job.py", BEFORE)).exit_code == 0
+    job, before = write_job("job.py", NOW), contents(engine)
+    for command in ("run", "plan"):
+        result = txbatch(command, job)
+        refused(result, f"or `txbatch change {job} --why '...' --yes` applies it to 't', in place: value 'low'")
+        assert all(what in result.stderr for _, what in TOLD)
+    shown = txbatch("change", job)
+    assert [tuple(line.split("  ", 1)) for line in shown.stdout.splitlines()[1:]] == [
+        (how, what.rjust(len(what) + len("from now on") - len(how))) for how, what in TOLD
+    ]
+    assert "nothing is changed yet: say --why '...' --yes" in shown.stderr
+    refused_use = txbatch("change", job, "--yes")
+    assert refused_use.exit_code == 2
+    assert "say --why, too" in refused_use.stderr
+    assert contents(engine) == before
+    applied = txbatch("change", job, "--yes", "--why", "finance asks", "--json")
+    assert [(each["how"], each["what"], each["applied"]) for each in json.loads(applied.stdout)] == [
+        (*each, True) for each in TOLD
+    ]
+    assert txbatch("change", job).stderr == "nothing is defined otherwise\n"
+    assert txbatch("run", job).exit_code == 0
+    rows = json.loads(txbatch("query", "s", "a", "b", "--json").stdout)
+    assert [(row["word"], row["n"], row["high"]) for row in rows] == [("a", 1, None), ("b", 1, "b")]
+
+
+@pytest.mark.rule("R23")
+def test_what_needs_a_rebuild_is_told_and_not_applied(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
+    assert txbatch("run", write_job("job.py", BEFORE)).exit_code == 0
+    job = write_job("job.py", NOW.replace(', since="now"', ""))
+    before = contents(engine)
+    assert "rebuild   value 'high' of state 's' is new (string, greatest)" in txbatch("change", job).stdout
+    told = "rebuild: value 'high' of state 's' is new (string, greatest). Give what is new since=\"now\""
+    refused(txbatch("change", job, "--yes", "--why", "finance asks"), told)
+    assert contents(engine) == before
+
+
+def test_a_job_that_never_ran(txbatch: Txbatch, write_job: WriteJob) -> None:
+    job = write_job("job.py", NOW)
+    assert txbatch("change", job).stderr == "nothing is defined otherwise\n"
+    refused(txbatch("change", job, "--yes", "--why", "x"), "no topology 't' is known")
