@@ -230,6 +230,18 @@ SELECT lower(data_interval) AS start, upper(data_interval) AS end FROM txbatch.b
  WHERE topology = :topology AND data_interval && tstzrange(:interval_start, :interval_end, '[)')
    AND status <> 'aborted' AND kind <> 'restate' ORDER BY 1;
 
+-- counted_within --
+-- The committed batches whose intervals reach into this one. Restates have no interval of their own: it is that of their position.
+SELECT txid, lower(data_interval) AS interval_start, upper(data_interval) AS interval_end FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND kind <> 'restate'
+   AND data_interval && tstzrange(:interval_start, :interval_end) ORDER BY txid;
+
+-- restated --
+-- What batches counted, oldest first; of a restate also what the version had read whose place it took.
+SELECT b.*, old.txid AS replaces, old.records AS records_before
+  FROM report.batches b LEFT JOIN report.batches old ON (old.topology, old.replaced_by) = (b.topology, b.txid)
+ WHERE b.topology = :topology AND b.txid = ANY (:txids) ORDER BY b.txid;
+
 -- also_covering --
 -- Other batches that have counted, count or gave up records of this one's interval.
 SELECT o.txid FROM txbatch.batch b

@@ -77,7 +77,12 @@ def test_batches_are_counted_again_one_after_the_other(case: Case) -> None:
 
 def test_a_restate_named_by_a_restate_stands_for_its_position(case: Case) -> None:
     case.restate(1)
-    assert [(batch.txid, batch.position) for batch in case.restate(3, 1)] == [(4, 1)]
+    assert [(batch.txid, batch.position) for batch in case.restate(3, 1, why="still wrong")] == [(4, 1)]
+
+
+def test_a_position_is_counted_again_once_for_the_same_reason(case: Case) -> None:
+    case.restate(1)
+    assert [(batch.txid, batch.position) for batch in case.restate(1, 2)] == [(3, 1), (4, 2)]
 
 
 def test_nothing_is_begun_when_one_of_them_cannot_be(case: Case) -> None:

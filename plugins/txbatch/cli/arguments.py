@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,11 @@ from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import encodable
 from txbatch.core.text import shown
 from txbatch.core.transaction import Interval
-from txbatch.launch.job_file import Job
+from txbatch.launch.job_file import Job, load_job
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import check_migrated
+from txbatch.postgres.reader import Reader
+from txbatch.settings import Settings
 
 # So much of a bad argument is cited.
 CITED = 200
@@ -142,6 +147,31 @@ param_option = click.option(
     metavar="NAME=VALUE",
     help="A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times.",
 )
+
+
+def job_of(given: str, where: Settings) -> Job:
+    """Return the job of a file, or of a topology whose job file the ledger knows.
+
+    That is relative to the project's folder, which is this one or the nearest above it that has the file. DefinitionError where
+    there is none.
+    """
+    if given.endswith(".py") or Path(given).exists():
+        return load_job(given)
+    engine = connect(where.database_url)
+    check_migrated(engine)
+    file, here = Reader(engine).job(given), Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / file).is_file()), None)
+    if root is None:
+        raise DefinitionError(
+            f"the job file of {given}, {file}, is neither here nor in a folder above; go to the project's folder, or give the "
+            "path of the job file in place of the topology's name"
+        )
+    job = load_job(file, root)
+    if job.topology.name != given:
+        raise DefinitionError(
+            f"job file {job.path} defines topology {job.topology.name} by now; give the file of {given}"
+        )
+    return job
 
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:

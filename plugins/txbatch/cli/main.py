@@ -20,6 +20,7 @@ from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
+from txbatch.cli.restate import restate
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
 from txbatch.core.errors import TransientError, UnknownName
@@ -53,6 +54,7 @@ ORDER = (
         "query",
         "psql",
         "abort",
+        "restate",
         "verify",
         "change",
         "doctor",
@@ -420,6 +422,7 @@ def demo() -> None:
     """
 
 
+main.add_command(restate)
 main.add_command(verify)
 main.add_command(change)
 for each in (status, batches, query, psql):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -15,11 +14,8 @@ from txbatch.cli import arguments
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
 from txbatch.core.verify import Finding
-from txbatch.launch.job_file import Job, check_main, load_job
+from txbatch.launch.job_file import check_main
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated
-from txbatch.postgres.reader import Reader
 from txbatch.run.verify import Asked
 from txbatch.tables import plain
 from txbatch.wiring import open_application, open_steps, open_verifier
@@ -28,15 +24,6 @@ COLUMNS = ("what", "outcome", "records", "keys", "different", "reason")
 # As many files that changed are named of a batch.
 FILES_SHOWN = 5
 _SEED = arguments.Number(1, 2**31)
-
-
-def _job_of(given: str, where: settings.Settings) -> Job:
-    """Return the job of a file, or of a topology that the ledger knows."""
-    if given.endswith(".py") or Path(given).exists():
-        return load_job(given)
-    engine = connect(where.database_url)
-    check_migrated(engine)
-    return load_job(Reader(engine).job(given))
 
 
 def row(topology: str, finding: Finding) -> dict[str, Any]:
@@ -95,7 +82,7 @@ def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | Non
     if seed is not None and sample is None:
         raise click.UsageError("--seed is that of a sample: give --sample, too")
     where = settings.ensure_database(settings.resolve())
-    loaded = _job_of(job, where)
+    loaded = arguments.job_of(job, where)
     check_main(loaded)
     asked = Asked(txids, sample, SystemRandom().randrange(1, 10**6) if seed is None else seed)
     steps = open_steps(loaded, where)

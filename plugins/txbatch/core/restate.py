@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from txbatch.core.errors import TerminalError
@@ -19,7 +20,7 @@ from txbatch.core.ledger import Version
 from txbatch.core.plan import Ranges
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import BatchKind, BatchStatus, Restate
+from txbatch.core.transaction import BatchKind, BatchStatus, Interval, Restate
 
 
 def check_topology(topology: Topology) -> None:
@@ -69,6 +70,25 @@ def check_not_folded(version: Version) -> None:
             "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: drop "
             "the topology, or count it by another one with states of other names"
         )
+
+
+def positions_within(topology: str, asked: Interval, counted: Mapping[int, Interval]) -> list[int]:
+    """Return which batches an interval names: all that lie in it. TerminalError where there is none, or one lies across its ends.
+
+    >>> from datetime import UTC, datetime
+    >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+    >>> positions_within("hosts", Interval(first, third), {7: Interval(second, third)})
+    [7]
+    """
+    if not counted:
+        raise TerminalError(f"{topology}: nothing of {asked} is committed; `txbatch batches {topology}` lists what is")
+    for txid, interval in counted.items():
+        if interval.start < asked.start or asked.end < interval.end:
+            raise TerminalError(
+                f"{topology}: txid {txid} counts {interval}, of which {asked} is only a part; a batch is counted again whole: "
+                "give an interval with all of it, or name txids"
+            )
+    return sorted(counted)
 
 
 def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:

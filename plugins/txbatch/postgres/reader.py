@@ -11,6 +11,7 @@ from sqlalchemy.exc import DataError
 from txbatch.core.changes import Counted
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.plan import BatchPlan
+from txbatch.core.transaction import Interval
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name, sql_type
 from txbatch.postgres.queries import query
@@ -52,6 +53,17 @@ class Reader:
     def batches_by_txid(self, topology: str, txids: Sequence[int]) -> Rows:
         """These batches of a topology, oldest first."""
         return self._rows("batches_by_txid", topology=topology, txids=list(txids))
+
+    def restated(self, topology: str, txids: Sequence[int]) -> Rows:
+        """These batches, oldest first; of a restate also which version it `replaces`, and its `records_before`."""
+        return self._rows("restated", topology=topology, txids=list(txids))
+
+    def counted_within(self, topology: str, interval: Interval) -> dict[int, Interval]:
+        """Return the committed batches whose intervals reach into this one; UnknownName for an unknown topology."""
+        self._check_known(topology)
+        asked = {"interval_start": interval.start, "interval_end": interval.end}
+        rows = self._rows("counted_within", topology=topology, **asked)
+        return {row["txid"]: Interval(row["interval_start"], row["interval_end"]) for row in rows}
 
     def batches_of_run(self, topology: str, run_id: str) -> Rows:
         """Return the batches that a run of the topology's DAG planned, newest first: those that were aborted, too."""

@@ -13,10 +13,10 @@ from uuid import uuid4
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
+from txbatch.core.planning import plan_restate
 from txbatch.core.protocol import Wait
-from txbatch.core.restate import check_topology, check_version
 from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.run.advance import Advance
 from txbatch.run.steps import Steps
 
@@ -76,16 +76,18 @@ class Runner:
         """Count committed batches again, in their places (R17); yield each batch as it is committed.
 
         First comes what an earlier call left unfinished, unless a run_id is given. A txid that is a restate stands for its
-        position. TerminalError, before anything is changed, for what cannot be counted again.
+        position. A position is counted again once for the same reason: a later call finds what an earlier one did.
+        TerminalError, before anything is changed, for what cannot be counted again.
         """
-        name = f"{RUN_PREFIX}{uuid4().hex[:12] if run_id is None else run_id}"
-        asked = [Restate(position, why, by, accept_missing, skipped) for position in self._positions(txids)]
-        for each in asked:
-            self._check(each)
+        name = f"{RUN_PREFIX}{_named_by(why) if run_id is None else run_id}"
+        positions = self._positions(txids)
+        runs = [Run(name, restate=Restate(each, why, by, accept_missing, skipped)) for each in positions]
+        for run in runs:
+            self._check(run)
         if run_id is None:
             yield from self._unfinished()
-        for each in asked:
-            with self._held(Run(name, restate=each)) as run:
+        for run in runs:
+            with self._held(run):
                 done = self._finish(run)
             yield from done
 
@@ -95,9 +97,20 @@ class Runner:
         name, ledger = self.job.topology.name, self.steps.ledger
         return sorted({ledger.batch(name, txid).position for txid in txids})
 
-    def _check(self, asked: Restate) -> None:
-        check_topology(self.job.topology)
-        check_version(self.steps.ledger.version(self.job.topology.name, asked.position), asked)
+    def _check(self, run: Run) -> None:
+        """Plan what the run would count again, and store nothing, unless it has its batch already."""
+        topology, ledger = self.job.topology, self.steps.ledger
+        head = ledger.head(topology.name, run)
+        asked = run.restate
+        if asked is None:
+            raise TypeError(f"{run.name} counts nothing again")
+        if head.own is None:
+            plan_restate(topology, head, ledger.version(topology.name, asked.position), asked)
+        elif head.own.succeeded:
+            log.info(
+                "%s: txid %s was counted again as txid %s already, for the same reason; to count it once more say another one",
+                *(topology.name, asked.position, head.own.txid),
+            )
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
@@ -163,3 +176,8 @@ class Runner:
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
         self.application.emit(folder, assignment)
+
+
+def _named_by(why: str) -> str:
+    """Return the name of the run that counts again for this reason."""
+    return f"restate-{digest(why)[:12]}"

@@ -1,0 +1,79 @@
+"""`txbatch restate`: count committed batches again, in their places (R17)."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from txbatch import settings
+from txbatch.cli import arguments
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.restate import positions_within
+from txbatch.core.transaction import Interval
+from txbatch.launch.job_file import Job, check_main
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.reader import Reader
+from txbatch.wiring import open_runner, reader_beside
+
+COLUMNS = ("position", "txid", "status", "replaces", "records_before", "records", "keys", "interval_start", "took")
+
+
+@click.command()
+@click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
+@click.argument("txids", nargs=-1, type=arguments.TXID, metavar="[TXID]...")
+@click.option(
+    "--interval", nargs=2, type=arguments.Moment(), metavar="START END", help="All batches whose intervals lie in it."
+)
+@click.option("--why", required=True, type=arguments.TEXT, help="Kept with each batch.")
+@click.option(
+    "--accept-missing", is_flag=True, help="Count without what cannot be read any more; else nothing is counted."
+)
+@click.option("--skipped", is_flag=True, help="Also batches whose records were given up.")
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*COLUMNS, nothing="", drop=("took", "interval_start", "status", "replaces"))
+def restate(
+    job: str,
+    txids: tuple[int, ...],
+    interval: tuple[datetime, datetime] | None,
+    why: str,
+    accept_missing: bool,
+    skipped: bool,
+    master: str,
+) -> Rows:
+    """Count committed batches again, as their source and the job are now.
+
+    \b
+      txbatch restate flights 3 --why "the file of the 3rd was cut off"
+      txbatch restate flights --interval 2013-01-03T05:00Z 2013-01-05T05:00Z --why "late files"
+
+    Each is a txid of its own, oldest first, that takes the place of what was counted. A call that was stopped goes on
+    when it is made again: a batch is counted again once for the same --why.
+    """
+    if bool(txids) == (interval is not None):
+        raise click.UsageError("name TXIDs, or give --interval START END: one of both")
+    where = settings.ensure_database(settings.resolve())
+    loaded = arguments.job_of(job, where)
+    check_main(loaded)
+    between = arguments.interval(loaded, interval)
+    with open_runner(loaded, where, master) as runner:
+        reader = reader_beside(runner.steps)
+        asked = txids if between is None else _within(reader, loaded, between)
+        batches = runner.restate(asked, why, _who(), accept_missing=accept_missing, skipped=skipped)
+        done = {batch.txid for batch in batches}
+    return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
+
+
+def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:
+    name = job.topology.name
+    return positions_within(name, interval, reader.counted_within(name, interval))
+
+
+def _who() -> str | None:
+    """Return the user of this machine who asks; None where it has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None

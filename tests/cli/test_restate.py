@@ -1,0 +1,178 @@
+"""`txbatch restate`: a wrong file is mended, and its day counted again, once; what cannot be is refused, and nothing changed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+from cli_support import contents, refused, rows
+from click.testing import Result
+from sqlalchemy import Engine, text
+
+from txbatch.launch.job_file import LAST_LINES
+
+pytestmark = pytest.mark.rule("R17")
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+DAYS = """
+from datetime import datetime
+class Days(IntervalSpout):
+    def batch(self, plan):
+        start, end = map(datetime.fromisoformat, plan["interval"])
+        lines = [line for name in plan["files"] for line in (self.root / name).read_text().split()]
+        read = [(datetime.fromisoformat(at), name) for at, name in (line.split(",") for line in lines)]
+        return [(name,) for at, name in read if start <= at < end]
+topology = Topology("days")
+stream = topology.new_stream("in", Days({root!r}, "at timestamp, name string", time="at")).project("name")
+stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+"""
+BARE = 'stream.group_by("name").persistent_aggregate(TransactionalState("bare", contributions=False), count=Count())\n'
+FIRST = "2024-01-01T10:00Z,a 2024-01-01T11:00Z,wrong 2024-01-02T10:00Z,b 2024-01-03T10:00Z,b"
+MENDED = FIRST.replace("wrong", "b 2024-01-01T12:00Z,c")
+
+
+def day(first: int, last: int | None = None) -> list[str]:
+    return ["--interval", f"2024-01-0{first}T00:00Z", f"2024-01-0{(last or first) + 1}T00:00Z"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "in" / "one"
+    file.parent.mkdir()
+    file.write_text(FIRST)
+    return file
+
+
+@pytest.fixture
+def job(source: Path, txbatch: Txbatch, write_job: WriteJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Two days are committed, of a job that the ledger knows relative to the project's folder."""
+    write_job("jobs/days.py", DAYS.format(root=str(source.parent)))
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        assert txbatch("run", "jobs/days.py", *day(number)).exit_code == 0
+    return "jobs/days.py"
+
+
+def counts(engine: Engine) -> dict[str, tuple[int, int]]:
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT name, count, txid FROM report.days"))
+        return {name: (count, txid) for name, count, txid in found}
+
+
+def test_a_mended_file_is_counted_again_in_its_place(txbatch: Txbatch, job: str, source: Path, engine: Engine) -> None:
+    assert counts(engine) == {"a": (1, 1), "wrong": (1, 1), "b": (1, 2)}
+    source.write_text(MENDED)
+    (row,) = rows(txbatch("restate", "days", "1", "--why", "a typing error", "--json"))
+    assert [row[name] for name in ("position", "txid", "replaces", "records_before", "records", "keys")] == [
+        *(1, 3, 1, 2, 3),
+        {"days": 4},
+    ]
+    assert (row["reason"], bool(row["requested_by"])) == ("a typing error", True)
+    assert counts(engine) == {"a": (1, 3), "b": (2, 3), "c": (1, 3)}
+    assert rows(txbatch("run", job, *day(3), "--json"))[0]["txid"] == 4, "the next batch goes on"
+    assert counts(engine)["b"] == (3, 4)
+
+
+def test_an_interval_names_all_batches_in_it_each_once(
+    txbatch: Txbatch,
+    job: str,
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "deeper").mkdir()
+    monkeypatch.chdir(tmp_path / "deeper")
+    told = txbatch("restate", "days", *day(1, 3), "--why", "late files")
+    assert told.exit_code == 0, told.output
+    assert [line.split()[:2] for line in told.stdout.splitlines()][-2:] == [["1", "3"], ["2", "4"]]
+    before = contents(engine)
+    again = txbatch("restate", "days", "1", "2", "3", "--why", "late files", "--json")
+    assert [row["txid"] for row in rows(again)] == [3, 4]
+    assert "txid 1 was counted again as txid 3 already, for the same reason" in caplog.text
+    assert contents(engine) == before
+    assert [row["txid"] for row in rows(txbatch("restate", "days", "3", "--why", "another reason", "--json"))] == [5]
+
+
+@pytest.mark.parametrize("point", ["initialize.planned", "emit.recorded", "commit.before_commit", "commit.committed"])
+def test_killed_and_called_again_it_goes_on(
+    txbatch: Txbatch,
+    job: str,
+    source: Path,
+    engine: Engine,
+    process_without_spark: Callable[..., Popen[str]],
+    tmp_path: Path,
+    point: str,
+) -> None:
+    source.write_text(MENDED)
+    asked = ("restate", str(tmp_path / job), "1", "2", "--why", "a typing error", "--json")
+    killed = process_without_spark(*asked, TXBATCH_FAILPOINTS=f"{point}=kill:{tmp_path / 'once'}")
+    assert killed.communicate(timeout=60)[0] == ""
+    assert killed.returncode == -signal.SIGKILL
+    done = txbatch(*asked)
+    assert [(row["position"], row["txid"]) for row in rows(done)] == [(1, 3), (2, 4)], done.output
+    assert counts(engine) == {"a": (1, 3), "b": (2, 4), "c": (1, 3)}
+
+
+WRONG = {
+    "unknown": (["9"], "topology 'days' has no txid 9"),
+    "aborted": (["3"], "txid 3 was aborted and counts nothing"),
+    "given up": (["4"], "txid 4 gave its records up (spoilt); to count them after all, restate it with --skipped"),
+    "nothing there": (day(8), "nothing of 2024-01-08T00:00:00+00:00/2024-01-09T00:00:00+00:00 is committed"),
+    "overlaps": (
+        ["--interval", "2024-01-01T00:00Z", "2024-01-02T12:00Z"],
+        "txid 2 counts 2024-01-02T00:00:00+00:00/2024-01-03T00:00:00+00:00, of which",
+    ),
+}
+
+
+@pytest.fixture
+def spoilt(txbatch: Txbatch, job: str, source: Path) -> str:
+    """The third day was aborted, and given up."""
+    source.write_text(FIRST.replace("3T10:00Z,b", "3T10:00Z"))
+    assert txbatch("run", job, *day(3)).exit_code == 1
+    assert txbatch("abort", "days", "3", "--why", "spoilt", "--skip").exit_code == 0
+    source.write_text(FIRST)
+    return job
+
+
+def test_what_cannot_be_counted_again_is_refused_and_nothing_changed(
+    txbatch: Txbatch, spoilt: str, engine: Engine, source: Path
+) -> None:
+    before = contents(engine)
+    for asked, told in WRONG.values():
+        refused(txbatch("restate", "days", *asked, "--why", "wrong"), told)
+    for asked in (["1", "--why", " "], ["--why", "x"], ["1", *day(1), "--why", "x"], ["1"]):
+        assert txbatch("restate", "days", *asked).exit_code == 2
+    assert contents(engine) == before
+    assert [row["txid"] for row in rows(txbatch("restate", "days", "4", "--why", "x", "--skipped", "--json"))] == [5]
+    assert counts(engine)["b"] == (2, 5)
+
+
+def test_a_source_that_is_gone_refuses_all_of_them(txbatch: Txbatch, job: str, engine: Engine, source: Path) -> None:
+    before = contents(engine)
+    source.unlink()
+    source.parent.rmdir()
+    refused(txbatch("restate", "days", "1", "2", "--why", "x"), str(source.parent))
+    assert contents(engine) == before
+
+
+def test_a_state_without_contributions_refuses(txbatch: Txbatch, source: Path, write_job: WriteJob) -> None:
+    job = write_job("bare.py", DAYS.format(root=str(source.parent)) + BARE)
+    assert txbatch("run", job, *day(1)).exit_code == 0
+    refused(txbatch("restate", job, "1", "--why", "x"), "state 'bare' keeps no contributions")
+
+
+def test_a_topology_whose_job_file_is_not_here_says_how_it_is_named(
+    txbatch: Txbatch, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    refused(txbatch("restate", "days", "1", "--why", "x"), "jobs/days.py, is neither here nor in a folder above")
+    refused(txbatch("restate", "nights", "1", "--why", "x"), "no topology 'nights' is known")
+    other = DAYS.format(root=str(tmp_path)).replace('Topology("days")', 'Topology("nights")')
+    (tmp_path / job).write_text(f"from txbatch import *\n{other}{LAST_LINES}\n")
+    monkeypatch.chdir(tmp_path)
+    refused(txbatch("restate", "days", "1", "--why", "x"), "defines topology nights by now")
