@@ -316,6 +316,24 @@ def test_a_spout_that_can_be_read_only_once_is_not_read(
     assert found["txid 1"]["reason"] == "stream 'in' can be read only once: its spout is non-transactional"
 
 
+@pytest.mark.rule("R23", "R24")
+def test_what_joined_later_is_compared_from_then_on(
+    txbatch: Txbatch, log: PartitionedLog, job: str, write_job: WriteJob, engine: Engine
+) -> None:
+    least = 'count=Count(), least=Min("record_offset", since="now")'
+    more = BARE.replace("contributions=False", 'since="now"')
+    write_job("words.py", LOG.format(root=str(log.root)).replace("count=Count()", least) + more + MAIN)
+    applied = txbatch("change", job, "--why", "asked for", "--yes")
+    assert applied.exit_code == 0, applied.output
+    log.append("0", ["b"])
+    assert txbatch("run", job).exit_code == 0
+    found = outcomes(txbatch("verify", job, "--json"))
+    assert found == dict.fromkeys(("txid 1", "txid 2", "txid 3", "state words", "state bare"), "EQUAL")
+    change(engine, "UPDATE contribution.words SET least = 9 WHERE txid = 3")
+    (example,) = verified(txbatch("verify", job, "3", "--json"))["txid 3"]["compared"][0]["examples"]
+    assert (example["stored"]["least"], example["recomputed"]["least"]) == ("9", "3")
+
+
 def test_a_sample_is_the_same_for_the_same_seed(
     txbatch: Txbatch, job: str, log: PartitionedLog, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Recorded, Unverifiable, folded
-from txbatch.postgres import rows
+from txbatch.postgres import definitions, rows
 from txbatch.postgres.csv_stream import copy_in
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
@@ -75,18 +75,19 @@ class PostgresBooks:
         """Compare a batch's partials with its contributions, state by state. Unverifiable when it was replaced meanwhile."""
         of = TransactionAttempt(recorded.txid, 0)
         assignment = Assignment(topology.name, of, manifest.token, recorded.plan.to_json(), manifest.code)
-        counted = [each for each in topology.aggregates if _contributes(each) and each.state.name in recorded.states]
-        statements = [statements_of(aggregate, f"again_{n}") for n, aggregate in enumerate(counted)]
         with _snapshot(self.engine) as connection:
             _check_current(connection, recorded)
             why_not = _folded(connection, topology, recorded)
+            counted = _counted(connection, topology, recorded)
+            statements = [statements_of(aggregate, f"again_{n}") for n, (aggregate, _) in enumerate(counted)]
             for each in statements:
                 name = each.aggregate.state.name
                 StateWriter(connection, each, assignment).load(partials[name], manifest.states[name])
             execute(connection, READ_ONLY)
             return [
-                why_not.get(each.aggregate.state.name) or _compared(connection, each, *_of_batch(each, recorded.txid))
-                for each in statements
+                why_not.get(aggregate.state.name)
+                or _compared(connection, each, columns, *_of_batch(each, columns, recorded.txid))
+                for each, (aggregate, columns) in zip(statements, counted, strict=True)
             ]
 
     def states(self, topology: Topology) -> list[Compared]:
@@ -103,6 +104,11 @@ class PostgresBooks:
         aggregate = next(each for each in topology.aggregates if each.state.name == state)
         database = aggregate.state.database
         statements = statements_of(aggregate, "again")
+        with transaction(self.engine) as connection:
+            uncounted = definitions.known(connection, topology).states[state].uncounted(aggregate, 1)
+        columns = [each for each in aggregate.columns if each.name not in uncounted]
+        if not columns:
+            return Compared(state, why_not="it counts since a later txid than the first, and keeps no contributions")
         engine = self.engine if database is None else self.warehouses.engine(database)
         with _snapshot(engine) as connection:
             execute(connection, statements.create_staged())
@@ -113,7 +119,7 @@ class PostgresBooks:
             last = execute(connection, f"SELECT max(txid) FROM {statements.state}").fetchone()[0] or 0
             if last > newest:
                 return Compared(state, why_not=f"txid {last} came meanwhile; verify again")
-            return _compared(connection, statements, aggregate.columns, _stored(statements), statements.once())
+            return _compared(connection, statements, columns, _stored(statements), statements.once())
 
     def missing(self, topology: str) -> list[str]:
         """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
@@ -132,6 +138,19 @@ class PostgresBooks:
 
 def _contributes(aggregate: PersistentAggregate) -> bool:
     return aggregate.state.contributions
+
+
+def _counted(
+    connection: Connection, topology: Topology, recorded: Recorded
+) -> list[tuple[PersistentAggregate, list[ValueColumn]]]:
+    """The states that a batch contributed to, each with the columns of values that had joined by then (R23)."""
+    known, counted = definitions.known(connection, topology).states, []
+    for aggregate in filter(_contributes, topology.aggregates):
+        name = aggregate.state.name
+        if name in recorded.states and recorded.position >= known[name].joined:
+            uncounted = known[name].uncounted(aggregate, recorded.position)
+            counted.append((aggregate, [each for each in aggregate.partial_columns if each.name not in uncounted]))
+    return counted
 
 
 def _folded(connection: Connection, topology: Topology, recorded: Recorded) -> dict[str, Compared]:
@@ -154,11 +173,10 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _of_batch(statements: StateStatements, txid: int) -> tuple[Sequence[ValueColumn], str, str]:
-    """The columns of a batch's contributions, those that are stored, and those that came out again."""
-    columns = listed([*statements.keys, *statements.partials])
-    stored = f"SELECT {columns} FROM {statements.contribution} WHERE txid = {txid:d}"
-    return statements.partial_columns, stored, statements.once()
+def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid: int) -> tuple[str, str]:
+    """The contributions of a batch that are stored, and those that came out again."""
+    selected = listed([*statements.keys, *(pg_name(column.name) for column in columns)])
+    return f"SELECT {selected} FROM {statements.contribution} WHERE txid = {txid:d}", statements.once()
 
 
 def _of_state(aggregate: PersistentAggregate) -> tuple[Sequence[ValueColumn], str, str]:

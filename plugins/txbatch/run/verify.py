@@ -119,7 +119,7 @@ class Verifier:
 
     def _compared(self, recorded: Recorded, told: Finding) -> Finding:
         folded = self.books.foldable(self.job.topology, recorded)
-        if folded and self._contribute:
+        if len(folded) == len(self.job.topology.aggregates):
             return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
         again = self._emit(recorded)
         check_read(recorded, again.manifest)
@@ -152,6 +152,8 @@ class Verifier:
     def _emit(self, recorded: Recorded) -> Again:
         plan = recorded.plan_again()
         for name in plan.streams:
+            if name not in self.job.topology.streams:
+                raise Unverifiable(f"it read stream {name!r}, which is not defined any more")
             if self.job.topology.streams[name].spout.kind is SpoutKind.NON_TRANSACTIONAL:
                 raise Unverifiable(f"stream {name!r} can be read only once: its spout is non-transactional")
         if not plan.streams:

@@ -15,7 +15,7 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
     """A row per file that a batch has read and that differs since, or that its interval would have now as well."""
     found = []
     for name, planned in recorded.plan_again().streams.items():
-        spout = topology.streams[name].spout
+        spout = topology.streams[name].spout if name in topology.streams else None
         if isinstance(spout, FileSpout | IntervalSpout):
             counted = Counted(topology.name, name, spout.identity, _files(planned))
             found += [(name, *each) for each in changes_of(counted, Looks()) if not each[1].startswith("empty")]

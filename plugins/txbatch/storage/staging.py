@@ -7,6 +7,8 @@ fence.json                   its heartbeat, which says whether it may go on: see
 partials/<number>/*.parquet  one folder per state: see `storage.parquet`
 manifest.json                what it read and wrote; last, and whole or not at all
 error.json                   why it failed
+
+What is read again to be verified (R24) lies beside, in `<root>/<topology>/verify-<token>/`, while that takes.
 """
 
 from __future__ import annotations
