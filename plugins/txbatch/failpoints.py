@@ -30,6 +30,11 @@ NAMES = frozenset(
         "success.cleaned",
         "abort.before_lock",
         "abort.apart_committed",
+        "rebuild.begun",
+        "rebuild.before_commit",
+        "rebuild.counted",
+        "rebuild.before_swap",
+        "rebuild.swapped",
     }
 )
 

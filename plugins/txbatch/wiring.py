@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from uuid import uuid4
 
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
@@ -12,9 +13,11 @@ from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
+from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.run_locks import PostgresRunLocks
 from txbatch.postgres.verifier import PostgresBooks
 from txbatch.postgres.warehouses import Warehouses
+from txbatch.run.rebuild import Rebuilder
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 from txbatch.run.verify import Verifier
@@ -52,8 +55,17 @@ def open_verifier(steps: Steps, application: Application) -> Verifier:
     if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
         raise TypeError(f"{type(steps.ledger).__name__} has no states that can be compared")
     books = PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
-    emitter = EmitAgain(application, steps.staging, job.topology.name, job.code)
+    emitter = EmitAgain(application, steps.staging.verified(job.topology.name, uuid4().hex), job.code)
     return Verifier(job, steps.ledger, books, emitter, differing_files)
+
+
+def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
+    """Return what counts all batches of the job anew, which reads them in this application and ends it."""
+    job = steps.job
+    if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
+        raise TypeError(f"{type(steps.ledger).__name__} has no generations of states")
+    emitter = EmitAgain(application, steps.staging.rebuilt(job.topology.name), job.code)
+    return Rebuilder(steps, PostgresRebuilds(steps.ledger.engine), emitter)
 
 
 def reader_beside(steps: Steps) -> Reader:

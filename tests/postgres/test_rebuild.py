@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
-import pytest
-from postgres_bench import Bench, Calls, raw_connection, words
-from support import until
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
 
-from txbatch.core.transaction import BatchStatus
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from postgres_bench import Bench, Calls, raw_connection, words
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+from support import LogSpout, code, manifest_of, record_batch, until, word_count
+
+from txbatch import Count, Max, OpaqueState, Topology
+from txbatch.core.errors import SchemaMismatch, StaleAttempt, TerminalError, Unavailable, UnknownName
+from txbatch.core.fold import Contribution, fold
+from txbatch.core.manifest import ReadPartition
+from txbatch.core.merge import merger
+from txbatch.core.rebuild import Behind, Rebuild, Swapped, Watched
+from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
+from txbatch.core.update import Change
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.rebuilds import PostgresRebuilds
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+NEXT = "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE '%\\_next\\_%' OR nspname LIKE '%\\_past\\_%'"
+REPORT = "SELECT * FROM report.word_count ORDER BY word"
+Partials = Mapping[str, Any]
+
+
+def longest(**aggregates: Any) -> Topology:
+    """The words counted, and one more aggregate."""
+    return word_count(LogSpout({"a": 1_000_000}), count=Count(), most=Max("word"), **aggregates)
+
+
+def counted(**counts: int) -> Partials:
+    """What a batch contributes by that definition."""
+    return {"word_count": [((word,), (count, word)) for word, count in counts.items()]}
+
+
+class Rebuilding:
+    """A rebuild of the bench's topology by another definition."""
+
+    def __init__(self, bench: Bench, topology: Topology | None = None) -> None:
+        self.rebuilds, self.topology, self.bench = PostgresRebuilds(bench.engine), topology or longest(), bench
+        self.rebuild = self.begin()
+
+    def begin(self, why: str = "one more") -> Rebuild:
+        return self.rebuilds.begin(self.topology, "jobs/job.py", code("new"), why, "ann")
+
+    def count(self, *partials: Partials) -> list[int]:
+        """Count the next versions by these partials; return their txids."""
+        return [self.count_next(each) for each in partials]
+
+    def count_next(self, partials: Partials, **changes: Any) -> int:
+        version = self.rebuilds.next(self.rebuild)
+        assert version is not None
+        attempt = TransactionAttempt(version.txid, 1)
+        assignment = Assignment(self.topology.name, attempt, uuid4().hex, version.metadata, code("new"))
+        manifest = manifest_of(self.topology, assignment, partials, **changes)
+        arrow = {each.state.name: [record_batch(each, partials[each.state.name])] for each in self.topology.aggregates}
+        assert self.rebuilds.count(self.rebuild, self.topology, assignment, manifest, arrow)
+        return version.txid
+
+    def swap(self) -> Any:
+        return self.rebuilds.swap(self.rebuild, self.topology)
+
+    def commit(self, partials: Partials, name: str) -> None:
+        """Commit a batch by the new definition."""
+        after = Bench(self.bench.engine, self.topology)
+        after.whole(partials, name)
 
 
 @pytest.mark.rule("R1", "R23")
@@ -29,3 +93,291 @@ def test_a_commit_shares_the_topology_with_plans_and_waits_for_who_has_it_alone(
         assert bench.ledger.batch("word_count", 2).status is BatchStatus.EMITTED
         alone.rollback()
     assert calls.join() == {"commit": True}
+
+
+@pytest.mark.rule("R23", "R19")
+def test_one_more_aggregate_counts_all_history_and_the_report_is_never_empty(bench: Bench) -> None:
+    bench.whole(words(man=1, dog=1), "1")
+    bench.whole(words(man=2), "2")
+    bench.run("CREATE ROLE analyst", "GRANT SELECT ON report.word_count TO analyst")
+    bench.run("CREATE VIEW public.mine AS SELECT word, count FROM report.word_count")
+    rebuilding = Rebuilding(bench)
+    assert rebuilding.count(counted(man=1, dog=1)) == [1]
+    assert rebuilding.swap() == Behind()
+    bench.whole(words(dog=4), "3")  # by the old definition, which still counts
+    assert bench.rows(REPORT) == [("dog", 5, 3), ("man", 3, 2)]
+    assert str(rebuilding.rebuilds.progress(rebuilding.rebuild)) == "1 of 3 batches are counted"
+    assert rebuilding.count(counted(man=2), counted(dog=4)) == [2, 3]
+    with pytest.raises(SchemaMismatch, match="value 'most' of state 'word_count' is new"):
+        bench.ledger.check_definition(rebuilding.topology, "jobs/job.py")
+    assert rebuilding.swap() == Swapped(3)
+    assert bench.rows(REPORT) == [("dog", 5, 3, "dog"), ("man", 3, 2, "man")]
+    assert bench.rows("SELECT * FROM public.mine ORDER BY word") == [("dog", 5), ("man", 3)]
+    assert bench.rows("SELECT has_table_privilege('analyst', 'report.word_count', 'SELECT')") == [(True,)]
+    assert bench.rows("SELECT status, counted, swapped_txid, why, requested_by, past_kept FROM report.rebuilds") == [
+        ("swapped", 3, 3, "one more", "ann", True)
+    ]
+    past = f"SELECT word, count, txid FROM state_past_{rebuilding.rebuild.number}.word_count ORDER BY word"
+    assert bench.rows(past) == [("dog", 5, 3), ("man", 3, 2)]
+    with pytest.raises(SchemaMismatch, match="value 'most' of state 'word_count' is gone"):
+        bench.planned("4")
+    rebuilding.commit(counted(cat=1), "5")
+    assert bench.rows("SELECT word, most, txid FROM report.word_count_changes ORDER BY txid, word") == [
+        ("dog", "dog", 1),
+        ("man", "man", 1),
+        ("man", "man", 2),
+        ("dog", "dog", 3),
+        ("cat", "cat", 4),
+    ]
+    assert bench.rows("SELECT missed FROM report.state_coverage") == [(0,)]
+    bench.run("DROP VIEW public.mine", "DROP OWNED BY analyst", "DROP ROLE analyst")
+
+
+@pytest.mark.rule("R23")
+def test_a_new_state_joins_with_all_history_and_one_that_is_gone_leaves_its_past(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    other = Topology("word_count")
+    grouped = other.new_stream("words", LogSpout({"a": 1_000_000})).group_by("word")
+    grouped.persistent_aggregate(OpaqueState("others", contributions=False), guarantee="at_least_once", count=Count())
+    rebuilding = Rebuilding(bench, other)
+    rebuilding.count({"others": [(("man",), (7,))]})
+    assert rebuilding.swap() == Swapped(1)
+    assert bench.rows("SELECT * FROM report.others") == [("man", 7, 1)]
+    assert bench.rows("SELECT to_regclass('report.word_count'), to_regclass('report.word_count_changes')") == [
+        (None, None)
+    ]
+    rebuilding.commit({"others": [(("man",), (1,))]}, "2")
+    assert bench.rows("SELECT * FROM report.others") == [("man", 8, 2)]
+    with transaction(bench.engine) as connection:
+        assert state_tables.drop(connection, "word_count") == ["others"]
+    assert bench.rows(NEXT) == []
+
+
+@pytest.mark.rule("R23", "R5")
+def test_what_was_emitted_by_the_definition_before_is_emitted_again_after_the_swap(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1))
+    in_flight = bench.emitted(words(dog=1), "2")
+    assert rebuilding.swap() == Swapped(1)
+    with pytest.raises((StaleAttempt, SchemaMismatch)):
+        bench.commit(in_flight, words(dog=1))
+    after = Bench(bench.engine, rebuilding.topology)
+    with pytest.raises(StaleAttempt, match="is not the newest"):
+        after.commit(in_flight, counted(dog=1))
+    assert after.ledger.batch("word_count", 2).status is BatchStatus.PLANNED
+    after.whole(counted(dog=1), "2")
+    assert bench.rows(REPORT) == [("dog", 1, 2, "dog"), ("man", 1, 1, "man")]
+
+
+@pytest.mark.rule("R23", "R19")
+def test_a_report_that_might_see_a_part_is_waited_for_and_one_that_begins_later_sees_all(
+    bench: Bench, postgres_url: str
+) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    with raw_connection(postgres_url) as early, raw_connection(postgres_url) as late:
+        early.set_session(isolation_level="REPEATABLE READ")
+        early.cursor().execute("SELECT count(*) FROM report.batches")  # has not read the state, and might
+        rebuilding.count(counted(man=1))
+        watched = rebuilding.swap()
+        assert isinstance(watched, Watched)
+        assert f"session {early.info.backend_pid}" in watched.by
+        early.rollback()
+        late.set_session(isolation_level="REPEATABLE READ")
+        late.cursor().execute("SELECT count(*) FROM report.batches")
+        assert rebuilding.swap() == Swapped(1)
+        reading = late.cursor()
+        reading.execute(REPORT)
+        assert reading.fetchall() == [("man", 1, 1, "man")]
+
+
+@pytest.mark.rule("R23", "R19")
+def test_a_report_that_reads_the_old_generation_is_named_and_nothing_is_swapped(
+    bench: Bench, postgres_url: str
+) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1))
+    with raw_connection(postgres_url) as report:
+        report.cursor().execute(REPORT)
+        with pytest.raises(Unavailable, match=f"read by others: session {report.info.backend_pid} of"):
+            rebuilding.swap()
+        bench.whole(words(man=1), "2")  # commits go on
+    assert rebuilding.swap() == Behind()
+    rebuilding.count(counted(man=1))
+    assert rebuilding.swap() == Swapped(2)
+
+
+@pytest.mark.rule("R23")
+def test_cancelling_leaves_no_trace_and_dropping_takes_all_generations(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1))
+    assert rebuilding.rebuilds.cancel("word_count") == rebuilding.rebuild
+    assert bench.rows(NEXT) == bench.rows("SELECT rebuild FROM txbatch.rebuild") == []
+    with pytest.raises(UnknownName, match="no rebuild of topology 'word_count' is running"):
+        rebuilding.rebuilds.cancel("word_count")
+    with pytest.raises(TerminalError, match="does not run any more"):
+        rebuilding.count_next(counted(man=1)) if rebuilding.rebuilds.next(rebuilding.rebuild) else None
+    again = Rebuilding(bench)
+    again.count(counted(man=1))
+    assert again.swap() == Swapped(1)
+    third = Rebuilding(bench)
+    third.count(counted(man=5))
+    assert third.swap() == Swapped(1)
+    assert len(bench.rows(NEXT)) == 8
+    assert again.rebuilds.drop_past("word_count") == [again.rebuild.number, third.rebuild.number]
+    assert bench.rows(NEXT) == []
+    assert bench.rows(REPORT) == [("man", 5, 1, "man")]
+
+
+@pytest.mark.rule("R23", "R24")
+def test_what_no_rebuild_can_count_is_refused_and_nothing_is_changed(bench: Bench) -> None:
+    rebuilds = PostgresRebuilds(bench.engine)
+    with pytest.raises(TerminalError, match="has counted nothing yet"):
+        rebuilds.begin(longest(), "jobs/job.py", code(), "why")
+    bench.whole(words(man=1), "1")
+    with pytest.raises(TerminalError, match="say why"):
+        rebuilds.begin(longest(), "jobs/job.py", code(), " ")
+    other = Topology("word_count")
+    other.new_stream("lines", LogSpout({"a": 1})).group_by("word").persistent_aggregate(
+        OpaqueState("word_count"), guarantee="at_least_once", count=Count()
+    )
+    with pytest.raises(SchemaMismatch, match="stream 'words' is gone; stream 'lines' is new"):
+        rebuilds.begin(other, "jobs/job.py", code(), "why")
+    bench.run("CREATE VIEW public.direct AS SELECT * FROM state.word_count")
+    with pytest.raises(TerminalError, match="direct reads state"):
+        rebuilds.begin(longest(), "jobs/job.py", code(), "why")
+    bench.run("DROP VIEW public.direct")
+    first = rebuilds.begin(longest(), "jobs/job.py", code("new"), "why")
+    assert rebuilds.begin(longest(), "jobs/job.py", code("new"), None) == first
+    with pytest.raises(TerminalError, match="the job has changed since: put it back"):
+        rebuilds.begin(longest(), "jobs/job.py", code("newer"), "why")
+    assert bench.rows("SELECT count(*) FROM txbatch.rebuild") == [(1,)]
+
+
+@pytest.mark.rule("R23", "R7")
+def test_what_is_loaded_must_be_what_was_emitted_and_whole(engine: Engine) -> None:
+    bench = Bench(engine, word_count(LogSpout({"a": 1, "b": 1})))
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    with pytest.raises(StaleAttempt, match="it is not this attempt's work"):
+        rebuilding.count_next(counted(man=1), token="another")
+    hole = {"words": {"a": "away"}}
+    with pytest.raises(TerminalError, match="partition 'a' of stream 'words'"):
+        rebuilding.count_next(counted(man=1), unreadable=hole, streams={"words": {"b": ReadPartition(1, "1")}})
+    assert bench.rows("SELECT count(*) FROM txbatch.rebuilt") == [(0,)]
+
+
+@pytest.mark.rule("R23")
+def test_a_retyped_value_makes_the_reports_anew_with_their_grants_unless_others_depend_on_it(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    bench.run("CREATE ROLE analyst", "GRANT SELECT ON report.word_count, report.word_count_changes TO analyst")
+    bench.run("CREATE VIEW public.mine AS SELECT word, count FROM report.word_count")
+    other = word_count(LogSpout({"a": 1_000_000}), count=Max("word"))
+    rebuilding = Rebuilding(bench, other)
+    rebuilding.count({"word_count": [(("man",), ("man",))]})
+    with pytest.raises(TerminalError, match="mine depends on"):
+        rebuilding.swap()
+    assert bench.rows(REPORT) == [("man", 1, 1)]
+    bench.run("DROP VIEW public.mine")
+    assert rebuilding.swap() == Swapped(1)
+    assert bench.rows(REPORT) == [("man", "man", 1)]
+    allowed = "SELECT has_table_privilege('analyst', 'report.word_count{}', 'SELECT')"
+    assert bench.rows(allowed.format("")) == bench.rows(allowed.format("_changes")) == [(True,)]
+    bench.run("DROP OWNED BY analyst", "DROP ROLE analyst")
+
+
+KEYS = "ab"
+CHANGE = st.none() | st.tuples(st.integers(-9, 9), st.booleans(), st.booleans()).filter(lambda each: each[1] or each[2])
+# A batch, which restates the position of that index or none, and how many versions the rebuild counts after it.
+BATCHES = st.lists(
+    st.tuples(st.none() | st.integers(0, 9), st.tuples(CHANGE, CHANGE), st.integers(0, 2)), min_size=1, max_size=8
+)
+few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+COMMITTED = """
+INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, metadata, fence, token, committed_at, committed_fence,
+       lease_until, keys)
+VALUES ('{topology}', {txid}, {position}, '{kind}', 'committed', '{txid}', '{{"format": 2, "streams": {{}}}}', 1, 't', now(), 1,
+       now(), '{{"{topology}": 1}}')"""
+REPLACED = """
+UPDATE txbatch.batch SET replaced_by = {txid}
+ WHERE topology = '{topology}' AND txid <> {txid} AND position = {position} AND replaced_by IS NULL"""
+
+
+@pytest.mark.rule("R17", "R23")
+@pytest.mark.parametrize("removable", [False, True])
+@given(history=BATCHES, swapped=st.booleans())
+@few
+def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
+    engine: Engine, removable: bool, history: list[Any], swapped: bool
+) -> None:
+    name = f"t{uuid4().hex[:12]}"
+    topology, most = Topology(name), dict[str, Any](most=Max("n"))
+    remove = dict[str, Any](remove="true") if removable else {}
+    each = topology.new_stream("words", LogSpout({"a": 1})).each("1", "n bigint").group_by("word")
+    each.persistent_aggregate(OpaqueState(name), guarantee="at_least_once", count=Count(), **most, **remove)
+    (aggregate,), bench = topology.aggregates, Bench(engine, topology)
+    changes = dict[int, Any]()
+    position = dict[int, int]()
+    contributions = dict[str, dict[int, Contribution]]({key: {} for key in KEYS})
+    changed, done = dict[str, int](), list[int]()
+    rebuilding: Rebuilding | None = None
+
+    def count(at_most: int) -> None:
+        assert rebuilding is not None
+        for _ in range(at_most):
+            if (version := rebuilding.rebuilds.next(rebuilding.rebuild)) is None:
+                return
+            found = {key: change for key, change in zip(KEYS, changes[version.txid], strict=True) if change}
+            marks = [change[1:] if removable else () for change in found.values()]
+            rows = [
+                ((key,), (change[0], change[0], *mark))
+                for (key, change), mark in zip(found.items(), marks, strict=True)
+            ]
+            rebuilding.count_next({name: rows})
+            last = max((v for v in done if position[v] == position[version.txid]), default=0)
+            touched = {key for key in KEYS if last in contributions[key]}
+            done.append(version.txid)
+            for key, change in found.items():
+                of = Change((change[0],) * 2, *(change[1:] if removable else (False, True)))
+                contributions[key][version.txid] = Contribution(position[version.txid], version.txid, of)
+            for key in touched | found.keys():
+                changed[key] = version.txid
+
+    for txid, (again, change, counted_after) in enumerate(history, 1):
+        before = [each for each, of in position.items() if each == of]
+        position[txid] = txid if again is None or not before else before[again % len(before)]
+        changes[txid] = change
+        given_ = {"topology": name, "txid": txid, "position": position[txid]}
+        kind = "ordinary" if position[txid] == txid else "restate"
+        bench.run(COMMITTED.format(**given_, kind=kind).replace(":", "\\:"), REPLACED.format(**given_))
+        if rebuilding is None:
+            rebuilding = Rebuilding(bench, topology)
+        count(counted_after)
+    count(len(history))
+    assert rebuilding is not None
+    current = {of: txid for txid, of in position.items()}
+    counts = {key: [each for txid, each in contributions[key].items() if txid in current.values()] for key in KEYS}
+    combine = merger(aggregate.merges)
+    expected = {key: fold(None, counts[key], combine) for key in KEYS}
+    where = f"report.{name}" if swapped else f"state_next_{rebuilding.rebuild.number}.{name}"
+    if swapped:
+        assert rebuilding.swap() == Swapped(len(history))
+    found = bench.rows(f"SELECT word, count, most, txid FROM {where} ORDER BY word")
+    assert found == [(key, *value, changed[key]) for key, value in expected.items() if value is not None]
+
+
+@pytest.mark.rule("R19", "R23")
+def test_a_state_is_not_asked_in_its_new_generation_for_what_the_old_one_showed(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=2))
+    assert rebuilding.swap() == Swapped(1)
+    rebuilding.commit(counted(man=1), "2")
+    rebuilding.commit(counted(man=1), "3")
+    assert bench.rows("SELECT * FROM report.as_of_word_count(2)") == [("man", 3, 2, "man")]
+    with pytest.raises(DBAPIError, match="rebuild 1 counted all anew after txid 1"):
+        bench.rows("SELECT * FROM report.as_of_word_count(1)")
+    assert bench.rows("SELECT most_after FROM report.changes_word_count(2, 3)") == [("man",)]

@@ -20,6 +20,7 @@ from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
+from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
@@ -57,6 +58,7 @@ ORDER = (
         "restate",
         "verify",
         "change",
+        "rebuild",
         "doctor",
         "up",
         "down",
@@ -425,6 +427,7 @@ def demo() -> None:
 main.add_command(restate)
 main.add_command(verify)
 main.add_command(change)
+main.add_command(rebuild)
 for each in (status, batches, query, psql):
     demo.add_command(each)
 

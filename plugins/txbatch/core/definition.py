@@ -175,7 +175,8 @@ def check_owner(state: str, owner: str, topology: str) -> None:
 def way_out(topology: str) -> str:
     """Return what can be done about a changed definition."""
     return (
-        "Put it back as it was; or define another topology, with states of other names, which counts beside this one all that "
+        f'Put it back as it was; or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, '
+        "while reports go on; or define another topology, with states of other names, which counts beside this one all that "
         f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
         "reports are empty until then"
     )

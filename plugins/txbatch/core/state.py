@@ -27,6 +27,7 @@ REPORTS = frozenset(
         "batch_reads",
         "changes_of_definition",
         "values_since",
+        "rebuilds",
     }
 )
 # A setting and an Airflow connection are named after it.

@@ -20,7 +20,7 @@ from txbatch.core.errors import TerminalError
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval
+from txbatch.core.transaction import Assignment, Interval
 
 # As far, in parts of the greater one, two sums of doubles may lie apart and count as equal.
 TOLERANCE = 1e-9
@@ -213,8 +213,9 @@ def restate_command(topology: str, txid: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a batch came to when it was read again."""
+    """What a batch came to when it was read again, and what its driver was told."""
 
+    assignment: Assignment
     manifest: Manifest
     partials: Callable[[], Mapping[str, Any]]
     remove: Callable[[], None]

@@ -1,6 +1,7 @@
-"""Emits what committed batches read again, to be verified (R24): in folders of its own, beside those of attempts.
+"""Emits what committed batches read again, to be verified (R24) or counted anew (R23).
 
-The driver is told a plan as ever, and knows no difference. No attempt is made: the ledger is told nothing.
+In folders of its own, beside those of attempts: the driver is told a plan as ever, and knows no difference. No attempt is made:
+the ledger is told nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from txbatch.core.plan import BatchPlan
 from txbatch.core.repeat import repeated
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.core.verify import Again, Unverifiable
-from txbatch.storage.staging import AttemptFolder, Staging
+from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 _LEASE_SECONDS = 120.0
 
@@ -26,16 +27,15 @@ _LEASE_SECONDS = 120.0
 class EmitAgain:
     """Reads batches in one application. What it stages is removed by `close`."""
 
-    def __init__(self, application: Application, staging: Staging, topology: str, code: str) -> None:
-        self.application, self.code, self.token = application, code, uuid4().hex
-        self.root = staging.verified(topology, self.token)
+    def __init__(self, application: Application, root: AttemptFolder, code: str) -> None:
+        self.application, self.root, self.code, self.token = application, root, code, uuid4().hex
         self._emitted: Counter[int] = Counter()
 
     def emit(self, topology: str, txid: int, plan: BatchPlan) -> Again:
         """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
         attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
         self._emitted[txid] += 1
-        folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}")
+        folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
         assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code)
         folder.write_assignment(assignment)
         try:
@@ -47,7 +47,7 @@ class EmitAgain:
             folder.remove()
             raise Unverifiable(said["message"]) from error
         manifest = folder.read_manifest()
-        return Again(manifest, lambda: folder.read_partials(manifest), folder.remove)
+        return Again(assignment, manifest, lambda: folder.read_partials(manifest), folder.remove)
 
     def close(self) -> None:
         """Remove what was staged, and end Spark."""

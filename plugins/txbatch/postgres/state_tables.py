@@ -16,7 +16,7 @@ from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
 from txbatch.postgres.folds import Folds
-from txbatch.postgres.generations import CURRENT, Generation
+from txbatch.postgres.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.queries import query
 from txbatch.postgres.statements import statements_of
 
@@ -115,8 +115,18 @@ def drop(connection: Connection, topology: str) -> list[str]:
     for name in names:
         with holders_told(connection, name, "dropped"):
             drop_state(connection, name)
+    for number in list(connection.execute(query("rebuild_numbers"), {"topology": topology}).scalars()):
+        for generation in (coming(number), past(number)):
+            drop_generation(connection, generation)
+    connection.execute(query("forget_rebuilds"), {"topology": topology})
     connection.execute(query("forget_topology"), {"topology": topology})
     return names
+
+
+def drop_generation(connection: Connection, generation: Generation) -> None:
+    """Drop a generation that does not count: one that a rebuild makes, or replaced."""
+    for schema in generation.schemas:
+        execute(connection, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 def drop_state(connection: Connection, name: str) -> None:

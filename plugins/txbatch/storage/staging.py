@@ -331,6 +331,10 @@ class Staging:
         """The folder of all attempts of a txid."""
         return self._folder(topology, str(txid))
 
+    def rebuilt(self, topology: str) -> AttemptFolder:
+        """The folder of what a rebuild emits, beside those of txids."""
+        return self._folder(topology, "rebuild")
+
     def verified(self, topology: str, token: str) -> AttemptFolder:
         """The folder in which one call of verify reads batches again, beside those of txids."""
         return self._folder(topology, f"verify-{token[:TOKEN_CHARACTERS]}")

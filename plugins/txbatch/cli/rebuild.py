@@ -1,0 +1,97 @@
+"""`txbatch rebuild`: count all batches again by the job as it is now, and swap (R23)."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from getpass import getuser
+
+import click
+
+from txbatch import settings
+from txbatch.cli import arguments
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.errors import UnknownName
+from txbatch.launch.job_file import check_main
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import check_migrated
+from txbatch.postgres.reader import Reader
+from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.wiring import open_application, open_rebuilder, open_steps
+
+COLUMNS = (
+    "topology",
+    "rebuild",
+    "status",
+    "counted",
+    "to_count",
+    "records",
+    "swapped_txid",
+    "started_at",
+    "ended_at",
+    "why",
+)
+
+
+@click.command()
+@click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
+@click.option("--why", type=arguments.TEXT, help="Kept with the rebuild; needed to begin one, not to go on.")
+@click.option("--cancel", is_flag=True, help="Forget the rebuild that runs, and all that it counted.")
+@click.option(
+    "--drop-past", is_flag=True, help="Drop the generations that were replaced: as-of reaches no further back."
+)
+@click.option("--status", is_flag=True, help="Show the rebuilds, and how far they are.")
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*COLUMNS, nothing="no rebuild yet", drop=("records", "started_at"), cut=("why",))
+def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bool, master: str) -> Rows:
+    """Count all batches again by the job as it is now, while reports go on.
+
+    \b
+      txbatch rebuild jobs/word_count.py --why "the longest word, too"
+
+    The states are counted anew beside those that count. When every batch is counted, also those that were committed
+    meanwhile, one transaction swaps the two. Killed or stopped by an error, it goes on when it is called again.
+    """
+    if cancel + drop_past + status > 1 or ((cancel or drop_past or status) and why is not None):
+        raise click.UsageError(
+            "--why begins a rebuild; --cancel, --drop-past and --status do only what they say: give one"
+        )
+    where = settings.ensure_database(settings.resolve())
+    if cancel or drop_past or status:
+        return _other(where, job, cancel=cancel, drop_past=drop_past)
+    loaded = arguments.job_of(job, where)
+    check_main(loaded)
+    steps = open_steps(loaded, where)
+    with closing(open_rebuilder(steps, open_application(loaded, where, master))) as rebuilder:
+        done, _ = rebuilder.run(why, _whoever())
+    return [
+        each
+        for each in PostgresRebuilds(connect(where.database_url)).all(done.topology)
+        if each["rebuild"] == done.number
+    ]
+
+
+def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:
+    """Do what needs no Spark; the job file need not load."""
+    engine = connect(where.database_url)
+    check_migrated(engine)
+    rebuilds, topology = PostgresRebuilds(engine), given
+    if not Reader(engine).status(topology):
+        with suppress(OSError):
+            topology = arguments.job_of(given, where).topology.name
+    if not Reader(engine).status(topology):
+        raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+    if cancel:
+        return [{"topology": topology, "rebuild": rebuilds.cancel(topology).number, "status": "cancelled"}]
+    if drop_past:
+        return [
+            {"topology": topology, "rebuild": each, "status": "past dropped"} for each in rebuilds.drop_past(topology)
+        ]
+    return rebuilds.all(topology)
+
+
+def _whoever() -> str | None:
+    """Return who asks, as the machine knows people; None where it does not."""
+    with suppress(OSError, KeyError, ImportError):
+        return getuser()
+    return None

@@ -1,0 +1,224 @@
+"""Rebuilds in PostgreSQL: counts versions into the tables of a new generation, beside the one that counts (R23).
+
+Who counts for a rebuild holds its row. No batch's row is locked, and nothing that a batch or a report waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Engine, RowMapping
+
+from txbatch import failpoints
+from txbatch.core import rebuild as decided
+from txbatch.core.definition import check_owner
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.manifest import Manifest, check_manifest, check_states
+from txbatch.core.rebuild import Behind, Progress, Rebuild, Swapped, Watched
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment, Batch, canonical_json
+from txbatch.postgres import definitions, rows, state_tables, swap
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.generations import Generation, coming, past
+from txbatch.postgres.queries import query
+from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
+from txbatch.postgres.statements import statements_of
+
+
+class PostgresRebuilds:
+    """`core.rebuild.Rebuilds` on a migrated database. Each method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
+        """Begin a rebuild, or go on with the one that runs.
+
+        TerminalError for a topology that no rebuild can count, without a reason, and where another job's rebuild runs;
+        SchemaMismatch for another source, or a state's name that is taken.
+        """
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology.name)
+            if (running := _running(connection, topology.name)) is not None:
+                decided.check_same(running, topology, code)
+                return running
+            known = definitions.known(connection, topology)
+            decided.check_rebuild(topology, known)
+            for aggregate in topology.aggregates:
+                check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
+            if why is None or not why.strip():
+                raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
+            for state in known.states:
+                swap.check_readers(connection, state)
+            given = {"topology": topology.name, "why": why, "by": by, "job": job, "code": code}
+            definition = canonical_json(decided.definition_of(topology))
+            number = rows.one(connection, "insert_rebuild", **given, definition=definition)["rebuild"]
+            _create(connection, topology, coming(number))
+            failpoints.hit("rebuild.begun")
+            return Rebuild(number, topology.name, job, code, why, decided.definition_of(topology))
+
+    def running(self, topology: str) -> Rebuild | None:
+        """Return the rebuild of a topology that runs; None when none does."""
+        with transaction(self.engine) as connection:
+            return _running(connection, topology)
+
+    def done(self, topology: str, code: str, why: str | None) -> tuple[Rebuild, Swapped] | None:
+        """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
+        with transaction(self.engine) as connection:
+            row = connection.execute(query("newest_rebuild"), {"topology": topology}).mappings().first()
+            if row is None or (row["status"], row["code"], row["why"]) != ("swapped", code, why):
+                return None
+            return _rebuild(row), Swapped(row["swapped_txid"])
+
+    def all(self, topology: str) -> list[dict[str, Any]]:
+        """Return the rebuilds of a topology, newest first, as report.rebuilds shows them."""
+        with transaction(self.engine) as connection:
+            return [dict(row) for row in connection.execute(query("rebuilds"), {"topology": topology}).mappings()]
+
+    def progress(self, rebuild: Rebuild) -> Progress:
+        """How far it is."""
+        with transaction(self.engine) as connection:
+            row = rows.one(connection, "rebuild_progress", rebuild=rebuild.number)
+            return Progress(row["counted"], row["to_count"], row["seconds_each"])
+
+    def next(self, rebuild: Rebuild) -> Batch | None:
+        """Return the version to be counted next; None when all are."""
+        with transaction(self.engine) as connection:
+            return _next(connection, rebuild)
+
+    def count(
+        self,
+        rebuild: Rebuild,
+        topology: Topology,
+        assignment: Assignment,
+        manifest: Manifest,
+        partials: Mapping[str, Any],
+    ) -> bool:
+        """Count a version, whole or not at all; False when it is not the next any more.
+
+        Raises StaleAttempt and Incomplete for a manifest that is not the assignment's work (R7), TerminalError for a rebuild that
+        does not run any more.
+        """
+        with transaction(self.engine) as connection:
+            _lock(connection, rebuild)
+            version = _next(connection, rebuild)
+            if version is None or version.txid != assignment.attempt.txid:
+                return False
+            check_manifest(manifest, assignment)
+            check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            decided.check_whole(rebuild, assignment, manifest)
+            keys = self._write(connection, rebuild, topology, version, assignment, manifest, partials)
+            _insert(connection, rebuild, version, keys, manifest)
+            failpoints.hit("rebuild.before_commit")
+        failpoints.hit("rebuild.counted")
+        return True
+
+    def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
+        """Let the new generation count, in one transaction that keeps plans and commits out.
+
+        Unavailable names who reads the old one for so long that its tables cannot be moved.
+        """
+        swap.analyze(self.engine, topology, coming(rebuild.number))
+        with transaction(self.engine) as connection:
+            behind = _next(connection, rebuild) is not None
+            watched = None if behind else swap.watched(connection, rebuild)
+        if behind or watched:
+            return Watched(watched) if watched else Behind()
+        with transaction(self.engine) as connection:
+            swap.alone(connection, rebuild.topology)
+            _lock(connection, rebuild)
+            if _next(connection, rebuild) is not None or swap.watched(connection, rebuild):
+                return Behind()
+            swapped = swap.swap(connection, rebuild, topology)
+            failpoints.hit("rebuild.before_swap")
+        failpoints.hit("rebuild.swapped")
+        return Swapped(swapped)
+
+    def cancel(self, topology: str) -> Rebuild:
+        """Forget the rebuild of a topology that runs, with all that it counted; UnknownName when none does."""
+        with transaction(self.engine) as connection:
+            running = _running(connection, topology)
+            if running is None:
+                raise UnknownName(f"no rebuild of topology {topology!r} is running; see report.rebuilds")
+            _lock(connection, running)
+            state_tables.drop_generation(connection, coming(running.number))
+            connection.execute(query("cancel_rebuild"), {"rebuild": running.number})
+            return running
+
+    def drop_past(self, topology: str) -> list[int]:
+        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds."""
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology)
+            numbers = list(connection.execute(query("past_generations"), {"topology": topology}).scalars())
+            for number in numbers:
+                state_tables.drop_generation(connection, past(number))
+                connection.execute(query("past_dropped"), {"rebuild": number})
+            return numbers
+
+    def _write(
+        self,
+        connection: Connection,
+        rebuild: Rebuild,
+        topology: Topology,
+        version: Batch,
+        assignment: Assignment,
+        manifest: Manifest,
+        partials: Mapping[str, Any],
+    ) -> dict[str, int]:
+        """Write the partials of a version to each state; return how many keys each has of them."""
+        generation, again = coming(rebuild.number), decided.refolded(version, topology)
+        ids = {"rebuild": rebuild.number, "position": version.position}
+        before = connection.execute(query("rebuilt_version"), ids).scalar_one()
+        keys = {}
+        for number, aggregate in enumerate(topology.aggregates):
+            statements = statements_of(aggregate, f"staged_{number}", generation)
+            writer: StateWriter = LedgerWriter(connection, statements, assignment)
+            if aggregate.state.contributions:
+                state_tables.create_partition(connection, aggregate.state.name, version.txid, generation)
+                if again:
+                    writer = RestateWriter(connection, statements, assignment, version.position, before)
+            elif before:
+                raise TerminalError(
+                    f"{rebuild}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
+                    f"{aggregate.state.name!r} keeps no contributions: `txbatch rebuild {rebuild.topology} --cancel` and begin "
+                    "again"
+                )
+            staged = writer.load(partials[writer.name], manifest.states[writer.name])
+            keys[writer.name] = writer.apply(staged)
+        return keys
+
+
+def _create(connection: Connection, topology: Topology, generation: Generation) -> None:
+    for schema in generation.schemas:
+        state_tables.execute(connection, f"CREATE SCHEMA {schema}")
+    for aggregate in topology.aggregates:
+        state_tables.create(connection, aggregate, [1], generation)
+
+
+def _running(connection: Connection, topology: str) -> Rebuild | None:
+    row = connection.execute(query("running_rebuild"), {"topology": topology}).mappings().first()
+    return None if row is None else _rebuild(row)
+
+
+def _rebuild(row: RowMapping) -> Rebuild:
+    return Rebuild(row["rebuild"], row["topology"], row["job"], row["code"], row["why"], row["definition"])
+
+
+def _lock(connection: Connection, rebuild: Rebuild) -> None:
+    if connection.execute(query("lock_rebuild"), {"rebuild": rebuild.number}).first() is None:
+        raise TerminalError(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
+
+
+def _next(connection: Connection, rebuild: Rebuild) -> Batch | None:
+    found = rows.batches(connection, "next_to_count", topology=rebuild.topology, rebuild=rebuild.number)
+    return found[0] if found else None
+
+
+def _insert(
+    connection: Connection, rebuild: Rebuild, version: Batch, keys: Mapping[str, int], manifest: Manifest
+) -> None:
+    kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
+    row = {"rebuild": rebuild.number, "txid": version.txid, "position": version.position, "keys": canonical_json(keys)}
+    told = {"kept": canonical_json(kept) if kept else None, "records": manifest.records}
+    connection.execute(query("insert_rebuilt"), {**row, **told})

@@ -1,0 +1,134 @@
+-- Named statements of rebuilds (R23).
+
+-- lock_topology_alone --
+-- The topology's row, for one session alone: no batch of it is planned or committed meanwhile.
+SELECT FROM txbatch.topology WHERE topology = :topology FOR UPDATE;
+
+-- insert_rebuild --
+-- Begin a rebuild; no row comes back while another one of the topology runs.
+INSERT INTO txbatch.rebuild (topology, why, requested_by, job, code, definition)
+VALUES (:topology, :why, :by, :job, :code, CAST(:definition AS json))
+    ON CONFLICT (topology) WHERE status = 'running' DO NOTHING RETURNING rebuild;
+
+-- running_rebuild --
+-- The rebuild of a topology that runs.
+SELECT rebuild, topology, job, code, why, definition FROM txbatch.rebuild WHERE topology = :topology AND status = 'running';
+
+-- newest_rebuild --
+-- The rebuild of a topology that was begun last.
+SELECT rebuild, topology, job, code, why, definition, status, swapped_txid FROM txbatch.rebuild
+ WHERE topology = :topology ORDER BY rebuild DESC LIMIT 1;
+
+-- lock_rebuild --
+-- A rebuild, if it still runs, locked: who counts for it does so alone.
+SELECT rebuild FROM txbatch.rebuild WHERE rebuild = :rebuild AND status = 'running' FOR UPDATE;
+
+-- last_counted --
+-- What a rebuild counted last, and the transaction that did; no row before the first.
+SELECT txid, counted_in::text AS counted_in FROM txbatch.rebuilt WHERE rebuild = :rebuild ORDER BY txid DESC LIMIT 1;
+
+-- next_to_count --
+-- The version that a rebuild has to count next; no row when it has counted all.
+SELECT b.*, false AS lease_live FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL
+   AND b.txid > COALESCE((SELECT max(txid) FROM txbatch.rebuilt WHERE rebuild = :rebuild), 0)
+ ORDER BY b.txid LIMIT 1;
+
+-- rebuild_progress --
+-- How far a rebuild is, and how long each of its last versions took.
+SELECT r.counted, COALESCE(r.to_count, 0) AS to_count,
+       (SELECT extract(epoch FROM max(counted_at) - min(counted_at)) / NULLIF(count(*) - 1, 0)
+          FROM (SELECT counted_at FROM txbatch.rebuilt WHERE rebuild = :rebuild ORDER BY txid DESC LIMIT 20) lately)::float8
+       AS seconds_each
+  FROM report.rebuilds r WHERE r.rebuild = :rebuild;
+
+-- insert_rebuilt --
+-- A rebuild has counted this version.
+INSERT INTO txbatch.rebuilt (rebuild, txid, position, keys, kept, records)
+VALUES (:rebuild, :txid, :position, CAST(:keys AS json), CAST(:kept AS json), :records);
+
+-- rebuilt_version --
+-- The version of a position that a rebuild has counted; 0 when it has counted none.
+SELECT COALESCE(max(txid), 0) FROM txbatch.rebuilt WHERE rebuild = :rebuild AND position = :position;
+
+-- cancel_rebuild --
+-- Forget a rebuild that runs.
+DELETE FROM txbatch.rebuild WHERE rebuild = :rebuild AND status = 'running';
+
+-- past_generations --
+-- The rebuilds whose replaced generation is there.
+SELECT rebuild, swapped_txid FROM txbatch.rebuild
+ WHERE topology = :topology AND status = 'swapped' AND dropped_at IS NULL ORDER BY rebuild;
+
+-- past_dropped --
+-- The generation that a rebuild replaced is gone.
+UPDATE txbatch.rebuild SET dropped_at = clock_timestamp() WHERE rebuild = :rebuild;
+
+-- forget_rebuilds --
+-- Forget all rebuilds of a topology.
+DELETE FROM txbatch.rebuild WHERE topology = :topology;
+
+-- rebuild_numbers --
+-- All rebuilds of a topology.
+SELECT rebuild FROM txbatch.rebuild WHERE topology = :topology;
+
+-- snapshots_before --
+-- The transactions at work that may not see what this one wrote: by number, and who they are.
+SELECT l.pid || ' ' || l.virtualtransaction AS transaction, a.pid, a.usename AS role,
+       COALESCE(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SS'), 'a time unknown to this role') AS since
+  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+ WHERE l.locktype = 'virtualxid' AND l.granted AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+   AND a.backend_type = 'client backend' AND a.backend_xmin IS NOT NULL
+   AND age(a.backend_xmin) >= age(CAST(CAST(:counted_in AS xid8) AS xid))
+ ORDER BY a.xact_start LIMIT 100;
+
+-- others_of_state --
+-- Views and the like of others that read the tables of a state themselves: they would go on reading the old generation.
+SELECT DISTINCT d.objid::regclass::text AS reader FROM (
+       SELECT r.ev_class AS objid FROM pg_depend p JOIN pg_rewrite r ON p.classid = 'pg_rewrite'::regclass AND r.oid = p.objid
+        WHERE p.refclassid = 'pg_class'::regclass AND p.deptype = 'n'
+          AND p.refobjid IN (to_regclass(:state), to_regclass(:contribution), to_regclass(:base))) d
+  JOIN pg_class c ON c.oid = d.objid
+ WHERE c.relnamespace <> 'report'::regnamespace OR NOT (c.relname = :name OR starts_with(c.relname, :name || '_')
+       OR starts_with(c.relname, :name || '@')) ORDER BY 1;
+
+-- partitions_of --
+-- The partitions of a table, as quoted names.
+SELECT format('%I', c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+ WHERE i.inhparent = to_regclass(:name) ORDER BY 1;
+
+-- replace_state --
+-- What a state is in its new generation.
+INSERT INTO txbatch.state AS s (state, topology, kind, contributions, columns, database, streams)
+VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :database, CAST(:streams AS json))
+    ON CONFLICT (state) DO UPDATE SET kind = EXCLUDED.kind, contributions = EXCLUDED.contributions, columns = EXCLUDED.columns,
+       streams = EXCLUDED.streams, horizon = 0, applied_txid = NULL, values_since = NULL, joined = 1
+ WHERE s.topology = EXCLUDED.topology
+RETURNING state;
+
+-- counts_as_rebuilt --
+-- How many keys each batch changed, and what reached each state, are as the rebuild counted them.
+UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept FROM txbatch.rebuilt d
+ WHERE d.rebuild = :rebuild AND b.topology = :topology AND b.txid = d.txid;
+
+-- emit_again --
+-- What was emitted by the definition before counts no more: another token, and the next attempt reads anew (R5).
+UPDATE txbatch.batch SET status = 'planned', token = gen_random_uuid()::text
+ WHERE topology = :topology AND status IN ('planned', 'emitted') AND fence > 0 RETURNING txid;
+
+-- rebuild_swapped --
+-- The new generation counts.
+UPDATE txbatch.rebuild SET status = 'swapped', ended_at = clock_timestamp(), swapped_txid = :txid, past = CAST(:past AS json)
+ WHERE rebuild = :rebuild;
+
+-- newest_committed --
+-- The newest committed txid.
+SELECT max(txid) FROM txbatch.batch WHERE topology = :topology AND status = 'committed';
+
+-- rebuilds --
+-- The rebuilds of a topology, newest first.
+SELECT * FROM report.rebuilds WHERE topology = :topology ORDER BY rebuild DESC;
+
+-- states_whole --
+-- The states of a topology with all that is kept of them.
+SELECT state, kind, contributions, columns, database, streams, horizon, values_since, joined FROM txbatch.state WHERE topology = :topology ORDER BY state;

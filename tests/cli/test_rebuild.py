@@ -1,0 +1,227 @@
+"""`txbatch rebuild`: all batches are counted again by the job as it is now, beside what counts, and swapped (R23)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from sqlalchemy import Engine, text
+from without_spark import WithoutSpark
+
+from txbatch import failpoints, settings
+from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.transaction import Assignment
+from txbatch.launch.job_file import load_job
+from txbatch.run import rebuild as run_rebuild
+from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.storage.staging import AttemptFolder
+from txbatch.wiring import open_runner
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+JOB = """
+topology = Topology("words")
+stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=2))
+stream.group_by("line").persistent_aggregate(OpaqueState("words"), count=Count(){more})
+if __name__ == '__main__':
+    raise SystemExit(emit(topology))
+"""
+MORE = ', last=Max("record_offset")'
+WHY = ("--why", "the last one, too")
+
+
+class LikeTheDriver(WithoutSpark):
+    """Leaves the reason of a failure in the folder, as the driver does; calls `before` each."""
+
+    before: Callable[[], None] | None = None
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        hook, type(self).before = type(self).before, None
+        try:
+            if hook is not None:
+                hook()
+            super().emit(folder, assignment)
+        except TxbatchError as error:
+            folder.write_error("transient", str(error))
+            raise TransientError(str(error)) from error
+
+
+class Words:
+    """A job over a log, which is committed batch by batch, and changed."""
+
+    def __init__(self, log: PartitionedLog, txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
+        self.log, self.engine, self._call, self._write = log, engine, txbatch, write_job
+        self.job = self.write()
+
+    def write(self, more: str = "", name: str = "words.py") -> str:
+        return self._write(name, JOB.format(root=str(self.log.root), more=more))
+
+    def run(self, *given: str) -> Result:
+        return self._call("run", *(given or (self.job,)), "--until-idle")
+
+    def rebuild(self, *given: str) -> Result:
+        return self._call("rebuild", *given)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+
+    @property
+    def report(self) -> list[tuple[Any, ...]]:
+        return self.rows("SELECT * FROM report.words ORDER BY line")
+
+
+@pytest.fixture
+def words(
+    tmp_path: Path, txbatch: Txbatch, write_job: WriteJob, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> Words:
+    """Two batches of two partitions are committed."""
+    monkeypatch.setattr("txbatch.wiring.Application", LikeTheDriver)
+    monkeypatch.setattr(LikeTheDriver, "before", None)
+    log = PartitionedLog(tmp_path / "log")
+    log.append("0", ["a", "b", "a"])
+    log.append("1", ["c", "c", "a"])
+    words = Words(log, txbatch, write_job, engine)
+    done = words.run()
+    assert done.exit_code == 0, done.output
+    return words
+
+
+OLD = [("a", 3, 2), ("b", 1, 1), ("c", 2, 1)]
+NEW = [("a", 3, 2, 2), ("b", 1, 1, 1), ("c", 2, 1, 1)]
+
+
+def counted_anew(words: Words, write_job: WriteJob) -> list[tuple[Any, ...]]:
+    """What a topology of another name counts of the same log by the new definition, without its txids."""
+    name = write_job("fresh.py", JOB.format(root=str(words.log.root), more=MORE).replace('"words"', '"fresh"'))
+    assert words.run(name).exit_code == 0
+    return words.rows("SELECT line, count, last FROM report.fresh ORDER BY line")
+
+
+@pytest.mark.rule("R23")
+def test_one_more_value_for_all_history_while_batches_are_committed(
+    words: Words, write_job: WriteJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, now = words.job, words.write(MORE, "more.py")
+    assert "value 'last' of state 'words' is new" in words.run(now).output
+
+    def meanwhile() -> None:
+        words.log.append("0", ["c", "d"])
+        assert words.run(before).exit_code == 0
+        assert words.rows("SELECT count FROM report.words WHERE line = 'd'") == [(1,)]
+
+    LikeTheDriver.before = meanwhile
+    done = words.rebuild(now, *WHY, "--json")
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)
+    assert (row["status"], row["counted"], row["swapped_txid"], row["why"]) == ("swapped", 3, 3, WHY[1])
+    assert "rebuild 1 of words: txid 2 is counted; 2 of 3 batches are counted, about 0:00:00 left" in caplog.messages
+    report = words.rows("SELECT line, count, last FROM report.words ORDER BY line")
+    assert report == [("a", 3, 2), ("b", 1, 1), ("c", 3, 3), ("d", 1, 4)] == counted_anew(words, write_job)
+    assert "value 'last' of state 'words' is gone" in words.run(before).output
+    words.log.append("1", ["d"])
+    assert words.run(now).exit_code == 0
+    assert words.rows("SELECT count, last, txid FROM report.words WHERE line = 'd'") == [(2, 4, 4)]
+    assert json.loads(words.rebuild("words", "--status", "--json").stdout)[0]["past_kept"] is True
+    assert words.rebuild("words", "--drop-past").exit_code == 0
+    assert words.rows("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'state\\_past%'") == [(0,)]
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_restate_meanwhile_is_counted_in_its_place(words: Words) -> None:
+    now = words.write(MORE, "more.py")
+    assert words.rebuild(now, *WHY).exit_code == 0
+
+    def meanwhile() -> None:
+        with open_runner(load_job(now), settings.resolve()) as runner:
+            assert [batch.txid for batch in runner.restate([1], "again")] == [3]
+
+    LikeTheDriver.before = meanwhile
+    assert words.rebuild(now, "--why", "once more").exit_code == 0
+    counted = "SELECT txid, position FROM txbatch.rebuilt WHERE rebuild = 2 ORDER BY txid"
+    assert words.rows(counted) == [(2, 2), (3, 1)] or words.rows(counted) == [(1, 1), (2, 2), (3, 1)]
+    assert words.report == [("a", 3, 3, 2), ("b", 1, 3, 1), ("c", 2, 3, 1)]
+
+
+@pytest.mark.rule("R10", "R23")
+@pytest.mark.parametrize("point", sorted(name for name in failpoints.NAMES if name.startswith("rebuild.")))
+def test_stopped_anywhere_and_called_again_it_goes_on(
+    words: Words, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = words.write(MORE, "more.py")
+    monkeypatch.setenv("TXBATCH_FAILPOINTS", f"{point}=raise")
+    stopped = words.rebuild(now, *WHY)
+    assert f"FailpointReached: {point}" in stopped.output
+    assert words.report == (NEW if point == "rebuild.swapped" else OLD)
+    monkeypatch.delenv("TXBATCH_FAILPOINTS")
+    assert words.rebuild(now, *WHY).exit_code == 0
+    assert words.rows("SELECT status, counted FROM report.rebuilds") == [("swapped", 2)]
+    assert words.report == NEW
+    assert words.run(now).exit_code == 0
+
+
+@pytest.mark.rule("R23", "R24")
+def test_a_definition_that_fails_on_old_records_stops_and_names_them_and_the_old_states_go_on(words: Words) -> None:
+    now = words.write(', longest=Max("line")')
+
+    def fails() -> None:
+        raise BadRecord("state 'words': no c is expected; the record is {'line': 'c'}")
+
+    LikeTheDriver.before = fails
+    failed = words.rebuild(now, *WHY)
+    assert failed.exit_code == 1
+    assert "rebuild 1 of words: position 1 cannot be counted by the job as it is now" in failed.output
+    assert "no c is expected" in failed.output
+    assert words.report == OLD
+    mended = words.write(MORE)
+    assert "the job has changed since: put it back, or `txbatch rebuild words --cancel`" in words.rebuild(mended).output
+    cancelled = words.rebuild("words", "--cancel")
+    assert (cancelled.exit_code, "cancelled" in cancelled.output) == (0, True)
+    assert words.rows("SELECT count(*) FROM txbatch.rebuild") == [(0,)]
+    assert words.rebuild(mended, *WHY).exit_code == 0
+    assert words.report == NEW
+
+
+@pytest.mark.rule("R23")
+def test_what_cannot_be_read_whole_now_is_named_and_read_when_it_is_back(words: Words, tmp_path: Path) -> None:
+    now = words.write(MORE, "more.py")
+    words.log.root.rename(tmp_path / "away")
+    away = words.rebuild(now, *WHY)
+    assert (away.exit_code, words.report) == (1, OLD), away.output
+    (tmp_path / "away").rename(words.log.root)
+    assert words.rebuild(now).exit_code == 0
+    assert words.report == NEW
+
+
+@pytest.mark.rule("R23", "R19")
+def test_a_report_that_does_not_end_is_named_and_the_next_call_swaps(
+    words: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = words.write(MORE, "more.py")
+    monkeypatch.setattr(run_rebuild, "PATIENCE_SECONDS", 0.0)
+    with words.engine.connect() as report:
+        report.execute(text("SELECT * FROM report.words"))
+        held = words.rebuild(now, *WHY)
+        assert held.exit_code == 1
+        assert "all is counted, and cannot be swapped while others read" in held.output
+    assert words.report == OLD
+    assert words.rebuild(now).exit_code == 0
+    assert words.report == NEW
+
+
+@pytest.mark.rule("R23")
+def test_wrong_calls_say_what_is_right(words: Words) -> None:
+    for given, told, code in (
+        ((words.job,), "say why all of it is counted again", 1),
+        (("words", "--cancel"), "no rebuild of topology 'words' is running", 1),
+        (("words", "--cancel", "--status"), "give one", 2),
+        (("nothing", "--cancel"), "no topology 'nothing' is known", 1),
+        ((words.job, "--why", " "), "it is given empty", 2),
+    ):
+        result = words.rebuild(*given)
+        assert (result.exit_code, told in result.output) == (code, True), result.output
+    assert words.report == OLD
