@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar
 from txbatch import settings
 from txbatch.core.errors import TerminalError
 from txbatch.postgres.engine import connect
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.warehouses import Warehouses
 
-Row = TypeVar("Row", "Batch", "Attempt")
+Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
 Key = Any | Sequence[Any]
 
 
@@ -46,6 +46,31 @@ class Batch:
     created_at: datetime
     committed_at: datetime | None
     reason: str | None
+    position: int
+    replaced_by: int | None
+    requested_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restatement:
+    """A batch that counts an earlier one again, in its place. The columns are those of `report.restatements`."""
+
+    topology: str
+    position: int
+    txid: int
+    replaced_txid: int | None
+    status: str
+    reason: str | None
+    requested_by: str | None
+    dag_id: str | None
+    run_id: str | None
+    run: str | None
+    created_at: datetime
+    committed_at: datetime | None
+    records_before: int | None
+    records: int | None
+    keys: Mapping[str, int] | None
+    replaced_by: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +99,50 @@ class Answer:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What one batch contributed to a key, and whether that counts; `position` None: what retention folded.
+
+    The columns are those of `report.why_<state>`, the state's values in `values`.
+    """
+
+    position: int | None
+    txid: int
+    replaced_by: int | None
+    values: Mapping[str, Any]
+    counts: bool
+    attempt: str | None
+    dag_id: str | None
+    run_id: str | None
+    run: str | None
+    interval_start: datetime | None
+    interval_end: datetime | None
+    reads: Sequence[str]
+    committed_at: datetime | None
+    reason: str | None
+    requested_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Where a key's value comes from. `values` None: there is no such key now.
+
+    `equal` says whether the versions that count amount to the value; None: only the job knows, it has a merge of its own.
+    """
+
+    key: tuple[str, ...]
+    values: Mapping[str, Any] | None
+    txid: int | None
+    equal: bool | None
+    versions: Sequence[Version]
+
+
 class Reports:
     """Reads a ledger's database, and states in other databases. Each method is one transaction, and sees whole batches."""
 
     def __init__(self, of: settings.Settings) -> None:
         engine = connect(of.database_url, application_name="txbatch reports")
-        self._reader = Reader(engine, Warehouses(of.warehouse_url))
+        self._reader = PastReader(engine, Warehouses(of.warehouse_url))
 
     @classmethod
     def open(cls) -> Self:
@@ -109,9 +172,37 @@ class Reports:
         that does not fit.
         """
         columns = self._reader.key_columns(state)
-        asked = [tuple(map(_text, key if isinstance(key, tuple | list) else (key,))) for key in keys]
+        asked = [_parts(key) for key in keys]
         found = self._reader.query(state, asked)
         return [_answer(row, key, columns) for row, key in zip(found, asked or [()], strict=True)]
+
+    def as_of(self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False) -> list[Answer]:
+        """Return an answer for each key as of a txid; without keys the global value, or all keys that there were.
+
+        `corrected`: with all up to the txid as it was restated until today. UnknownName for an unknown state, TerminalError
+        for one whose past is not kept, and for a txid that is not committed or was folded.
+        """
+        columns = self._reader.key_columns(state)
+        asked = [_parts(key) for key in keys]
+        found = self._reader.as_of(state, txid, asked, corrected=corrected)
+        if asked:
+            return [_answer(row, key, columns) for row, key in zip(found, asked, strict=True)]
+        keys_of = [tuple(_text(row[name]) for name in columns) for row in found]
+        return [Answer(key, True, row["txid"], _values(row, columns)) for key, row in zip(keys_of, found, strict=True)]
+
+    def why(self, state: str, key: Key = ()) -> Why:
+        """Return where the value of a key comes from. UnknownName for an unknown state, and for a key that never was."""
+        told = self._reader.why(state, _parts(key))
+        versions = [_row(Version, version) for version in told["versions"]]
+        return Why(tuple(told["key"].values()), told["values"], told["txid"], told["equal"], versions)
+
+    def restatements(self, topology: str, limit: int = 20) -> list[Restatement]:
+        """Return the newest restates, newest first. UnknownName for an unknown topology."""
+        return [_row(Restatement, row) for row in self._reader.restatements(topology, limit)]
+
+
+def _parts(key: Key) -> tuple[str, ...]:
+    return tuple(map(_text, key if isinstance(key, tuple | list) else (key,)))
 
 
 def _text(part: Any) -> str:
@@ -133,3 +224,7 @@ def _answer(row: Mapping[str, Any], key: tuple[str, ...], columns: Mapping[str, 
         next(name for name in row if name not in columns)
     )  # whether it was found, whatever that column is called
     return Answer(key, txid is not None, txid, values)
+
+
+def _values(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in columns and name != "txid"}

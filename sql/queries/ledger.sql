@@ -543,6 +543,23 @@ SELECT p.proname AS name, p.oid::regprocedure::text AS signature, p.prosrc AS bo
           FROM unnest(p.proargnames, COALESCE(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY AS each (name, type, n)) AS columns
   FROM pg_proc p WHERE p.pronamespace = 'report'::regnamespace AND p.proname = ANY (:names);
 
+-- reach --
+-- How far back a state can be asked, up to which txid, and which of them was the newest at a moment.
+SELECT s.horizon, COALESCE(max(b.txid), 0) AS newest,
+       COALESCE(max(b.txid) FILTER (WHERE b.committed_at <= CAST(:at AS timestamptz)), 0) AS then
+  FROM txbatch.state s LEFT JOIN txbatch.batch b ON b.topology = s.topology AND b.status = 'committed'
+ WHERE s.state = :state GROUP BY s.state;
+
+-- restating --
+-- Restates that are in flight.
+SELECT topology, txid, position, status, requested_by, reason FROM report.restatements
+ WHERE status IN ('planned', 'emitted') AND (CAST(:topology AS text) IS NULL OR topology = :topology) ORDER BY topology, txid;
+
+-- restatements --
+-- What was counted again, the newest first.
+SELECT * FROM report.restatements WHERE CAST(:topology AS text) IS NULL OR topology = :topology
+ ORDER BY topology, txid DESC LIMIT :limit;
+
 -- gaps --
 -- The intervals between counted ones that are not counted, and which batch holds them, if one does.
 SELECT topology, gap_start, gap_end, txid, status, attempt_status, run, lease_live FROM report.gaps

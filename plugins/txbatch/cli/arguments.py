@@ -134,7 +134,8 @@ def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | No
     return str(value)
 
 
-TEXT, KEY, MASTER, LEDGER = Text(), Key(), Master(), Ledger()
+TEXT, KEY, MASTER, LEDGER, MOMENT = Text(), Key(), Master(), Ledger(), Moment()
+EARLIER_TXID = Number(0, 2**63 - 1)
 TXID, LIMIT = Number(1, 2**63 - 1), Number(1, 1_000_000)
 interval_option = click.option(
     "--interval", nargs=2, type=Moment(), metavar="START END", help="What to read, for a spout that reads by time."

@@ -19,6 +19,7 @@ from txbatch.cli import arguments
 from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
+from txbatch.cli.history import as_of, why
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
@@ -53,6 +54,8 @@ ORDER = (
         "status",
         "batches",
         "query",
+        "why",
+        "as-of",
         "psql",
         "abort",
         "restate",
@@ -83,7 +86,19 @@ Example:
 )
 # Of a batch or of an attempt, whichever is printed.
 BATCH_COLUMNS = (
-    *("txid", "attempt", "status", "attempts", "interval_start", "interval_end", "records", "kept", "keys"),
+    *(
+        "txid",
+        "attempt",
+        "status",
+        "restates",
+        "replaced_by",
+        "attempts",
+        "interval_start",
+        "interval_end",
+        "records",
+        "kept",
+        "keys",
+    ),
     *("run", "started_at", "committed_at", "took"),
 )
 DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "committed_at")
@@ -292,7 +307,8 @@ def batches(topology: str, limit: int, attempts: bool) -> Rows:
     """List the batches of TOPOLOGY, newest first."""
     reader = Reader(_engine())
     if not attempts:
-        return reader.batches(topology, limit)
+        rows = reader.batches(topology, limit)
+        return [{**row, "restates": row["position"] if row["kind"] == "restate" else None} for row in rows]
     return [{**row, "took": row["duration"]} for row in reader.attempts(topology, limit)]
 
 
@@ -428,6 +444,8 @@ main.add_command(restate)
 main.add_command(verify)
 main.add_command(change)
 main.add_command(rebuild)
+main.add_command(why)
+main.add_command(as_of)
 for each in (status, batches, query, psql):
     demo.add_command(each)
 

@@ -115,6 +115,9 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             click.echo(
                 f"{row['topology']}: state {each['state']} counts {counts}, and has missed txids {each['missed_txids']}"
             )
+        for each in row["restating"]:
+            by = f" for {each['requested_by']}" if each["requested_by"] else ""
+            _say(f"{row['topology']}: txid {each['txid']} restates txid {each['position']}{by}: {each['reason']}")
         for each in row["half_committed"]:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for each in row["failing"]:
@@ -214,8 +217,16 @@ def show_reasons(rows: list[dict[str, Any]]) -> None:
     """Below a table of batches or attempts: why some failed, were aborted, or were given up."""
     for row in rows:
         if why := row.get("error") or row.get("reason"):
-            what = "counts as read, its records are given up" if row.get("kind") == "skip" else row["status"]
-            click.echo(f"{row.get('attempt') or row['txid']} {what}: {plain(why)}")
+            click.echo(f"{row.get('attempt') or row['txid']} {_what_came(row)}: {plain(why)}")
+
+
+def _what_came(row: Mapping[str, Any]) -> str:
+    if row.get("kind") == "skip":
+        return "counts as read, its records are given up"
+    if row.get("kind") != "restate":
+        return str(row["status"])
+    by = f" for {plain(row['requested_by'])}" if row["requested_by"] else ""
+    return f"{row['status']}, restates {row['position']}{by}"
 
 
 def _json(value: Any) -> Any:

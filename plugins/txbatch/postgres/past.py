@@ -7,13 +7,13 @@ are k0, k1, ... and the partials p0, p1, ..., so that no name of a state is in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from txbatch.core.fields import NAME_BYTES_MAX
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
+from txbatch.postgres.functions import Function, fitted_name, free_name
 
 PREFIXES = ("as_of", "corrected", "changes", "why")
 _REPLACED = "IS NOT NULL"
@@ -29,41 +29,6 @@ _OF_BATCH = {
     "reason": ("text", "b.reason"),
     "requested_by": ("text", "b.requested_by"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function in the schema `report`: what it takes, names with types, its body, and what it is for.
-
-    `returns` is the view of whose rows it returns some, or names with types, too.
-    """
-
-    name: str
-    takes: Mapping[str, str]
-    returns: str | Mapping[str, str]
-    body: str
-    said: str
-
-    @property
-    def signature(self) -> str:
-        """The name with the types of the arguments."""
-        return f"report.{pg_name(self.name)}({listed(self.takes.values())})"
-
-    @property
-    def columns(self) -> list[list[str]]:
-        """What it takes and returns, as the catalog has it."""
-        returns = {} if isinstance(self.returns, str) else self.returns
-        return [list(each) for each in (*self.takes.items(), *returns.items())]
-
-    def statements(self) -> list[str]:
-        """What makes it, or makes it anew, with its comment."""
-        # Rows of a view have its collations, without which no index would find a key.
-        returns = f"SETOF {self.returns}" if isinstance(self.returns, str) else f"TABLE ({_typed(self.returns)})"
-        return [
-            f"CREATE OR REPLACE FUNCTION report.{pg_name(self.name)}({_typed(self.takes)}) RETURNS {returns} "
-            f"LANGUAGE sql STABLE PARALLEL SAFE AS {pg_text(self.body)}",
-            f"COMMENT ON FUNCTION {self.signature} IS {pg_text(self.said)}",
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +78,7 @@ class Past:
         differ = f"(c.s0, {listed(before)}) IS DISTINCT FROM (c.s1, {listed(after)})"
         body = f"SELECT {selected} FROM ({folded}) c WHERE {differ} AND {self._known('$1')} AND {self._known('$2')}"
         returns = self._changed_columns()
-        takes = {_free(name, returns): "bigint" for name in ("from_txid", "to_txid")}
+        takes = {free_name(name, returns): "bigint" for name in ("from_txid", "to_txid")}
         said = (
             f"What changed in state {self.aggregate.state.name!r} between two txids: one row per key, with both values"
         )
@@ -121,10 +86,10 @@ class Past:
 
     def _changed_columns(self) -> dict[str, str]:
         returns = dict(self._key_types)
-        returns[_free("change", [*returns, "txid"])] = "text"
+        returns[free_name("change", [*returns, "txid"])] = "text"
         for value in self.aggregate.aggregates:
             for suffix in ("_before", "_after"):
-                returns[_free(_fitted(value, suffix), [*returns, "txid"])] = self.types[value]
+                returns[free_name(fitted_name(value, suffix), [*returns, "txid"])] = self.types[value]
         return returns | {"txid": "bigint"}
 
     def why(self) -> Function:
@@ -133,8 +98,8 @@ class Past:
         read = self._read([f"v.txid <> ALL ({self._replaced()})"], "v.txid", " AND ".join(same))
         values = {name: self.types[name] for name in self.aggregate.aggregates}
         taken = [*self._key_types, *values]
-        numbers = {"position": "bigint", "txid": "bigint", _free("replaced_by", taken): "bigint"}
-        about = {_free(name, taken): column for name, column in self._about_version().items()}
+        numbers = {"position": "bigint", "txid": "bigint", free_name("replaced_by", taken): "bigint"}
+        about = {free_name(name, taken): column for name, column in self._about_version().items()}
         selected = [
             "NULLIF(r.position, 0)",
             "r.txid",
@@ -279,22 +244,5 @@ class Past:
         return pg_text(self.aggregate.topology)
 
 
-def _typed(names: Mapping[str, str]) -> str:
-    return listed(f"{pg_name(name)} {type_}" for name, type_ in names.items())
-
-
 def _paired(before: Sequence[str], after: Sequence[str]) -> list[str]:
     return [each for pair in zip(before, after, strict=True) for each in pair]
-
-
-def _fitted(name: str, suffix: str) -> str:
-    """Return the name with a suffix, cut to what PostgreSQL keeps of it."""
-    return name.encode()[: NAME_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
-
-
-def _free(name: str, taken: Iterable[str]) -> str:
-    """Return the name, or with a number behind it where a state has it already."""
-    used = {each.lower() for each in taken}
-    return next(
-        each for each in (name, *(_fitted(name, f"_{n}") for n in range(2, len(used) + 3))) if each.lower() not in used
-    )

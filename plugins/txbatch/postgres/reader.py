@@ -30,10 +30,17 @@ class Reader:
 
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
-        `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not.
+        `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
+        `restating` which batches in flight count others again.
         """
         rows = self._rows("status", topology=topology)
-        statements = {"waiting": "waiting", "failing": "failing", "missed": "missed", "uncounted": "gaps"}
+        statements = {
+            "waiting": "waiting",
+            "failing": "failing",
+            "missed": "missed",
+            "uncounted": "gaps",
+            "restating": "restating",
+        }
         for name, statement in statements.items():
             found = self._rows(statement, topology=topology)
             for row in rows:
@@ -121,16 +128,16 @@ class Reader:
         if not typed:
             return _global(engine, state, keys)
         if not keys:
-            raise TerminalError(f"state {state!r} has the key {_listed(typed)}; name at least one")
-        asked = [_checked(key, typed) for key in keys]
+            raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; name at least one")
+        asked = [checked_key(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
         with transaction(engine) as connection:
             try:
                 found = connection.exec_driver_sql(_query(state, typed), columns)
             except DataError as error:
                 message = str(error.orig).partition("\n")[0]
-                raise TerminalError(f"state {state!r} has the key {_listed(typed)}; {message}") from error
-            return [_answer(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
+                raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+            return [answered(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
 
     def job(self, topology: str) -> str:
         """The path of the job file that defines a topology, as it was given; UnknownName for an unknown topology."""
@@ -157,36 +164,38 @@ def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
         told = ", ".join(",".join(key) for key in keys)
         raise TerminalError(f"state {state!r} is one global value and has no key; ask without {told}")
     with transaction(engine) as connection:
-        row = connection.exec_driver_sql(f"SELECT * FROM report.{_driver(pg_name(state))}").mappings().first()
+        row = connection.exec_driver_sql(f"SELECT * FROM report.{doubled(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
 
 
-def _listed(typed: Mapping[str, str]) -> str:
+def keys_listed(typed: Mapping[str, str]) -> str:
+    """Key columns with their types, as an error tells them."""
     return ", ".join(f"{name} {type_}" for name, type_ in typed.items())
 
 
 def _query(state: str, typed: Mapping[str, str]) -> str:
     listed = ", ".join(f"%(k{number})s::text[]" for number in range(len(typed)))
     same = " AND ".join(
-        f"r.{pg_name(name)} = CAST(a.k{number} AS {_key_type(type_)})"
+        f"r.{pg_name(name)} = CAST(a.k{number} AS {key_type(type_)})"
         for number, (name, type_) in enumerate(typed.items())
     )
     names = ", ".join(f"k{number}" for number in range(len(typed)))
     statement = f"FROM unnest({listed}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN report."
-    return f"SELECT r.* {statement}{_driver(pg_name(state))} r ON {_driver(same)} ORDER BY a.n"
+    return f"SELECT r.* {statement}{doubled(pg_name(state))} r ON {doubled(same)} ORDER BY a.n"
 
 
-def _key_type(type_: str) -> str:
+def key_type(type_: str) -> str:
     """Without a decimal's digits: a key with more of them is another key, and is not to be rounded to one."""
     return sql_type(type_).partition("(")[0]
 
 
-def _driver(sql: str) -> str:
+def doubled(sql: str) -> str:
     """Names in a statement in which a percent sign would begin a parameter."""
     return sql.replace("%", "%%")
 
 
-def _checked(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
+def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
+    """Return the key; TerminalError when it has too many or too few parts."""
     if len(key) != len(names):
         raise TerminalError(
             f"key {','.join(key)!r} has {len(key)} part{'s'[: len(key) != 1]}; the state's keys are {', '.join(names)}"
@@ -194,7 +203,7 @@ def _checked(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
     return key
 
 
-def _answer(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
+def answered(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
     """The key as it was asked for, whether it was found, and the values."""
     answer: dict[str, Any] = dict(zip(names, key, strict=True))
     answer[_flag(row)] = row["txid"] is not None

@@ -1,0 +1,150 @@
+"""`txbatch why` and `txbatch as-of`: where a value comes from, and what a state was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from txbatch import settings
+from txbatch.cli import arguments
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.text import shown
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import check_migrated, migrate
+from txbatch.postgres.past_reader import PastReader
+from txbatch.tables import plain
+
+# As many partitions or files of a batch are named; --json has all.
+READS_SHOWN = 3
+LIMIT = 1_000
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
+@click.argument("state", type=arguments.TEXT)
+@click.argument("key", required=False, type=arguments.KEY)
+@prints_rows(nothing="", show=lambda rows: show_why(rows))
+def why(state: str, key: str | None) -> Rows:
+    """Say where the value of KEY in STATE comes from: every batch behind it, those that were restated as well.
+
+    A key of several columns is written as CSV; a global value has none. Exit code 1 if the value is not what these amount to.
+    """
+    reader = _reader()
+    columns = reader.key_columns(state)
+    given = [key] if key is not None else []
+    parts = arguments.keys(given, columns) if given else [[]]
+    told = reader.why(state, parts[0])
+    return [{**told, "ok": told["equal"] is not False}]
+
+
+@click.command("as-of", context_settings={"ignore_unknown_options": True})
+@click.argument("state", type=arguments.TEXT)
+@click.argument("given", nargs=-1, type=arguments.KEY, metavar="[TXID] [KEY]...")
+@click.option("--at", type=arguments.MOMENT, help="As of the newest txid that was committed then; instead of TXID.")
+@click.option("--corrected", is_flag=True, help="With all up to TXID as it was restated until today.")
+@click.option(
+    "--limit", default=LIMIT, show_default=True, type=arguments.LIMIT, help="How many keys, where none is named."
+)
+@prints_rows(nothing="no key had been counted")
+def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bool, limit: int) -> Rows:
+    """Show what STATE was when TXID was the newest committed one: of the KEYs, or of all.
+
+    \b
+      txbatch as-of word_count 3 whale
+      txbatch as-of word_count --at 2026-01-05T08:00Z whale
+    """
+    if at is None and not given:
+        raise click.UsageError("as of when? give a TXID, or --at TIME")
+    reader = _reader()
+    columns = reader.key_columns(state)
+    txid = (
+        reader.txid_at(state, at) if at else arguments.EARLIER_TXID.convert(given[0], None, click.get_current_context())
+    )
+    keys = arguments.keys(given if at else given[1:], columns)
+    rows = reader.as_of(state, txid, keys, corrected=corrected, limit=limit + 1)
+    if at:
+        click.echo(f"as of txid {txid}, the newest at {at.isoformat()}", err=True)
+    if not keys and len(rows) > limit:
+        click.echo(f"there are more than the {limit:,} keys shown: --limit, or report.as_of_<state> in SQL", err=True)
+    return rows if keys else rows[:limit]
+
+
+def _reader() -> PastReader:
+    where = settings.ensure_database(settings.resolve())
+    engine = connect(where.database_url)
+    if where.embedded:
+        migrate(engine)
+    check_migrated(engine)
+    return PastReader(engine)
+
+
+def show_why(rows: list[dict[str, Any]]) -> None:
+    """Show the value, a line per position with what was read below it, and whether these amount to the value."""
+    for row in rows:
+        what = shown(" ".join([row["state"], ",".join(row["key"].values())]).rstrip())
+        value = (
+            f"{_values(row['values'])}, changed last by txid {row['txid']}"
+            if row["values"]
+            else "there is no such key now"
+        )
+        click.echo(f"{what}: {value}")
+        for position in dict.fromkeys(each["position"] for each in row["versions"]):
+            _show_position([each for each in row["versions"] if each["position"] == position])
+        click.echo(_ends(row, what))
+
+
+def _show_position(versions: Sequence[Mapping[str, Any]]) -> None:
+    *_, newest = versions
+    if newest["position"] is None:
+        click.echo(f"  folded up to txid {newest['txid']}{_unless(newest)}: {_values(newest['values'])}")
+        return
+    was = "".join(f", was {_values(each['values'])} by txid {each['txid']}" for each in versions if each["replaced_by"])
+    if newest["replaced_by"]:
+        click.echo(f"  position {newest['position']}, without it by txid {newest['replaced_by']}{was}")
+    else:
+        by = f", counted by txid {newest['txid']}" if newest["txid"] != newest["position"] else ""
+        click.echo(f"  position {newest['position']}{by}{was}: {_values(newest['values'])}{_unless(newest)}")
+    for line in _about(newest):
+        click.echo(f"    {line}")
+
+
+def _about(version: Mapping[str, Any]) -> list[str]:
+    """Who counted it, what was read, and why it was counted again."""
+    of = f"{version['dag_id']} {version['run_id']}" if version["dag_id"] else version["run"]
+    lines = [f"attempt {version['attempt']} of run {plain(of)}, committed at {plain(version['committed_at'])}"]
+    if version["interval_start"]:
+        lines.append(f"{plain(version['interval_start'])} to {plain(version['interval_end'])}")
+    if reads := version["reads"]:
+        more = f", and {len(reads) - READS_SHOWN:,} more; --json names all" if len(reads) > READS_SHOWN else ""
+        lines.append(f"read {', '.join(map(plain, reads[:READS_SHOWN]))}{more}")
+    if version["reason"]:
+        by = f" by {plain(version['requested_by'])}" if version["requested_by"] else ""
+        lines.append(f"restated{by}: {plain(version['reason'])}")
+    return lines
+
+
+def _ends(row: Mapping[str, Any], what: str) -> str:
+    counted = sum(each["counts"] for each in row["versions"])
+    those = f"{counted:,} contribution{'s'[: counted != 1]}"
+    match row["equal"]:
+        case None:
+            return f"  {those}; whether they amount to the value, its job alone can say: it has a merge of its own"
+        case True:
+            return f"  {those} amount{'s'[: counted == 1]} to the value"
+        case _:
+            return shown(
+                f"  {those} do not amount to the value of {what}: the state was changed outside the ledger; "
+                f"`txbatch verify {row['topology']}` says which batches differ"
+            )
+
+
+def _unless(version: Mapping[str, Any]) -> str:
+    if version.get("removed") and not version["counted"]:
+        return ", the key was removed"
+    return "" if version["counts"] else ", removed since"
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{plain(name)} {plain(value) or 'null'}" for name, value in values.items())

@@ -1,0 +1,199 @@
+"""What people ask a state for its past, outside SQL: through the functions that `postgres.past` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from math import isclose
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DataError
+
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.merge import MERGES
+from txbatch.core.state import versions_name
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import listed, pg_name
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.queries import query
+from txbatch.postgres.reader import Reader, Rows, answered, checked_key, doubled, key_type, keys_listed
+
+# The last columns of report.why_<state>, whatever they are called there.
+_ABOUT = (
+    *("counts", "removed", "counted", "attempt", "dag_id", "run_id", "run", "interval_start", "interval_end"),
+    *("committed_at", "reason", "requested_by", "reads"),
+)
+_MARKS = ("removed", "counted")
+_NOW = "`txbatch query` has its values as they are"
+Key = Sequence[str]
+
+
+class PastReader(Reader):
+    """Reads what states were. Every method is one transaction that sees one state of things.
+
+    UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`.
+    """
+
+    def txid_at(self, state: str, at: datetime) -> int:
+        """Return the newest txid that was committed at a moment; 0: none was."""
+        self._dated(state)
+        return int(self._rows("reach", state=state, at=at)[0]["then"])
+
+    def as_of(
+        self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False, limit: int | None = None
+    ) -> Rows:
+        """Return the rows of a state as of a txid: an answer for each key, as `query`, or without keys the first of all.
+
+        TerminalError for a txid that is not committed, or was folded.
+        """
+        stored = self._dated(state)
+        typed = dict(stored["columns"]["keys"])
+        if keys and not typed:
+            raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
+        self._check_reach(state, txid)
+        rows = f"{_function('corrected' if corrected else 'as_of', state)}(%(txid)s)"
+        asked = [checked_key(key, typed) for key in keys]
+        with self._asking(state, typed) as connection:
+            if not asked:
+                order = f" ORDER BY {doubled(listed(map(pg_name, typed)))}" if typed else ""
+                statement = f"SELECT * FROM {rows}{order} LIMIT %(limit)s"
+                return [
+                    dict(row)
+                    for row in connection.exec_driver_sql(statement, {"txid": txid, "limit": limit}).mappings()
+                ]
+            columns = {f"k{n}": list(column) for n, column in enumerate(zip(*asked, strict=True))}
+            found = connection.exec_driver_sql(_of_keys(rows, typed), {"txid": txid, **columns}).mappings()
+            return [answered(key, typed, dict(row)) for key, row in zip(asked, found, strict=True)]
+
+    def why(self, state: str, key: Key = ()) -> dict[str, Any]:
+        """Return a key's value, every version of every position that it has, and whether they amount to it.
+
+        `equal` None: it cannot be said without the job, which has a merge of its own. UnknownName for a key that never was.
+        """
+        stored = self._dated(state)
+        typed = dict(stored["columns"]["keys"])
+        asked = {f"k{n}": part for n, part in enumerate(checked_key(key, typed))}
+        casts = [f"CAST(%(k{n})s AS {key_type(type_)})" for n, type_ in enumerate(typed.values())]
+        with self._asking(state, typed) as connection:
+            found = connection.exec_driver_sql(
+                f"SELECT * FROM {_function('why', state)}({listed(casts)})", asked
+            ).mappings()
+            versions = [_version(dict(row), removable="remove" in stored["columns"]) for row in found]
+            row = connection.exec_driver_sql(_value(state, typed, casts), asked).mappings().first()
+            if not versions and row is None:
+                raise UnknownName(f"state {state!r} has no key {','.join(key)!r}, and never had: no batch counted one")
+            equal = _amounts(connection, stored, casts, asked)
+        values = {name: value for name, value in row.items() if name not in (*typed, "txid")} if row else None
+        told = {
+            "state": state,
+            "topology": stored["topology"],
+            "key": dict(zip(typed, key, strict=True)),
+            "values": values,
+        }
+        return told | {"txid": row["txid"] if row else None, "equal": equal, "versions": versions}
+
+    def restatements(self, topology: str, limit: int = 20) -> Rows:
+        """Return the newest restates of a topology; UnknownName when there is no such topology."""
+        self._check_known(topology)
+        return self._rows("restatements", topology=topology, limit=limit)
+
+    def _dated(self, state: str) -> dict[str, Any]:
+        """Return the state as it is stored, if its past is kept."""
+        stored = self._state(state)
+        if stored["database"] is not None:
+            where = f"apart, in {stored['database']!r}, without contributions"
+            raise TerminalError(f"state {state!r} is kept {where}: its past is not kept; {_NOW}")
+        if not stored["contributions"]:
+            raise TerminalError(f"state {state!r} is kept without contributions, so its past is not kept; {_NOW}")
+        with transaction(self.engine) as connection:
+            versions = {"name": f"report.{pg_name(versions_name(state))}"}
+            made = connection.execute(query("relation_exists"), versions).scalar_one()
+        if not made:
+            raise TerminalError(
+                f"state {state!r} was made by an earlier version; its past can be asked once its job has run again"
+            )
+        return stored
+
+    def _check_reach(self, state: str, txid: int) -> None:
+        reach = self._rows("reach", state=state, at=None)[0]
+        ask = f"ask for one of {reach['horizon']} to {reach['newest']}"
+        if not 0 <= txid <= reach["newest"]:
+            raise TerminalError(f"state {state!r}: txid {txid} is not committed; {ask}")
+        if txid < reach["horizon"]:
+            raise TerminalError(
+                f"state {state!r}: retention has folded what it was before txid {reach['horizon']}; {ask}"
+            )
+
+    @contextmanager
+    def _asking(self, state: str, typed: Mapping[str, str]) -> Iterator[Connection]:
+        """Context manager. One snapshot; TerminalError for a key that is none."""
+        with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+            try:
+                yield connection
+            except DataError as error:
+                message = str(error.orig).partition("\n")[0]
+                raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+
+
+def _function(prefix: str, state: str) -> str:
+    return f"report.{doubled(pg_name(f'{prefix}_{state}'))}"
+
+
+def _of_keys(rows: str, typed: Mapping[str, str]) -> str:
+    arrays = listed(f"%(k{n})s::text[]" for n in range(len(typed)))
+    names = listed(f"k{n}" for n in range(len(typed)))
+    same = " AND ".join(
+        f"r.{doubled(pg_name(name))} = CAST(a.k{n} AS {key_type(type_)})"
+        for n, (name, type_) in enumerate(typed.items())
+    )
+    of_key = f"LATERAL (SELECT * FROM {rows} r WHERE {same}) r ON true"
+    return f"SELECT r.* FROM unnest({arrays}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN {of_key} ORDER BY a.n"
+
+
+def _value(state: str, typed: Mapping[str, str], casts: Sequence[str]) -> str:
+    same = " AND ".join(f"{doubled(pg_name(name))} = {cast}" for name, cast in zip(typed, casts, strict=True))
+    return f"SELECT * FROM report.{doubled(pg_name(state))} WHERE {same or 'true'}"
+
+
+def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
+    """Return a row of report.why_<state> with its values by themselves and the other columns by their own names."""
+    about = [name for name in _ABOUT if removable or name not in _MARKS]
+    cells = list(row.items())
+    numbers = dict(zip(("position", "txid", "replaced_by"), [value for _, value in cells[:3]], strict=True))
+    values = dict(cells[3 : -len(about)])
+    return {**numbers, "values": values, **dict(zip(about, [value for _, value in cells[-len(about) :]], strict=True))}
+
+
+def _amounts(
+    connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]
+) -> bool | None:
+    """Return whether the contributions of a key that count amount to the state's row of it; None: nobody here knows."""
+    if {merge for *_, merge in stored["columns"]["values"]} - MERGES.keys():
+        return None
+    folds = Folds(stored["topology"], stored["state"], stored["columns"])
+    keys = [f"{cast} AS {doubled(key)}" for cast, key in zip(casts, folds.keys, strict=False)] or [
+        f"true AS {folds.keys[0]}"
+    ]
+    same = " AND ".join(f"r.{key} = k.{key}" for key in folds.keys)
+    there = " WHERE counted" if folds.removable else ""
+    row = [f"r.{name}" for name in (folds.keys[0], *folds.values)]
+    state = f"(SELECT * FROM {folds.generation.state(folds.state)}{there})"
+    found = [
+        connection.exec_driver_sql(
+            f"WITH asked AS (SELECT {listed(keys)}) "
+            + doubled(f"SELECT {listed(row)} FROM asked k JOIN {rows} r ON {same}"),
+            asked,
+        ).first()
+        for rows in (state, f"({folds.now('asked')})")
+    ]
+    has, amounts = (None if each is None else list(each) for each in found)
+    return has == amounts or (has is not None and amounts is not None and all(map(_alike, has, amounts)))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Doubles are summed in another order."""
+    return bool(
+        one == other or (isinstance(one, float) and isinstance(other, float) and isclose(one, other, rel_tol=1e-9))
+    )
