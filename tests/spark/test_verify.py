@@ -18,6 +18,7 @@ from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import LAST_LINES, Job, load_job
+from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import AttemptFolder
 
 JOB = """
@@ -27,6 +28,11 @@ stream.group_by("line").persistent_aggregate(
     TransactionalState("lines"), count=Count(), thirds=Sum("third", approximate=True)
 )
 stream.persistent_aggregate(TransactionalState("all", contributions=False), guarantee="at_least_once", count=Count())
+"""
+LOG = """
+topology = Topology("log")
+stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}))
+stream.group_by("line").persistent_aggregate(OpaqueState("log"), count=Count())
 """
 
 
@@ -48,20 +54,26 @@ class InThisProcess:
         """The session is that of all tests."""
 
 
+def started(spark: SparkSession, postgres_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
+    """A job that reads the folder `in`, and whatever emits it."""
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("TXBATCH_HOME", str(folder / "home"))
+    monkeypatch.setattr(InThisProcess, "session", spark, raising=False)
+    monkeypatch.setattr("txbatch.wiring.Application", InThisProcess)
+    job = folder / "job.py"
+    job.write_text(f"from txbatch import *\n{text.format(root=str(folder / 'in'))}\n{LAST_LINES}\n")
+    return str(job)
+
+
 @pytest.mark.rule("R24")
 def test_each_batch_is_judged_by_its_own_file(
     spark: SparkSession, postgres_url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    monkeypatch.setenv("TXBATCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(InThisProcess, "session", spark, raising=False)
-    monkeypatch.setattr("txbatch.wiring.Application", InThisProcess)
     root = tmp_path / "in"
     root.mkdir()
     for name in "abcdef":
         (root / name).write_text(f"{name} one\nof all\nof all\n")
-    job = str(tmp_path / "lines.py")
-    Path(job).write_text(f"from txbatch import *\n{JOB.format(root=str(root))}\n{LAST_LINES}\n")
+    job = started(spark, postgres_url, tmp_path, monkeypatch, JOB)
     runner = CliRunner()
     done = runner.invoke(main, ["run", job, "--until-idle"])
     assert done.exit_code == 0, done.output
@@ -105,3 +117,33 @@ def test_each_batch_is_judged_by_its_own_file(
     assert found["state all"]["reason"] == "it keeps no contributions, and txid 3 cannot be read again"
     assert contents(engine) == before
     assert list((tmp_path / "home" / "staging").rglob("verify-*")) == []
+
+
+@pytest.mark.rule("R13", "R24")
+def test_a_hole_is_no_part_of_its_batch_and_is_told_until_it_is_filled(
+    spark: SparkSession, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = started(spark, postgres_url, tmp_path, monkeypatch, LOG)
+    log = PartitionedLog(tmp_path / "in")
+    for partition in "01":
+        log.append(partition, ["a", partition])
+    log.take_away("1")
+    runner = CliRunner()
+    assert runner.invoke(main, ["run", job]).exit_code == 0
+    log.give_back("1")
+    holed = runner.invoke(main, ["verify", job])
+    assert holed.exit_code == 1
+    assert [line.split()[:3] for line in holed.stdout.partition("what")[2].splitlines()[1:]] == [
+        ["txid", "1", "EQUAL"],
+        ["state", "log", "EQUAL"],
+        ["missing", "NOT", "COUNTED"],
+    ]
+    assert "partition '1' of stream 'in' could not be read in txid 1, and is not read since" in holed.stdout
+    assert runner.invoke(main, ["run", job]).exit_code == 0
+    whole = runner.invoke(main, ["verify", job])
+    assert (whole.exit_code, "NOT COUNTED" in whole.stdout) == (0, False)
+    log.take_away("0")
+    gone = runner.invoke(main, ["verify", job, "1"])
+    assert gone.exit_code == 1
+    assert "UNVERIFIABLE" in gone.stdout
+    assert "partition '0' of" in gone.stdout
