@@ -107,9 +107,13 @@ VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :datab
 RETURNING state;
 
 -- counts_as_rebuilt --
--- How many keys each batch changed, and what reached each state, are as the rebuild counted them.
-UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept FROM txbatch.rebuilt d
- WHERE d.rebuild = :rebuild AND b.topology = :topology AND b.txid = d.txid;
+-- How many keys each batch changed, and what reached each state, are as the rebuild counted them; of a batch that was replaced,
+-- as its place was.
+UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept
+  FROM (SELECT txid, keys, kept FROM txbatch.rebuilt WHERE rebuild = :rebuild
+         UNION ALL
+        SELECT position, keys, kept FROM txbatch.rebuilt WHERE rebuild = :rebuild AND position <> txid) d
+ WHERE b.topology = :topology AND b.txid = d.txid AND b.kind <> 'skip';
 
 -- emit_again --
 -- What was emitted by the definition before counts no more: another token, and the next attempt reads anew (R5).

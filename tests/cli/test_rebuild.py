@@ -110,6 +110,9 @@ def test_one_more_value_for_all_history_while_batches_are_committed(
     assert "value 'last' of state 'words' is new" in words.run(now).output
 
     def meanwhile() -> None:
+        refused = words.run(now)
+        assert "rebuild 1 of 'words' by" in refused.output
+        assert "runs: 0 of 2 batches are counted; let it end, or `txbatch rebuild words --cancel`" in refused.output
         words.log.append("0", ["c", "d"])
         assert words.run(before).exit_code == 0
         assert words.rows("SELECT count FROM report.words WHERE line = 'd'") == [(1,)]
@@ -145,6 +148,20 @@ def test_a_restate_meanwhile_is_counted_in_its_place(words: Words) -> None:
     counted = "SELECT txid, position FROM txbatch.rebuilt WHERE rebuild = 2 ORDER BY txid"
     assert words.rows(counted) == [(2, 2), (3, 1)] or words.rows(counted) == [(1, 1), (2, 2), (3, 1)]
     assert words.report == [("a", 3, 3, 2), ("b", 1, 3, 1), ("c", 2, 3, 1)]
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_state_joins_where_the_newest_batch_was_restated_and_counts_all(words: Words) -> None:
+    with open_runner(load_job(words.job), settings.resolve()) as runner:
+        assert [batch.txid for batch in runner.restate([2], "again")] == [3]
+    other = 'stream.group_by("line").persistent_aggregate(OpaqueState("others", contributions=False), count=Count())\n'
+    now = words.write(MORE + ")\n" + other.removesuffix(")\n"), "more.py")
+    assert words.rebuild(now, *WHY).exit_code == 0
+    assert words.rows("SELECT line, count FROM report.others ORDER BY line") == [("a", 3), ("b", 1), ("c", 2)]
+    assert words.rows("SELECT state, missed FROM report.state_coverage ORDER BY 1") == [("others", 0), ("words", 0)]
+    words.log.append("0", ["b"])
+    assert words.run(now).exit_code == 0
+    assert words.rows("SELECT count, txid FROM report.others WHERE line = 'b'") == [(2, 4)]
 
 
 @pytest.mark.rule("R10", "R23")

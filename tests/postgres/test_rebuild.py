@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
 
 from txbatch import Count, Max, OpaqueState, Topology
-from txbatch.core.errors import SchemaMismatch, StaleAttempt, TerminalError, Unavailable, UnknownName
+from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError, Unavailable, UnknownName
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.merge import merger
@@ -108,6 +108,8 @@ def test_one_more_aggregate_counts_all_history_and_the_report_is_never_empty(ben
     assert bench.rows(REPORT) == [("dog", 5, 3), ("man", 3, 2)]
     assert str(rebuilding.rebuilds.progress(rebuilding.rebuild)) == "1 of 3 batches are counted"
     assert rebuilding.count(counted(man=2), counted(dog=4)) == [2, 3]
+    with pytest.raises(ChangeTooEarly, match="rebuild 1 of 'word_count' by"):
+        bench.ledger.change(word_count(LogSpout({"a": 1}), most=Count(was="count")), "jobs/job.py", "why")
     with pytest.raises(SchemaMismatch, match="value 'most' of state 'word_count' is new"):
         bench.ledger.check_definition(rebuilding.topology, "jobs/job.py")
     assert rebuilding.swap() == Swapped(3)

@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.definition import Known, StateDefinition, check_definition, stream_definitions, stream_fields
+from txbatch.core.errors import SchemaMismatch
+from txbatch.core.rebuild import Progress
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres.queries import query
@@ -18,8 +20,26 @@ def check(connection: Connection, topology: Topology, job: str | None = None) ->
     SchemaMismatch when the topology, if it is known, or a state's name is stored otherwise.
     """
     stored = known(connection, topology)
-    check_definition(topology, job or stored.job, stored)
+    try:
+        check_definition(topology, job or stored.job, stored)
+    except SchemaMismatch as error:
+        if (told := rebuilt_now(connection, topology.name)) is None:
+            raise
+        raise SchemaMismatch(f"{told}. Until then {error}") from error
     return stored
+
+
+def rebuilt_now(connection: Connection, topology: str) -> str | None:
+    """Return which rebuild of the topology runs, and how far it is; None when none does."""
+    running = connection.execute(query("running_rebuild"), {"topology": topology}).mappings().first()
+    if running is None:
+        return None
+    row = connection.execute(query("rebuild_progress"), {"rebuild": running["rebuild"]}).mappings().one()
+    progress = Progress(row["counted"], row["to_count"], row["seconds_each"])
+    return (
+        f"rebuild {running['rebuild']} of {topology!r} by {running['job']} runs: {progress}; let it end, or "
+        f"`txbatch rebuild {topology} --cancel`"
+    )
 
 
 def known(connection: Connection, topology: Topology) -> Known:

@@ -16,7 +16,7 @@ from txbatch.core.definition import (
     check_change,
     state_definition,
 )
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import ChangeTooEarly, TerminalError
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.redefinition import (
     AddState,
@@ -46,13 +46,16 @@ from txbatch.postgres.queries import query
 def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
     """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
 
-    Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open,
-    Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what goes.
+    Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
+    rebuild runs, Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what
+    goes.
     """
     known = definitions.known(connection, topology)
     found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=topology.name))
     if not found:
         return []
+    if (told := definitions.rebuilt_now(connection, topology.name)) is not None:
+        raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
     txid = rows.last_txid(connection, topology.name) + 1
     steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
     for state in (step.state for step in steps if isinstance(step, DropState)):
