@@ -1,0 +1,189 @@
+"""Restate on PostgreSQL: the keys of both versions are folded again as the twin does it, and what else shows of it (R17)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from postgres_bench import Bench, words
+from sqlalchemy import Engine
+from support import LogSpout, code, manifest_of, record_batch, run
+
+from txbatch import Avg, Count, FileSpout, Max, Min, OpaqueState, SpoutKind, Topology, TransactionalState
+from txbatch.core import coordinator
+from txbatch.core.ledger import Ledger
+from txbatch.core.manifest import ReadPartition
+from txbatch.core.transaction import Batch, Restate
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.postgres import state_tables
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.reader import Reader
+
+pytestmark = pytest.mark.rule("R17")
+# Per txid: the position that it counts again, as an index into those before it (None: its own), and what it does to each key.
+CHANGE = st.none() | st.tuples(st.integers(-9, 9), st.booleans(), st.booleans()).filter(lambda each: each[1] or each[2])
+HISTORY = st.lists(st.tuples(st.none() | st.integers(0, 9), st.tuples(CHANGE, CHANGE)), min_size=2, max_size=7)
+few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def topology_of(shape: str) -> Topology:
+    """Counts, extremes and a mean: per word, per word that may be removed, or of all records."""
+    topology = Topology("agree")
+    opaque = shape != "transactional"
+    stream = topology.new_stream(
+        "words", LogSpout({"a": 10**6}, kind=SpoutKind.OPAQUE if opaque else SpoutKind.TRANSACTIONAL)
+    ).each("1", "n bigint")
+    values: dict[str, Any] = {"count": Count(), "least": Min("n"), "most": Max("n"), "mean": Avg("n")}
+    if shape == "global":
+        stream.persistent_aggregate(OpaqueState("agree"), **values)
+        return topology
+    state = (OpaqueState if opaque else TransactionalState)("agree")
+    removable = {"remove": "true"} if shape == "removable" else {}
+    stream.group_by("word").persistent_aggregate(state, **values, **removable)
+    return topology
+
+
+def partials_of(shape: str, changes: Any) -> list[Any]:
+    if shape == "global":
+        number = sum(each[0] for each in changes if each)
+        return [((), (number, number, number, number, number))]
+    rows = [(key, each) for key, each in zip("ab", changes, strict=True) if each]
+    marks = (lambda each: each[1:]) if shape == "removable" else (lambda each: ())
+    return [((key,), (each[0],) * 5 + marks(each)) for key, each in rows]
+
+
+def commits(ledger: Ledger, topology: Topology, txid: int, again: int | None, partials: list[Any], staged: Any) -> None:
+    of = run(f"run {txid}")
+    of = of if again is None else replace(of, restate=Restate(again, "it was wrong"))
+    batch = coordinator.initialize_transaction(ledger, topology, of)
+    assert isinstance(batch, Batch)
+    assignment = ledger.start_attempt(batch, of, code())
+    emitted = ledger.record_manifest(assignment, manifest_of(topology, assignment, {"agree": partials}))
+    assert ledger.commit(topology, emitted, {"agree": staged}).applied
+
+
+def row_of(value: Any) -> Any:
+    """Value, txid, and what was before, of a row in memory."""
+    prev = getattr(value, "prev", None)
+    return [*map(int, value.value), value.txid, *(map(int, prev) if prev else ()), getattr(value, "prev_txid", None)]
+
+
+@pytest.mark.parametrize("shape", ["opaque", "transactional", "removable", "global"])
+@given(history=HISTORY)
+@few
+def test_both_ledgers_agree(engine: Engine, shape: str, history: list[Any]) -> None:
+    topology, memory, postgres = topology_of(shape), MemoryLedger(), PostgresLedger(engine)
+    (aggregate,) = topology.aggregates
+    for ledger in (memory, postgres):
+        ledger.register(topology, "jobs/agree.py")
+    ordinary: list[int] = []
+    for txid, (number, changes) in enumerate(history, 1):
+        again = ordinary[number % len(ordinary)] if number is not None and ordinary else None
+        ordinary += [] if again else [txid]
+        partials = partials_of(shape, changes)
+        commits(memory, topology, txid, again, partials, partials)
+        commits(postgres, topology, txid, again, partials, [record_batch(aggregate, partials)])
+        expected = {key: row_of(value) for key, value in memory.rows("agree").items()}
+        assert stored(postgres, shape) == expected, (txid, again)
+    with transaction(engine) as connection:
+        state_tables.drop(connection, "agree")
+
+
+def stored(ledger: PostgresLedger, shape: str) -> dict[Any, list[Any]]:
+    values = ["count", "least", "most", "mean_sum", "mean_count"]
+    with ledger.engine.connect() as connection:
+        found = state_tables.execute(connection, "SELECT to_jsonb(s) FROM state.agree s").fetchall()
+    rows = {}
+    for (row,) in found:
+        prev = [row[f"prev_{name}"] for name in values] if row.get("prev_txid") else []
+        key = () if shape == "global" else (row["word"],)
+        rows[key] = [*(row[name] for name in values), row["txid"], *prev, row.get("prev_txid")]
+    return rows
+
+
+def restated(bench: Bench, position: int, partials: Any, **changes: Any) -> Batch:
+    asked = replace(run("again"), restate=Restate(position, "it was wrong", "anna", **changes.pop("asked", {})))
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
+    assert isinstance(batch, Batch)
+    assignment = bench.ledger.start_attempt(batch, asked, code())
+    bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, partials, **changes))
+    assert bench.commit(bench.ledger.batch(batch.topology, batch.txid), partials)
+    return batch
+
+
+def test_a_file_that_was_counted_again_is_compared_with_what_counts_now(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("dog\n")
+    topology = Topology("word_count")
+    topology.new_stream("words", FileSpout(tmp_path)).group_by("line").persistent_aggregate(
+        TransactionalState("word_count"), count=Count()
+    )
+    bench = Bench(engine, topology)
+    read = {"words": {"a": manifest_read(1)}}
+    bench.emitted(words(dog=1), streams=read)
+    assert bench.commit(bench.ledger.batch("word_count", 1), words(dog=1))
+    (tmp_path / "a").write_text("dog\ndog\n")
+    restated(bench, 1, words(dog=2), streams={"words": {"a": manifest_read(2)}})
+    (counted,) = Reader(engine).counted("word_count")
+    assert counted.files == {"a": [8, (tmp_path / "a").stat().st_mtime_ns]}
+    assert bench.rows("SELECT metadata ->> 'end', txid FROM txbatch.consumed") == [("4", 1)]
+
+
+def manifest_read(records: int) -> ReadPartition:
+    return ReadPartition(records, "1")
+
+
+def test_what_a_restate_left_out_is_no_open_hole(engine: Engine) -> None:
+    topology = Topology("word_count")
+    spout = LogSpout({"a": 10, "b": 10}, kind=SpoutKind.OPAQUE)
+    topology.new_stream("words", spout).group_by("word").persistent_aggregate(OpaqueState("word_count"), count=Count())
+    bench = Bench(engine, topology)
+    bench.whole(words(dog=9))
+    restated(
+        bench,
+        1,
+        words(dog=4),
+        asked={"accept_missing": True},
+        streams={"words": {"a": manifest_read(10)}},
+        unreadable={"words": {"b": "away"}},
+    )
+    holes = "SELECT partition, unreadable_since_txid FROM report.completeness ORDER BY 1"
+    assert bench.rows(holes) == [("a", None), ("b", None)]
+    told = "SELECT partition, status, reason FROM report.partitions WHERE txid = 2 ORDER BY 1"
+    assert bench.rows(told) == [("a", "read", None), ("b", "unreadable", "away")]
+    seen = "SELECT kind, status, position, replaced_by, requested_by, reason FROM report.batches ORDER BY txid"
+    assert bench.rows(seen) == [
+        ("ordinary", "committed", 1, 2, None, None),
+        ("restate", "committed", 1, None, "anna", "it was wrong"),
+    ]
+    assert Reader(engine).status()[0]["records"] == 10
+
+
+def test_why_it_was_asked_for_stays_known_when_it_is_aborted(engine: Engine) -> None:
+    bench = Bench(engine)
+    bench.whole(words(dog=1))
+    asked = replace(run("again"), restate=Restate(1, "a file was wrong"))
+    coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
+    bench.ledger.abort("word_count", 2, "not now")
+    reason = "a file was wrong; aborted: not now"
+    assert bench.rows("SELECT reason FROM txbatch.batch WHERE txid = 2") == [(reason,)]
+
+
+def test_a_restate_folds_what_retention_has_left(engine: Engine) -> None:
+    """The base counts before all positions; below the horizon nothing is restated."""
+    bench = Bench(engine)
+    for number in range(3):
+        bench.whole(words(dog=1, cat=number + 1), str(number))
+    bench.run(
+        "INSERT INTO contribution_base.word_count (word, count, txid) VALUES ('dog', 1, 1), ('cat', 1, 1)",
+        "DELETE FROM contribution.word_count WHERE txid = 1",
+        "UPDATE txbatch.state SET horizon = 1",
+    )
+    restated(bench, 2, words(dog=5))
+    assert sorted(bench.rows("SELECT word, count, txid FROM state.word_count")) == [("cat", 4, 4), ("dog", 7, 4)]
+    with pytest.raises(Exception, match="txid 1 is folded: contributions up to txid 1 are kept as one"):
+        restated(bench, 1, words(dog=5))
