@@ -74,7 +74,8 @@ class Stored:
 STORED = (
     Stored(
         "The plan of a batch",
-        "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself.",
+        "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself. Format 3, "
+        'of restates, has `"whole": true` besides: of what it names no partition may be left out.',
         PLAN.to_json(),
         {
             "format": "of this object; a reader refuses one that it does not know",

@@ -12,6 +12,7 @@ from support import Keyed, LogSpout, run, word_count
 from txbatch import Topology
 from txbatch.core import coordinator
 from txbatch.core.errors import TerminalError
+from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Batch, BatchKind, Restate, Run
 
 pytestmark = pytest.mark.rule("R17")
@@ -98,3 +99,51 @@ def test_a_restate_of_a_restate_means_its_position(case: Case) -> None:
     again = case.restates(case.ledger.batch(NAME, 2).position, "second", dog=5)
     assert [case.ledger.batch(NAME, txid).replaced_by for txid in (1, 2, 3)] == [2, 3, None]
     assert (again.txid, again.position, case.rows()) == (3, 1, {"dog": (5, 3)})
+
+
+def test_the_example_of_the_protocol(case: Case) -> None:
+    case.counts("1", dog=1, cat=1)
+    case.counts("2", dog=1)
+    assert case.rows() == {"dog": (2, 2), "cat": (1, 1)}
+    case.restates(1, "first", dog=2, fox=1)
+    assert case.rows() == {"dog": (3, 3), "fox": (1, 3)}
+    case.counts("4", cat=1)
+    assert case.rows() == {"dog": (3, 3), "cat": (1, 4), "fox": (1, 3)}
+    case.restates(1, "second", dog=2, fox=1)
+    assert case.rows() == {"dog": (3, 5), "cat": (1, 4), "fox": (1, 5)}
+
+
+def test_a_restate_counts_for_max_pending_and_is_waited_for(case: Case) -> None:
+    case.counts("1", dog=1)
+    asked = case.initialize(restate_of(1))
+    waits = case.initialize(run("2"))
+    assert isinstance(waits, Wait)
+    assert waits.batch.txid == asked.txid
+    case.ledger.abort(NAME, asked.txid, "not now")
+    assert case.initialize(run("2")).txid == 3
+
+
+def test_two_positions_of_one_run_are_two_batches(case: Case) -> None:
+    case.counts("1", dog=1)
+    case.counts("2", dog=1)
+    assert [case.restates(position, "again", dog=5).txid for position in (1, 2)] == [3, 4]
+    assert [case.initialize(restate_of(position)).txid for position in (1, 2)] == [3, 4]
+    assert case.rows() == {"dog": (10, 4)}
+
+
+def test_several_partials_of_one_key_are_combined(case: Case) -> None:
+    case.counts("1", dog=1)
+    of = restate_of(1)
+    twice: dict[str, list[Keyed]] = {NAME: [(("dog",), (2,)), (("cat",), (1,)), (("dog",), (3,))]}
+    case.goes(case.initialize(of), of, twice)
+    assert case.rows() == {"dog": (5, 2), "cat": (1, 2)}
+    assert case.backing.contributions(NAME)[("dog",), 1, 2] == (5,)
+
+
+def test_a_restate_is_found_as_unfinished_with_all_that_was_asked(case: Case) -> None:
+    case.counts("1", dog=1)
+    case.initialize(restate_of(1, "cli:again", accept_missing=True))
+    found = case.ledger.oldest_unfinished(NAME, "cli:", above=0)
+    assert found is not None
+    assert (found.txid, found.run.name, found.run.key) == (2, "cli:again", "restate:1:cli:again")
+    assert found.run.restate == Restate(1, "a file was wrong", "anna", accept_missing=True, skipped=True)

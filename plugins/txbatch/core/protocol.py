@@ -268,8 +268,7 @@ def check_abort(batch: Batch) -> None:
     if batch.status is BatchStatus.COMMITTED:
         raise TerminalError(
             f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
-            f"the source or the job and count all of it again: `txbatch drop {batch.topology}`, or another topology with states "
-            "of other names"
+            f'the source and count it again, in its place: `txbatch restate {batch.topology} {batch.txid} --why "..."`'
         )
 
 
