@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support import LogSpout, word_count
 
-from txbatch import PartitionUnreadable, SpoutKind
+from txbatch import OpaqueState, PartitionUnreadable, SpoutKind
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError, UnknownName
+from txbatch.core.restate import check_topology
 from txbatch.core.spout import Metadata
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus, Restate, Run
 from txbatch.memory.emitter import MemoryApplication
@@ -169,3 +170,11 @@ def test_a_spout_that_fails_is_named(case: Case) -> None:
     case.spout.plan_again = plan_again  # type: ignore[method-assign]
     with pytest.raises(TransientError, match="the coordinator of stream 'words' raised OSError: the source is away"):
         case.restate(1)
+
+
+def test_a_state_without_contributions_names_rebuild() -> None:
+    topology = word_count(Words({"a": ["dog"]}), state=OpaqueState("word_count", contributions=False))
+    with pytest.raises(
+        TerminalError, match=r"state 'word_count' keeps no contributions, .* `txbatch rebuild word_count --why"
+    ):
+        check_topology(topology)

@@ -22,16 +22,21 @@ from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchKind, BatchStatus, Interval, Restate
 
+_REBUILD = '`txbatch rebuild {} --why "..."`'
+
 
 def check_topology(topology: Topology) -> None:
     """Refuse to restate where a state keeps no contributions to fold again, or a source cannot be read twice."""
-    for aggregate in topology.aggregates:
-        state = aggregate.state
-        if not state.contributions:
-            why = f"it is kept apart, in {state.database!r}" if state.database else "contributions=False"
+    for state in (aggregate.state for aggregate in topology.aggregates):
+        if state.database is not None:
             raise TerminalError(
-                f"{topology.name}: state {state.name!r} keeps no contributions ({why}), so none of them can be replaced; mend "
-                "the source and count all of it again: drop the topology, or count it by another one with states of other names"
+                f"{topology.name}: state {state.name!r} is kept apart, in {state.database!r}, without contributions, so none of "
+                "them can be replaced; mend the source and count it by another topology, with states of other names"
+            )
+        if not state.contributions:
+            raise TerminalError(
+                f"{topology.name}: state {state.name!r} keeps no contributions, so none of them can be replaced; mend the source "
+                f"and count all of it again: {_REBUILD.format(topology.name)}"
             )
     for stream in topology.streams.values():
         if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
@@ -67,8 +72,8 @@ def check_not_folded(version: Version) -> None:
         by = "" if current.txid == asked.position else f", which txid {current.txid} counts,"
         raise TerminalError(
             f"{asked.topology}: txid {asked.position}{by} is folded: contributions up to txid {version.horizon} are kept as one "
-            "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: drop "
-            "the topology, or count it by another one with states of other names"
+            "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: "
+            f"{_REBUILD.format(asked.topology)}"
         )
 
 
