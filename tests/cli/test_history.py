@@ -124,12 +124,23 @@ def test_what_has_no_past_says_why_and_what_to_do(txbatch: Txbatch, write_job: W
             "a",
         ): "state 'bare' is kept without contributions, so its past is not kept; `txbatch query` has",
         ("as-of", "bare", "1"): "state 'bare' is kept without contributions",
-        ("as-of", "words", "9"): "state 'words': txid 9 is not committed; ask for one of 0 to 3",
+        (
+            "as-of",
+            "words",
+            "9",
+        ): "state 'words' cannot be asked as of txid 9: the newest committed one is 3; ask for one of 0 to 3",
         ("as-of", "all", "1", "a"): "state 'all' is one global value and has no key; ask without",
     }.items():
         refused(txbatch(*arguments), told)
     assert txbatch("as-of", "words").exit_code == 2
     assert txbatch("as-of", "words", "x").exit_code == 2
+    swapped = "INSERT INTO txbatch.rebuild (topology, status, why, job, code, definition, ended_at, swapped_txid, past)"
+    with engine.begin() as connection:
+        connection.execute(text(f"{swapped} VALUES ('words', 'swapped', 'w', 'j', 'c', '{{}}', now(), 1, '{{}}')"))
+    refused(
+        txbatch("as-of", "words", "1"), "rebuild 1 counted all anew after txid 1, and has what is later; until `txbatch"
+    )
+    assert txbatch("as-of", "words", "2", "a").exit_code == 0
     with engine.begin() as connection:
         connection.execute(text("UPDATE txbatch.state SET horizon = 2"))
     refused(txbatch("as-of", "words", "1"), "retention has folded what it was before txid 2; ask for one of 2 to 3")

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import isclose
-from typing import Any
+from typing import Any, cast
 
+import psycopg2
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError
 
@@ -52,7 +53,6 @@ class PastReader(Reader):
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
             raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
-        self._check_reach(state, txid)
         rows = f"{_function('corrected' if corrected else 'as_of', state)}(%(txid)s)"
         asked = [checked_key(key, typed) for key in keys]
         with self._asking(state, typed) as connection:
@@ -63,9 +63,13 @@ class PastReader(Reader):
                     dict(row)
                     for row in connection.exec_driver_sql(statement, {"txid": txid, "limit": limit}).mappings()
                 ]
-            columns = {f"k{n}": list(column) for n, column in enumerate(zip(*asked, strict=True))}
-            found = connection.exec_driver_sql(_of_keys(rows, typed), {"txid": txid, **columns}).mappings()
-            return [answered(key, typed, dict(row)) for key, row in zip(asked, found, strict=True)]
+            one = f"SELECT * FROM {rows} WHERE {_same(typed)}"  # key by key: each by index
+            given = [{"txid": txid, **_parameters(key)} for key in asked]
+            found = [connection.exec_driver_sql(one, each).mappings().first() for each in given]
+            names = [*self._columns(connection, state)]
+            return [
+                answered(key, typed, dict(row or dict.fromkeys(names))) for key, row in zip(asked, found, strict=True)
+            ]
 
     def why(self, state: str, key: Key = ()) -> dict[str, Any]:
         """Return a key's value, every version of every position that it has, and whether they amount to it.
@@ -74,14 +78,15 @@ class PastReader(Reader):
         """
         stored = self._dated(state)
         typed = dict(stored["columns"]["keys"])
-        asked = {f"k{n}": part for n, part in enumerate(checked_key(key, typed))}
-        casts = [f"CAST(%(k{n})s AS {key_type(type_)})" for n, type_ in enumerate(typed.values())]
+        asked = _parameters(checked_key(key, typed))
+        casts = _casts(typed)
         with self._asking(state, typed) as connection:
             found = connection.exec_driver_sql(
                 f"SELECT * FROM {_function('why', state)}({listed(casts)})", asked
             ).mappings()
             versions = [_version(dict(row), removable="remove" in stored["columns"]) for row in found]
-            row = connection.exec_driver_sql(_value(state, typed, casts), asked).mappings().first()
+            report = f"SELECT * FROM report.{doubled(pg_name(state))} WHERE {_same(typed)}"
+            row = connection.exec_driver_sql(report, asked).mappings().first()
             if not versions and row is None:
                 raise UnknownName(f"state {state!r} has no key {','.join(key)!r}, and never had: no batch counted one")
             equal = _amounts(connection, stored, casts, asked)
@@ -116,24 +121,22 @@ class PastReader(Reader):
             )
         return stored
 
-    def _check_reach(self, state: str, txid: int) -> None:
-        reach = self._rows("reach", state=state, at=None)[0]
-        ask = f"ask for one of {reach['horizon']} to {reach['newest']}"
-        if not 0 <= txid <= reach["newest"]:
-            raise TerminalError(f"state {state!r}: txid {txid} is not committed; {ask}")
-        if txid < reach["horizon"]:
-            raise TerminalError(
-                f"state {state!r}: retention has folded what it was before txid {reach['horizon']}; {ask}"
-            )
+    def _columns(self, connection: Connection, state: str) -> list[str]:
+        return [row.name for row in connection.execute(query("columns_of"), {"name": f"report.{pg_name(state)}"})]
 
     @contextmanager
     def _asking(self, state: str, typed: Mapping[str, str]) -> Iterator[Connection]:
-        """Context manager. One snapshot; TerminalError for a key that is none."""
+        """Context manager. One snapshot; TerminalError for a key that is none, and for a txid that cannot be asked."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             try:
                 yield connection
             except DataError as error:
-                message = str(error.orig).partition("\n")[0]
+                told = cast(psycopg2.Error, error.orig).diag
+                message = told.message_primary or ""
+                if told.message_hint:
+                    raise TerminalError(
+                        f"{message}; {told.message_hint[:1].lower()}{told.message_hint[1:].rstrip('.')}"
+                    ) from error
                 raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 
@@ -141,20 +144,17 @@ def _function(prefix: str, state: str) -> str:
     return f"report.{doubled(pg_name(f'{prefix}_{state}'))}"
 
 
-def _of_keys(rows: str, typed: Mapping[str, str]) -> str:
-    arrays = listed(f"%(k{n})s::text[]" for n in range(len(typed)))
-    names = listed(f"k{n}" for n in range(len(typed)))
-    same = " AND ".join(
-        f"r.{doubled(pg_name(name))} = CAST(a.k{n} AS {key_type(type_)})"
-        for n, (name, type_) in enumerate(typed.items())
-    )
-    of_key = f"LATERAL (SELECT * FROM {rows} r WHERE {same}) r ON true"
-    return f"SELECT r.* FROM unnest({arrays}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN {of_key} ORDER BY a.n"
+def _parameters(key: Key) -> dict[str, str]:
+    return {f"k{n}": part for n, part in enumerate(key)}
 
 
-def _value(state: str, typed: Mapping[str, str], casts: Sequence[str]) -> str:
-    same = " AND ".join(f"{doubled(pg_name(name))} = {cast}" for name, cast in zip(typed, casts, strict=True))
-    return f"SELECT * FROM report.{doubled(pg_name(state))} WHERE {same or 'true'}"
+def _casts(typed: Mapping[str, str]) -> list[str]:
+    return [f"CAST(%(k{n})s AS {key_type(type_)})" for n, type_ in enumerate(typed.values())]
+
+
+def _same(typed: Mapping[str, str]) -> str:
+    pairs = zip(typed, _casts(typed), strict=True)
+    return " AND ".join(f"{doubled(pg_name(name))} = {part}" for name, part in pairs) or "true"
 
 
 def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
