@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold_start, commit, growth, ledger, measure, memory, plan, show, words, year
+from bench import cold_start, commit, corrections, growth, ledger, measure, memory, plan, show, words, year
 from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **commit.SECTIONS,
     **growth.SECTIONS,
     **ledger.SECTIONS,
+    **corrections.SECTIONS,
     **cold_start.SECTIONS,
     **plan.SECTIONS,
     **year.SECTIONS,

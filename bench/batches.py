@@ -101,13 +101,17 @@ def _commit_nothing(ledger: PostgresLedger, defined: Topology) -> None:
 
 
 def emitted(
-    ledger: PostgresLedger, defined: Topology, staging: Staging, partials: pa.Table | Callable[[AttemptFolder], int]
+    ledger: PostgresLedger,
+    defined: Topology,
+    staging: Staging,
+    partials: pa.Table | Callable[[AttemptFolder], int],
+    run: Run | None = None,
 ) -> tuple[Batch, AttemptFolder]:
-    """The next batch with these partials staged and its manifest recorded, as Spark would leave it; and where.
+    """The batch of a run, else the next, with these partials staged and its manifest recorded, as by Spark; and where.
 
     A function stages its own, and returns how many rows.
     """
-    run = Run(f"bench {uuid4().hex}", run_id=uuid4().hex)
+    run = run or Run(f"bench {uuid4().hex}", run_id=uuid4().hex)
     batch = coordinator.initialize_transaction(ledger, defined, run)
     assert isinstance(batch, Batch)
     assignment = ledger.start_attempt(batch, run, CODE)
