@@ -529,6 +529,8 @@ CREATE TABLE txbatch.rebuilt (
     records    bigint NOT NULL,
     counted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     counted_in xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    metadata   json,                                 -- what it read of the version; null: counted before it was kept
+    streams    json,                                 -- records and fingerprints, by stream and partition
     PRIMARY KEY (rebuild, txid)
 );
 

@@ -44,8 +44,8 @@ SELECT r.counted, COALESCE(r.to_count, 0) AS to_count,
 
 -- insert_rebuilt --
 -- A rebuild has counted this version.
-INSERT INTO txbatch.rebuilt (rebuild, txid, position, keys, kept, records)
-VALUES (:rebuild, :txid, :position, CAST(:keys AS json), CAST(:kept AS json), :records);
+INSERT INTO txbatch.rebuilt (rebuild, txid, position, keys, kept, records, metadata, streams)
+VALUES (:rebuild, :txid, :position, CAST(:keys AS json), CAST(:kept AS json), :records, CAST(:metadata AS json), CAST(:streams AS json));
 
 -- rebuilt_version --
 -- The version of a position that a rebuild has counted; 0 when it has counted none.

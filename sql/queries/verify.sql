@@ -6,10 +6,16 @@ SELECT position FROM txbatch.batch
  WHERE topology = :topology AND status = 'committed' AND replaced_by IS NULL ORDER BY position;
 
 -- counted_version --
--- The version that counts for the position of a committed txid, and the code that counted it.
-SELECT b.position, b.txid, b.kind, b.keys, b.reason, a.code
+-- The version that counts for the position of a committed txid, and the code that counted it; where a rebuild did, also its
+-- plan and what that read.
+SELECT b.position, b.txid, b.kind, b.keys, b.reason, COALESCE(r.code, a.code) AS code, r.metadata, r.streams
   FROM txbatch.batch b JOIN txbatch.batch asked USING (topology, position)
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.committed_fence)
+  LEFT JOIN LATERAL (
+       SELECT n.code, d.metadata, d.streams
+         FROM (SELECT rebuild, code FROM txbatch.rebuild
+                WHERE topology = b.topology AND status = 'swapped' ORDER BY rebuild DESC LIMIT 1) n
+         JOIN txbatch.rebuilt d USING (rebuild) WHERE d.txid = b.txid AND d.metadata IS NOT NULL) r ON true
  WHERE asked.topology = :topology AND asked.txid = :txid AND b.status = 'committed' AND b.replaced_by IS NULL;
 
 -- read_partitions --

@@ -388,6 +388,23 @@ def test_late_records_are_told_with_the_command_that_counts_them_and_gaps_fail(
     assert "late" not in table.stdout
 
 
+@pytest.mark.rule("R23", "R24")
+def test_after_a_rebuild_what_that_read_is_read_again(txbatch: Txbatch, days: tuple[str, Path], engine: Engine) -> None:
+    """It counted the interval as it was then, with what had come late, by another definition."""
+    job, root = days
+    (root / "two").write_text("2024-01-01T11:00Z,a\n")
+    Path(job).write_text(Path(job).read_text().replace("count=Count()", 'count=Count(), least=Min("name")'))
+    done = txbatch("rebuild", job, "--why", "the least, too")
+    assert done.exit_code == 0, done.output
+    found = verified(txbatch("verify", job, "1", "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {"txid 1": "EQUAL", "state days": "EQUAL"}
+    assert (found["txid 1"]["records"], found["txid 1"]["reason"]) == (2, None)
+    change(engine, "UPDATE contribution.days SET least = 'x' WHERE txid = 1")
+    assert outcomes(txbatch("verify", job, "1", "--json"))["txid 1"] == "DIFFERENT"
+    (root / "two").unlink()
+    assert outcomes(txbatch("verify", job, "1", "--json"))["txid 1"] == "UNVERIFIABLE"
+
+
 @pytest.mark.rule("R24")
 def test_a_file_that_is_gone_is_named(txbatch: Txbatch, days: tuple[str, Path]) -> None:
     job, root = days

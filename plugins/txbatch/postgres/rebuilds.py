@@ -17,7 +17,7 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Swapped, Watched
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, canonical_json
+from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
 from txbatch.postgres import definitions, rows, state_tables, swap
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.generations import Generation, coming, past
@@ -109,7 +109,7 @@ class PostgresRebuilds:
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
             decided.check_whole(rebuild, assignment, manifest)
             keys = self._write(connection, rebuild, topology, version, assignment, manifest, partials)
-            _insert(connection, rebuild, version, keys, manifest)
+            _insert(connection, rebuild, version, keys, assignment, manifest)
             failpoints.hit("rebuild.before_commit")
         failpoints.hit("rebuild.counted")
         return True
@@ -216,9 +216,16 @@ def _next(connection: Connection, rebuild: Rebuild) -> Batch | None:
 
 
 def _insert(
-    connection: Connection, rebuild: Rebuild, version: Batch, keys: Mapping[str, int], manifest: Manifest
+    connection: Connection,
+    rebuild: Rebuild,
+    version: Batch,
+    keys: Mapping[str, int],
+    assignment: Assignment,
+    manifest: Manifest,
 ) -> None:
     kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
     row = {"rebuild": rebuild.number, "txid": version.txid, "position": version.position, "keys": canonical_json(keys)}
     told = {"kept": canonical_json(kept) if kept else None, "records": manifest.records}
-    connection.execute(query("insert_rebuilt"), {**row, **told})
+    read = {"metadata": assignment.metadata, "streams": manifest.to_json()["streams"]}
+    stored = {name: canonical_json(each, STORED_BYTES_MAX) for name, each in read.items()}
+    connection.execute(query("insert_rebuilt"), {**row, **told, **stored})

@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
+from txbatch.core.plan import BatchPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
-from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Recorded, Unverifiable, folded
+from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Read, Recorded, Unverifiable, folded
 from txbatch.postgres import definitions, rows
 from txbatch.postgres.csv_stream import copy_in
 from txbatch.postgres.engine import transaction
@@ -55,14 +56,9 @@ class PostgresBooks:
                     f"{topology}: txid {txid} is {asked.status}, nothing of it counts; see `txbatch batches {topology}`"
                 )
             row = rows.one(connection, "counted_version", topology=topology, txid=txid)
-            batch = rows.batch(connection, topology, row["txid"])
-            read: dict[str, dict[str, ReadPartition]] = {}
-            for part in connection.execute(query("read_partitions"), {"topology": topology, "txid": batch.txid}):
-                read.setdefault(part.stream, {})[part.partition] = ReadPartition(part.records, part.fingerprint)
+            plan, read = _planned_and_read(connection, topology, row)
         states, skipped = frozenset(row["keys"] or ()), row["kind"] == "skip"
-        return Recorded(
-            topology, row["position"], batch.txid, batch.plan, read, states, row["code"], skipped, row["reason"]
-        )
+        return Recorded(topology, row["position"], row["txid"], plan, read, states, row["code"], skipped, row["reason"])
 
     def foldable(self, topology: Topology, recorded: Recorded) -> list[Compared]:
         """Return the states whose contributions of this batch are folded, each with the reason."""
@@ -134,6 +130,19 @@ class PostgresBooks:
                 "partition {partition!r} of stream {stream!r} could not be read in txid {txid}, and is not read since"
             )
             return [*told, *(hole.format_map(row) for row in holes)]
+
+
+def _planned_and_read(connection: Connection, topology: str, row: RowMapping) -> tuple[BatchPlan, Read]:
+    """Return the plan of what counts of a version, and what that read: in the newest rebuild that has swapped, or as a batch."""
+    if row["metadata"] is not None:
+        return BatchPlan.from_json(row["metadata"], f"{topology}: what was rebuilt of txid {row['txid']}"), {
+            stream: {name: ReadPartition(**part) for name, part in parts.items()}
+            for stream, parts in row["streams"].items()
+        }
+    ids, read = {"topology": topology, "txid": row["txid"]}, dict[str, dict[str, ReadPartition]]()
+    for part in connection.execute(query("read_partitions"), ids):
+        read.setdefault(part.stream, {})[part.partition] = ReadPartition(part.records, part.fingerprint)
+    return rows.batch(connection, **ids).plan, read
 
 
 def _contributes(aggregate: PersistentAggregate) -> bool:
