@@ -1,0 +1,123 @@
+"""Where histories of corrections happen: in the twin, and in PostgreSQL, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from model.kept import Report
+from sqlalchemy import Engine, text
+from support import Keyed, record_batch
+
+from txbatch import Topology
+from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.ledger import Ledger
+from txbatch.core.merge import Partial, merger
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.tables import Tables
+from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.ledger import PostgresLedger
+
+
+class Place(Protocol):
+    """A ledger, and what people see of it."""
+
+    ledger: Ledger
+
+    def expire(self, topology: str) -> None:
+        """As if time had passed and no run had renewed its lease."""
+
+    def as_partials(self, topology: Topology, partials: Mapping[str, Sequence[Keyed]]) -> Any:
+        """In the form that this ledger's commit takes."""
+
+    def report(self, topology: Topology) -> Report:
+        """What reports show."""
+
+    def as_of(self, topology: Topology, txid: int) -> Report:
+        """What they showed when this txid was the newest final one."""
+
+
+class Twin:
+    """In memory."""
+
+    def __init__(self, ledger: type[MemoryLedger] = MemoryLedger) -> None:
+        self.now = datetime.now(UTC)
+        self.ledger = ledger(clock=lambda: self.now)
+
+    def expire(self, topology: str) -> None:
+        self.now += timedelta(days=1)
+
+    def as_partials(self, topology: Topology, partials: Mapping[str, Sequence[Keyed]]) -> Any:
+        return partials
+
+    def report(self, topology: Topology) -> Report:
+        aggregate = topology.aggregates[0]
+        rows = self.ledger.rows(aggregate.state.name)
+        return {
+            key[0]: (finished(aggregate, row.value), row.txid)
+            for key, row in rows.items()
+            if not getattr(row, "removed", False)
+        }
+
+    def as_of(self, topology: Topology, txid: int) -> Report:
+        aggregate, tables = topology.aggregates[0], self.ledger.tables
+        stored, combine = tables.states[aggregate.state.name], merger(aggregate.merges)
+        given = contributions(aggregate, tables)
+        folded = {key: fold(stored.base.get(key), each, combine, txid) for key, each in given.items()}
+        return {
+            key[0]: (finished(aggregate, value), last_changed(given[key], txid) or 0)
+            for key, value in folded.items()
+            if value is not None
+        }
+
+
+def contributions(aggregate: PersistentAggregate, tables: Tables) -> dict[Any, list[Contribution]]:
+    """All that the twin keeps of a state, by key."""
+    found: dict[Any, list[Contribution]] = {}
+    for (key, position, txid), partial in tables.states[aggregate.state.name].contributions.items():
+        (change,) = aggregate.changes([(key, partial)]).values()
+        replaced_by = tables.batches[aggregate.topology, txid].replaced_by
+        found.setdefault(key, []).append(Contribution(position, txid, change, replaced_by))
+    return found
+
+
+def finished(aggregate: PersistentAggregate, partial: Partial) -> Any:
+    """Count, sum, min, max and mean."""
+    parts = dict(zip([(each.value, each.name) for each in aggregate.columns], partial, strict=True))
+    return tuple(
+        number(each.finish(tuple(part for (value, _), part in parts.items() if value == name)))
+        for name, each in aggregate.aggregates.items()
+    )
+
+
+def number(value: Any) -> Any:
+    """Means have other digits in PostgreSQL."""
+    return value if value is None or isinstance(value, int) else round(float(value), 6)
+
+
+class Real:
+    """In PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.ledger = engine, PostgresLedger(engine)
+
+    def expire(self, topology: str) -> None:
+        ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s' WHERE topology = :t"
+        with self.engine.begin() as connection:
+            connection.execute(text(ended), {"t": topology})
+
+    def as_partials(self, topology: Topology, partials: Mapping[str, Sequence[Keyed]]) -> Any:
+        return {each.state.name: [record_batch(each, partials[each.state.name])] for each in topology.aggregates}
+
+    def report(self, topology: Topology) -> Report:
+        return self._rows(f"report.{pg_name(topology.name)}")
+
+    def as_of(self, topology: Topology, txid: int) -> Report:
+        return self._rows(f"report.{pg_name(f'as_of_{topology.name}')}({txid})")
+
+    def _rows(self, source: str) -> Report:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, txid, count, sum, min, max, mean FROM {source}"))
+            return {word: (tuple(map(number, values)), txid) for word, txid, *values in rows}
