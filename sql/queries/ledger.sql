@@ -71,6 +71,27 @@ UPDATE txbatch.state SET joined = :txid WHERE state = :state;
 -- What a state counted up to this txid is its base (R22).
 UPDATE txbatch.state SET horizon = :horizon WHERE state = :state;
 
+-- rename_state --
+-- A state has another name.
+UPDATE txbatch.state SET state = :state WHERE state = :was;
+
+-- rename_counted --
+-- The batches that counted a state say so by its new name.
+UPDATE txbatch.batch
+   SET keys = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(keys)),
+       kept = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(kept))
+ WHERE topology = :topology AND (keys -> :was IS NOT NULL OR kept -> :was IS NOT NULL);
+
+-- relations_of_state --
+-- The tables of a state, the partitions of its contributions, and the index that is named after it; `rest` is what stands
+-- behind the state's name.
+SELECT n.nspname AS schema, c.relname AS name, c.relkind = 'I' AS index, substr(c.relname, length(:state) + 1) AS rest
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname IN ('state', 'contribution', 'contribution_base') AND c.relkind IN ('r', 'p') AND c.relname = :state
+    OR n.nspname = 'contribution_partition' AND c.relkind = 'r' AND starts_with(c.relname, :state)
+       AND substr(c.relname, length(:state) + 1) ~ '^@[0-9]+$'
+    OR n.nspname = 'contribution' AND c.relkind = 'I' AND c.relname = :state || '@txid';
+
 -- forget_state --
 -- A state is no more.
 DELETE FROM txbatch.state WHERE state = :state;

@@ -165,7 +165,7 @@ def test_a_changed_definition_uses_no_txid(backing: Any, change: str, reached: s
             refuse()
         assert says in str(raised.value)
         assert "topology 't' has history, up to txid 1, and is defined otherwise now: " in str(raised.value)
-        way_out = "define another topology"
+        way_out = "`txbatch rebuild t --why"
         if change in APPLIED:
             way_out = f"`txbatch change jobs/job.py --why '...' --yes` applies it to 't', {APPLIED[change]}"
         assert f"Put it back as it was; or {way_out}" in str(raised.value)

@@ -162,6 +162,28 @@ def test_states_that_go_and_join(backing: Any) -> None:
 
 
 @pytest.mark.rule("R23")
+def test_a_state_that_is_renamed_keeps_what_it_counted(backing: Any) -> None:
+    before = defined(state=[OpaqueState("s"), OpaqueState("s@1")], count=Count())
+    whole(backing, before, "1", dog=2, cat=1)
+    now = defined(state=[OpaqueState("words", was="s"), OpaqueState("s@1")], n=Count(was="count"))
+    assert change(backing, now) == [
+        ("in place", "state 'words' was 's'"),
+        ("in place", "value 'n' of state 'words' was 'count'"),
+        ("in place", "value 'n' of state 's@1' was 'count'"),
+    ]
+    whole(backing, now, "2", dog=1)
+    for state in ("words", "s@1"):
+        assert backing.values(state, "n") == {("dog",): (3, 2), ("cat",): (1, 1)}
+        assert backing.contributed(state, "n")[("cat",), 1, 1] == (1,)
+    with pytest.raises(SchemaMismatch, match="state 'words' is gone"):
+        backing.initialize(before, "3")
+    back = defined(state=[OpaqueState("s", was="words"), OpaqueState("s@1")], n=Count())
+    assert change(backing, back) == [("in place", "state 's' was 'words'")]
+    fresh = defined(state=[OpaqueState("s"), OpaqueState("s@1"), OpaqueState("words", since="now", was="s")], n=Count())
+    assert change(backing, fresh) == [("from now on", "state 'words' is new")]
+
+
+@pytest.mark.rule("R23")
 def test_fields_that_go_and_come(backing: Any) -> None:
     whole(backing, defined(), "1", dog=2)
     now = defined(fields="word string, price double", count=Count(), dearest=Max("price", since="now"))
@@ -205,7 +227,7 @@ def test_what_counts_all_history_otherwise_is_not_applied(backing: Any, case: st
             refused()
         assert says in str(raised.value)
         assert hint in str(raised.value)
-        assert "Put it back as it was; or define another topology" in str(raised.value)
+        assert "Put it back as it was; or `txbatch rebuild t --why" in str(raised.value)
     whole(backing, defined(), "2", dog=1)
     assert backing.values("s", "count") == {("dog",): (3, 2)}
 

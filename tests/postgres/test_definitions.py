@@ -55,7 +55,8 @@ CHANGES = [
     ),
 ]
 WAYS_OUT = (
-    "Put it back as it was; or define another topology, with states of other names, which counts beside this one all that the "
+    'Put it back as it was; or `txbatch rebuild t --why "..."`: it counts all batches again by the new definition, while reports '
+    "go on; or define another topology, with states of other names, which counts beside this one all that the "
     "source still has; or `txbatch drop t` and run it again: it counts all that the source still has, and its reports are empty "
     "until then"
 )

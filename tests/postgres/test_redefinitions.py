@@ -110,6 +110,31 @@ def test_names_with_quotes_and_percent_signs(engine: Engine) -> None:
 
 
 @pytest.mark.rule("R23")
+def test_a_state_that_is_renamed_takes_its_reports_and_readers_with_it(engine: Engine) -> None:
+    bench = counted(engine, defined(), "1", dog=(1,))
+    bench.run("CREATE ROLE reader NOLOGIN", "GRANT SELECT ON report.s, report.s_changes TO reader")
+    try:
+        bench.run("CREATE VIEW report.taken AS SELECT 1 AS one")
+        with pytest.raises(SchemaMismatch, match=r"report\.taken is there already"):
+            bench.ledger.change(defined(OpaqueState("taken", was="s")), JOB, WHY)
+        now = defined(OpaqueState('wo"r%ds', was="s"))
+        bench.ledger.change(now, JOB, WHY)
+        counted(engine, now, "2", dog=(2,))
+        granted = "SELECT relname FROM pg_class WHERE relacl::text ~ 'reader=r/' ORDER BY relname"
+        assert bench.rows(granted) == [('wo"r%ds',), ('wo"r%ds_changes',)]
+        with engine.connect() as connection:
+            assert connection.execute(text('SELECT count FROM report."wo""r%ds"')).scalar() == 3
+            assert connection.execute(text('SELECT count FROM report."as_of_wo""r%ds"(1)')).scalar() == 1
+        left = "SELECT relname FROM pg_class WHERE relname ~ '^s(@[0-9]+|@txid|@versions|_changes)?$'"
+        functions = "SELECT proname FROM pg_proc WHERE proname IN ('as_of_s', 'why_s', 'changes_s', 'corrected_s')"
+        assert bench.rows(left) + bench.rows(functions) == []
+        kept = "SELECT DISTINCT k FROM txbatch.batch, json_object_keys(keys) k"
+        assert bench.rows(kept) == [('wo"r%ds',)]
+    finally:
+        bench.run("DROP OWNED BY reader", "DROP ROLE reader")
+
+
+@pytest.mark.rule("R23")
 def test_who_changed_what_and_why_and_since_when_it_counts(engine: Engine) -> None:
     bench = counted(engine, defined(), "1", dog=(1,))
     bench.ledger.change(defined(count=Count(), most=Max("n", since="now")), JOB, "asked for", "ann")

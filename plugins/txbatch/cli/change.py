@@ -11,7 +11,7 @@ from txbatch import settings
 from txbatch.cli import arguments
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.redefinition import how
-from txbatch.launch.job_file import check_main, load_job
+from txbatch.launch.job_file import check_main
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import check_migrated
@@ -25,7 +25,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 @click.command()
-@click.argument("job", type=arguments.TEXT)
+@click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
 @click.option("--why", type=arguments.TEXT, help="Kept with the change.")
 @click.option("--yes", is_flag=True, help="Really apply it.")
 @prints_rows("how", "what", nothing="nothing is defined otherwise", show=show)
@@ -41,7 +41,8 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     """
     if yes and why is None:
         raise click.UsageError("--yes changes what people report on: say --why, too, which is kept")
-    loaded, where = load_job(job), settings.ensure_database(settings.resolve())
+    where = settings.ensure_database(settings.resolve())
+    loaded = arguments.job_of(job, where)
     check_main(loaded)
     engine = connect(where.database_url)
     check_migrated(engine)

@@ -26,6 +26,7 @@ from txbatch.core.redefinition import (
     KeepContributions,
     NeedsRebuild,
     Redefinition,
+    RenameState,
     RenameValue,
     Step,
     ValueStep,
@@ -140,14 +141,32 @@ def check_change(topology: Topology, job: str, known: Known, pending: Sequence[B
 def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
 
-    Raises SchemaMismatch when a state is another topology's, DefinitionError when a new one cannot be reported.
+    First what has another name; the rest is told by the names of now. Raises SchemaMismatch when a state is another
+    topology's, DefinitionError when a new one cannot be reported.
     """
+    known, renamings = renamed(topology, known)
     for aggregate in topology.aggregates:
         if aggregate.state.name not in known.states:
             _check_reported(aggregate)
     for state in (aggregate.state.name for aggregate in topology.aggregates):
         check_owner(state, known.owners.get(state, topology.name), topology.name)
-    return list(_changes(topology, known))
+    return [*renamings, *_changes(topology, known)]
+
+
+def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+    """Return what is known by the names that states have now, and how they got them."""
+    now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
+    names = {
+        state.was: state.name
+        for state in now.values()
+        if state.was is not None and state.was in known.states and state.was not in now
+        if state.name not in known.owners and state.database is None and known.states[state.was].database is None
+    }
+    found = [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
+    counted = known.committed and (known.committed[0], [names.get(state, state) for state in known.committed[1]])
+    states = {names.get(name, name): state for name, state in known.states.items()}
+    owners = {names.get(name, name): owner for name, owner in known.owners.items()}
+    return replace(known, states=states, owners=owners, committed=counted), found
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:

@@ -78,12 +78,20 @@ class AddState:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameState:
+    """A state has another name, and so have its reports."""
+
+    state: str
+    was: str
+
+
+@dataclass(frozen=True, slots=True)
 class Define:
     """Nothing that is counted changes, only what the ledger keeps of the definition."""
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-Step = ValueStep | KeepContributions | DropState | AddState | Define
+Step = ValueStep | KeepContributions | DropState | AddState | RenameState | Define
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ class State:
 
     `contributions` keeps what each batch contributed, for restate, why, as-of and verify; without it the state is
     smaller and those are refused. `database` names another database than the ledger's, where the state is kept apart
-    (R21): without contributions. `since="now"` lets a state that joins a topology with history count from the next txid
-    on (R23).
+    (R21): without contributions. Where the topology has history, `was` is the name that the state had, and `since="now"` lets
+    a new state count from the next txid on (R23).
     """
 
     kind: StateKind
@@ -59,10 +59,11 @@ class State:
         *,
         contributions: bool | None = None,
         database: str | None = None,
+        was: str | None = None,
         since: str | None = None,
     ) -> None:
         check_since(since)
-        self.since = since
+        self.was, self.since = was, since
         self.name = checked_name(name, "state", STATE_NAME_BYTES_MAX)
         if name in REPORTS:
             raise DefinitionError(f"state {name!r}: report.{name} is a report of the ledger; name it otherwise")

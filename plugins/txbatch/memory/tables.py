@@ -32,6 +32,7 @@ from txbatch.core.redefinition import (
     KeepContributions,
     NeedsRebuild,
     Redefinition,
+    RenameState,
     Step,
     sources,
 )
@@ -309,6 +310,8 @@ class Tables:
         for step in steps:
             if isinstance(step, DropState):
                 del self.states[step.state]
+            if isinstance(step, RenameState):
+                self._rename(topology.name, step.was, step.state)
         for aggregate in topology.aggregates:
             name = aggregate.state.name
             own = [step for step in steps if not isinstance(step, Define) and step.state == name]
@@ -317,6 +320,14 @@ class Tables:
                 self.states[name] = StoredState(topology.name, joined)
             elif own:
                 self.states[name] = _changed(self.states[name], state_definition(aggregate), own, txid)
+
+    def _rename(self, topology: str, was: str, state: str) -> None:
+        """A state has another name, also in what batches say of it."""
+        self.states[state] = self.states.pop(was)
+        for at, attempt in self.attempts.items():
+            if at[0] == topology and attempt.manifest:
+                states = {state if name == was else name: each for name, each in attempt.manifest.states.items()}
+                self.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
 
     def let_find(self, batch: Batch, run: Run) -> None:
         """Register the batch under the run's key (R2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -46,6 +46,12 @@ class KeptReports:
         ).mappings()
         views = {row["view"]: row["columns"] for row in found}
         return cls(views, _granted(connection, [*views]))
+
+    def named(self, was: str, state: str) -> KeptReports:
+        """The same of a state that has another name now."""
+        names = {of(was): of(state) for of in (str, changes_name, versions_name)}
+        granted = frozenset(replace(grant, view=names[grant.view]) for grant in self.granted)
+        return KeptReports({names[view]: columns for view, columns in self.views.items()}, granted)
 
     def columns(self, renamed: Mapping[str, str]) -> dict[str, list[str]]:
         """The columns of each view, in order, some of them by another name."""

@@ -10,10 +10,10 @@ from psycopg2.errors import DependentObjectsStillExist
 from sqlalchemy import Connection
 
 from txbatch.core.definition import (
-    Known,
     StateDefinition,
     after_steps,
     check_change,
+    renamed,
     state_definition,
 )
 from txbatch.core.errors import ChangeTooEarly, TerminalError
@@ -27,6 +27,7 @@ from txbatch.core.redefinition import (
     KeepContributions,
     NeedsRebuild,
     Redefinition,
+    RenameState,
     RenameValue,
     Step,
     WidenColumn,
@@ -56,6 +57,7 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
         return []
     if (told := definitions.rebuilt_now(connection, topology.name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
+    stored, _ = renamed(topology, known)
     txid = rows.last_txid(connection, topology.name) + 1
     steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
     for state in (step.state for step in steps if isinstance(step, DropState)):
@@ -68,8 +70,9 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
         elif own:
-            with state_tables.holders_told(connection, name, "changed"), _views_told(name):
-                _change_state(connection, aggregate, known, own, txid)
+            was = next((step.was for step in own if isinstance(step, RenameState)), name)
+            with state_tables.holders_told(connection, was, "changed"), _views_told(was):
+                _change_state(connection, aggregate, stored.states[name], was, own, txid)
     connection.execute(query("update_topology"), definitions.row(topology, job))
     definitions.check(connection, topology, job)
     said = {"topology": topology.name, "job": job, "why": shown(why), "requested_by": by, "txid": txid}
@@ -79,14 +82,22 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
 
 
 def _change_state(
-    connection: Connection, aggregate: PersistentAggregate, known: Known, steps: Sequence[Step], txid: int
+    connection: Connection,
+    aggregate: PersistentAggregate,
+    stored: StateDefinition,
+    was: str,
+    steps: Sequence[Step],
+    txid: int,
 ) -> None:
     """Change the tables of a state, what the ledger keeps of it, and its reports, whose readers go on reading."""
-    name = aggregate.state.name
-    stored, now = known.states[name], state_definition(aggregate)
+    name, now = aggregate.state.name, state_definition(aggregate)
     changed = after_steps(stored, steps, now, txid)
-    reports = KeptReports.of(connection, name)
-    state_tables.run_all(connection, report_views.drop(connection, name))
+    reports = KeptReports.of(connection, was)
+    state_tables.run_all(connection, report_views.drop(connection, was))
+    if was != name:
+        report_views.check_free(connection, aggregate)
+        state_tables.rename(connection, aggregate.topology, was, name)
+        reports = reports.named(was, name)
     state_tables.run_all(connection, _alterations(name, stored, steps))
     if KeepContributions(name) in steps:
         state_tables.keep_contributions(connection, aggregate, txid)
@@ -96,8 +107,8 @@ def _change_state(
         "values_since": canonical_json(changed.since) if changed.since else None,
     }
     connection.execute(query("change_state"), {"state": name, **row})
-    renamed = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
-    state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(renamed)))
+    values = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
+    state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
     state_tables.run_all(connection, reports.grants(connection))
     state_tables.run_all(connection, _said_since(aggregate, changed.since))
 
@@ -135,7 +146,7 @@ def _made(step: Step, prefix: str) -> list[str]:
             return [f"ALTER COLUMN {pg_name(prefix + column)} TYPE {column_type(type_)}"]
         case AddValue(_, _, columns):
             return [f"ADD COLUMN {pg_name(prefix + column)} {column_type(type_)}" for column, type_, _ in columns]
-        case DropValue() | RenameValue() | KeepContributions() | DropState() | AddState() | Define():
+        case DropValue() | RenameValue() | KeepContributions() | DropState() | AddState() | RenameState() | Define():
             return []
         case _:
             assert_never(step)

@@ -37,13 +37,18 @@ def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterat
 
     SchemaMismatch when one of their names is taken.
     """
+    check_free(connection, aggregate)
+    yield from replaced(connection, aggregate)
+
+
+def check_free(connection: Connection, aggregate: PersistentAggregate) -> None:
+    """SchemaMismatch when a view in `report` has a name that a state's views are to have."""
     for view in _views(aggregate):
         if _columns(connection, view):
             raise SchemaMismatch(
                 f"state {aggregate.state.name!r}: report.{view} is there already, by another state or by hand; name the state "
                 "otherwise"
             )
-    yield from replaced(connection, aggregate)
 
 
 def replaced(

@@ -15,6 +15,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import report_views, rows
+from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.queries import query
@@ -135,6 +136,16 @@ def drop_state(connection: Connection, name: str) -> None:
     for table in (CURRENT.base(name), CURRENT.contribution(name), CURRENT.state(name)):
         execute(connection, f"DROP TABLE IF EXISTS {table}")
     connection.execute(query("forget_state"), {"state": name})
+
+
+def rename(connection: Connection, topology: str, was: str, state: str) -> None:
+    """Give a state's tables another name, and what the ledger says of it; its reports are made anew by whoever calls."""
+    names = {"topology": topology, "was": was, "state": state}
+    for row in connection.execute(query("relations_of_state"), {"state": was}).mappings():
+        kind, relation = ("INDEX" if row["index"] else "TABLE"), f"{row['schema']}.{pg_name(row['name'])}"
+        execute(connection, f"ALTER {kind} {relation} RENAME TO {pg_name(state + row['rest'])}")
+    connection.execute(query("rename_state"), names)
+    connection.execute(query("rename_counted"), names)
 
 
 def keep_contributions(connection: Connection, aggregate: PersistentAggregate, txid: int) -> None:
