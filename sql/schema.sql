@@ -381,8 +381,8 @@ SELECT topology, txid, stream, partition AS source, metadata ->> 'start' AS star
 SELECT b.topology, b.txid, s.key, f.key, NULL, NULL
   FROM txbatch.batch b
  CROSS JOIN json_each(CASE WHEN json_typeof(b.metadata -> 'streams') = 'object' THEN b.metadata -> 'streams' END) s
- CROSS JOIN json_each(CASE WHEN json_typeof(s.value) = 'object' AND json_typeof(s.value -> 'files') = 'object'
-                           THEN s.value -> 'files' END) f
+ CROSS JOIN LATERAL (SELECT COALESCE(s.value -> 'plan' -> 'files', s.value -> 'files') AS files) p
+ CROSS JOIN json_each(CASE WHEN json_typeof(p.files) = 'object' THEN p.files END) f
  WHERE b.status = 'committed' AND b.kind <> 'skip' AND b.data_interval IS NOT NULL;
 
 CREATE VIEW report.restatements AS

@@ -196,6 +196,21 @@ def test_streams_without_partitions_are_carried_on(older: Engine) -> None:
     assert (state(bench, "lists_long"), state(bench, "lists_short")) == ([("dog", 2)], [("dog", 2)])
 
 
+@pytest.mark.rule("R19")
+def test_what_was_counted_before_has_a_past(older: Engine) -> None:
+    """Functions and views of a state are made when its job is registered again; what was read is told of every kind of plan."""
+    reads = "SELECT position, txid, counts, count, reads FROM report.why_{0}('dog')"
+    for make, name, read in (
+        (log, "log_log", ["a 0-10", "b 0-10"]),
+        (lists, "lists_long", []),
+        (days, "days_days", ["a.csv"]),
+    ):
+        bench = again(older, make)
+        assert bench.rows(f"SELECT word, count, txid FROM report.as_of_{name}(1)") == [("dog", 1, 1)]
+        assert bench.rows(f"SELECT word FROM report.as_of_{name}(0)") == []
+        assert bench.rows(reads.format(name)) == [(1, 1, True, 1, read)]
+
+
 class Partitioned(LogSpout):
     """The source of a ListSpout, read by partitions."""
 
