@@ -1,9 +1,11 @@
 -- What verify reads of the ledger. It changes nothing.
 
 -- current_positions --
--- The committed positions of a topology, in order: ordinary batches, and those whose records were given up.
-SELECT position FROM txbatch.batch
- WHERE topology = :topology AND status = 'committed' AND replaced_by IS NULL ORDER BY position;
+-- The committed positions of a topology, in order: ordinary batches, and those whose records were given up. `folded`: nothing
+-- that the version contributed is kept (R22).
+SELECT b.position, b.txid <= h.horizon AS folded
+  FROM txbatch.batch b, (SELECT COALESCE(min(horizon), 0) AS horizon FROM txbatch.state WHERE topology = :topology) h
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.replaced_by IS NULL ORDER BY b.position;
 
 -- counted_version --
 -- The version that counts for the position of a committed txid, and the code that counted it; where a rebuild did, also its

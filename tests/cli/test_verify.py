@@ -237,7 +237,9 @@ def test_of_a_restated_batch_the_version_that_counts_is_verified(
 
 
 @pytest.mark.rule("R22", "R24")
-def test_what_is_folded_is_unverifiable_and_its_state_is_not(txbatch: Txbatch, job: str, engine: Engine) -> None:
+def test_what_is_folded_is_left_out_and_unverifiable_where_it_is_named(
+    txbatch: Txbatch, job: str, engine: Engine
+) -> None:
     change(engine, "UPDATE txbatch.state SET horizon = 1")
     with engine.begin() as connection:
         connection.execute(
@@ -249,11 +251,15 @@ def test_what_is_folded_is_unverifiable_and_its_state_is_not(txbatch: Txbatch, j
         connection.execute(text("DELETE FROM contribution.words WHERE txid = 1"))
     found = verified(txbatch("verify", job, "--json"))
     assert {what: row["outcome"] for what, row in found.items()} == {
-        "txid 1": "UNVERIFIABLE",
         "txid 2": "EQUAL",
         "state words": "EQUAL",
+        "folded": "SKIPPED",
     }
-    assert found["txid 1"]["reason"] == "txid 1 is folded: what single batches up to 1 contributed is not kept"
+    assert found["folded"]["reason"] == "1 batches, by retention"
+    assert list(outcomes(txbatch("verify", job, "--sample", "2", "--json"))) == ["txid 2", "state words", "folded"]
+    named = verified(txbatch("verify", job, "1", "--json"))["txid 1"]
+    assert named["outcome"] == "UNVERIFIABLE"
+    assert named["reason"] == "txid 1 is folded: what single batches up to 1 contributed is not kept"
 
 
 @pytest.mark.rule("R24")

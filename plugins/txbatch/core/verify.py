@@ -234,8 +234,11 @@ class EmitAgain(Protocol):
 class Books(Protocol):
     """What verifying asks of the ledger's database, which it never changes. `postgres.verifier` answers."""
 
-    def current(self, topology: str) -> list[int]:
-        """Return the positions that are committed, in order; UnknownName when there is no such topology."""
+    def current(self, topology: str) -> dict[int, bool]:
+        """Return the positions that are committed, in order, and whether each is folded in all states (R22).
+
+        UnknownName when there is no such topology.
+        """
 
     def recorded(self, topology: str, txid: int) -> Recorded:
         """Return the version that counts for the position of a txid.

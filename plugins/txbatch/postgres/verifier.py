@@ -37,12 +37,16 @@ class PostgresBooks:
     engine: Engine
     warehouses: Warehouses = field(default_factory=Warehouses)
 
-    def current(self, topology: str) -> list[int]:
-        """Return the positions that are committed, in order; UnknownName when there is no such topology."""
+    def current(self, topology: str) -> dict[int, bool]:
+        """Return the positions that are committed, in order, and whether each is folded in all states.
+
+        UnknownName when there is no such topology.
+        """
         with transaction(self.engine) as connection:
             if connection.execute(query("topology"), {"topology": topology}).first() is None:
                 raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
-            return list(connection.execute(query("current_positions"), {"topology": topology}).scalars())
+            found = connection.execute(query("current_positions"), {"topology": topology})
+            return {row.position: row.folded for row in found}
 
     def recorded(self, topology: str, txid: int) -> Recorded:
         """Return the version that counts for the position of a txid.

@@ -80,9 +80,11 @@ class Verifier:
         Raises UnknownName, TerminalError for a txid that is not committed, and SchemaMismatch when the job is defined
         otherwise than the ledger knows it: before anything is read.
         """
-        positions = self.books.current(self.name)
+        known = self.books.current(self.name)
+        positions = list(known)
         self.ledger.check_definition(self.job.topology, self.job.name)
-        chosen = self._chosen(positions, asked)
+        kept = [position for position, folded in known.items() if not folded]
+        chosen = self._chosen(kept, asked)
         try:
             found = []
             for number, txid in enumerate(chosen, 1):
@@ -93,6 +95,8 @@ class Verifier:
         finally:
             self.emitter.close()
         if not asked.txids:
+            if len(kept) < len(positions):
+                yield Finding("folded", Outcome.SKIPPED, reason=f"{len(positions) - len(kept):,} batches, by retention")
             yield from (Finding("missing", reason=told) for told in self.books.missing(self.name))
 
     def _chosen(self, positions: Sequence[int], asked: Asked) -> Sequence[int]:
