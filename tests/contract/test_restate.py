@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support import Keyed, LogSpout, run, word_count
+from support import Keyed, ListSpout, LogSpout, run, word_count
 
-from txbatch import Topology
+from txbatch import Count, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import TerminalError
+from txbatch.core.plan import Whole
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Batch, BatchKind, Restate, Run
 
@@ -147,3 +148,43 @@ def test_a_restate_is_found_as_unfinished_with_all_that_was_asked(case: Case) ->
     assert found is not None
     assert (found.txid, found.run.name, found.run.key) == (2, "cli:again", "restate:1:cli:again")
     assert found.run.restate == Restate(1, "a file was wrong", "anna", accept_missing=True, skipped=True)
+
+
+def test_only_the_streams_of_the_batch_are_read_again(backing: Any) -> None:
+    """One that was idle then is not read, and where it goes on is left to the next ordinary batch."""
+    case = Case(backing, LogSpout({"a": 20}))
+    listed = ListSpout(5, 5)
+    grouped = case.topology.new_stream("listed", listed).group_by("word")
+    grouped.persistent_aggregate(TransactionalState("other"), count=Count())
+    partials = {**words(dog=1), "other": [(("cat",), (1,))]}
+
+    def whole(of: Run) -> Batch:
+        batch = case.initialize(of)
+        return case.goes(batch, of, partials)
+
+    assert sorted(whole(run("1")).plan.streams) == ["listed", "words"]
+    listed.sizes = [5]
+    second = whole(run("2"))
+    assert (sorted(second.plan.streams), sorted(second.plan.idle)) == (["words"], ["listed"])
+    listed.sizes = [5, 5]
+    again = whole(restate_of(2))
+    assert (sorted(again.plan.streams), dict(again.plan.idle), again.plan.whole) == (["words"], {}, True)
+    case.topology.streams["words"].spout.lengths["a"] = 30  # type: ignore[attr-defined]
+    third = whole(run("4"))
+    assert third.plan.streams["listed"].plan == {"number": 1, "start": 5, "end": 10}
+    assert third.plan.streams["words"].ranges == {"a": {"start": 20, "end": 30}}
+    assert case.rows() == {"dog": (3, 4)}
+
+
+def test_parameters_are_those_of_then(backing: Any) -> None:
+    spout = ListSpout(5, 5)
+    spout.parameters = ("top",)
+    case = Case(backing, spout)
+    of = replace(run("1"), parameters={"top": 3})
+    case.goes(case.initialize(of), of, words(dog=1))
+    again = case.initialize(restate_of(1))
+    assert (dict(again.plan.parameters), again.plan.streams["words"]) == (
+        {"top": 3},
+        Whole({"number": 0, "start": 0, "end": 5}),
+    )
+    assert case.initialize(restate_of(1)).txid == again.txid

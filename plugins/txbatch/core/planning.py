@@ -82,8 +82,10 @@ def _again(stream: Stream, planned: StreamPlan, head: Head, version: Version, as
             if anew is None:
                 raise TransientError(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
             return anew
-        case Whole():
-            return planned
+        case Whole(plan):
+            again = stream.spout.plan_again("", plan)
+            _check_json(stream, again)
+            return Whole(again)
         case _:
             assert_never(planned)
 
@@ -93,8 +95,7 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
     found, missing = dict[str, Any](), dict[str, str]()
     for name, range_ in ranges.ranges.items():
         try:
-            spout = stream.spout
-            found[name] = spout.plan_again(name, range_) if isinstance(spout, PartitionedSpout) else range_
+            found[name] = stream.spout.plan_again(name, range_)
         except PartitionUnreadable as error:
             if not asked.accept_missing:
                 raise PartitionUnreadable(

@@ -106,6 +106,14 @@ class Spout(ABC):
         """How many bytes a plan will read, if that is known: small batches run with less start-up."""
         return None
 
+    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
+        """Return the range, or the plan, by which a committed batch that read this one is counted again (R17): as it was.
+
+        `partition` is '' for a source without. One that is replaced as a whole, such as a file, is what is there now.
+        PartitionUnreadable for what is not there any more. A source that is read by time is not asked: its interval is planned.
+        """
+        return metadata
+
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
         """The planning side."""
@@ -164,14 +172,6 @@ class PartitionedSpout(Emitter, Spout):
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
         """Exactly the records of this range; PartitionUnreadable when the partition cannot be read now."""
-
-    def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
-        """Return the range by which a committed batch, which read this one, is counted again (R17): the same records.
-
-        A source whose partitions are replaced as a whole, such as files, says what is there now. PartitionUnreadable for a
-        partition that is not there any more.
-        """
-        return metadata
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """All ranges of the batch, with the partition in `PARTITION_COLUMN`. Override to read many partitions in one scan."""
