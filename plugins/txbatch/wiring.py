@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from uuid import uuid4
 
+from txbatch.core.errors import TxbatchError
+from txbatch.core.restate import how_to_restate
+from txbatch.core.transaction import Batch
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job
@@ -24,6 +28,8 @@ from txbatch.run.verify import Verifier
 from txbatch.settings import Settings
 from txbatch.spouts.differing import differing_files
 from txbatch.storage.staging import Staging, check_uri
+
+log = logging.getLogger(__name__)
 
 
 def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_SECONDS) -> Steps:
@@ -73,3 +79,16 @@ def reader_beside(steps: Steps) -> Reader:
     if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} has no reports")
     return Reader(steps.ledger.engine)
+
+
+def already_committed(steps: Steps, batch: Batch) -> str:
+    """Say what of a committed batch's source differs since, and how it is counted again; nothing where that cannot be asked."""
+    if not isinstance(steps.ledger, PostgresLedger):
+        raise TypeError(f"{type(steps.ledger).__name__} does not say what was read")
+    topology, books = steps.job.topology, PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
+    try:
+        changed = differing_files(topology, books.recorded(topology.name, batch.txid))
+    except TxbatchError as error:
+        log.warning("%s: what changed since txid %s cannot be told: %s", topology.name, batch.txid, error)
+        changed = []
+    return how_to_restate(topology, batch, changed)

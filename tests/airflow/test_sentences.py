@@ -95,5 +95,29 @@ def test_two_runs_at_once_take_turns_and_then_nothing_is_new(stack: Stack, kille
     }
     stack.api.clear_run("sentences", "left")
     assert stack.end("sentences", "left") == ("success", dict.fromkeys(TASKS, "skipped"))
-    again = notes["left"].replace("txbatch: ", "txbatch: already committed as ") + "; nothing is changed"
+    txid = 2 if "txid 2" in notes["left"] else 3
+    told = f'; nothing is changed; to count it again: txbatch restate sentences {txid} --why "..."'
+    again = notes["left"].replace("txbatch: ", "txbatch: already committed as ") + told
     assert stack.api.dag_run("sentences", "left")["note"] == again
+
+
+@pytest.mark.rule("R17")
+def test_a_run_counts_batches_again_once_whatever_is_killed_or_cleared(stack: Stack, killed: str) -> None:
+    """As after the other tests three batches are committed, or only one."""
+    last = len(stack.announced("sentences"))
+    stack.kill_once("commit")
+    conf = {"restate": "1", "why": "it was misheard"}
+    again = stack.api.trigger("sentences", "again", conf=conf)
+    assert stack.end("sentences", again) == ("success", dict.fromkeys(TASKS, "success"))
+    assert stack.tries("sentences", again)["commit"] == 2
+    restated = "SELECT txid, position, reason, requested_by FROM report.batches WHERE kind = 'restate'"
+    assert stack.sql(restated) == [(last + 1, 1, "it was misheard", "admin")]
+    assert stack.api.dag_run("sentences", again)["note"] == (
+        f"txbatch: txid {last + 1} restates txid 1: 1 record, 3 keys"
+    )
+    event = stack.api.asset_events(source_dag_id="sentences")[-1]["extra"]
+    assert event == {"topology": "sentences", "txid": last + 1, "txids": [last + 1], "restates": [1]}
+    before = stack.snapshot("sentences")
+    stack.api.clear_run("sentences", again)
+    assert stack.end("sentences", again) == ("success", dict.fromkeys(TASKS, "skipped"))
+    assert stack.snapshot("sentences") == before

@@ -117,6 +117,18 @@ def test_killed_and_called_again_it_goes_on(
     assert counts(engine) == {"a": (1, 3), "b": (2, 4), "c": (1, 3)}
 
 
+@pytest.mark.rule("R15")
+def test_what_is_committed_says_what_changed_since_and_how_it_is_counted_again(
+    txbatch: Txbatch, job: str, source: Path
+) -> None:
+    again = '; to count it again: txbatch restate days 1 --why "..."'
+    assert f"days: txid 1 is not changed{again}\n" in txbatch("run", job, *day(1)).stderr
+    source.write_text(MENDED)
+    differs = "; of its source differs since: one (grown from"
+    assert f"days: txid 1 is not changed{differs}" in txbatch("run", job, *day(1)).stderr
+    refused(txbatch("abort", "days", "1", "--why", "wrong"), 'in its place: `txbatch restate days 1 --why "..."`')
+
+
 WRONG = {
     "unknown": (["9"], "topology 'days' has no txid 9"),
     "aborted": (["3"], "txid 3 was aborted and counts nothing"),

@@ -187,6 +187,8 @@ def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) ->
     assert made["params"] == {
         "country": None,
         "level": 3,
+        "restate": None,
+        "why": None,
         "turn_timeout_minutes": 360,
         "ready_timeout_minutes": 120,
         "ask_again_seconds": 5,
@@ -241,6 +243,8 @@ def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
     assert made["most"] == {
         "country": None,
         "level": None,
+        "restate": None,
+        "why": None,
         "turn_timeout_minutes": ten_years,
         "ready_timeout_minutes": ten_years,
         "ask_again_seconds": ten_years * 60,

@@ -22,7 +22,7 @@ from txbatch.cli.explain import appeared, preview
 from txbatch.cli.history import as_of, why
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
-from txbatch.cli.restate import restate
+from txbatch.cli.restate import restate, tell_committed
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
 from txbatch.core.errors import TransientError, UnknownName
@@ -219,6 +219,8 @@ def run(
     reader = Reader(_engine(where))
     with open_runner(loaded, where, master) as runner:
         if pieces is None:
+            if run_id or between:
+                tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))
             batches = runner.run(run_id, between, parameters, until_idle=until_idle)
         else:
             batches = runner.run_each(pieces, parameters)

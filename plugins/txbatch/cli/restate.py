@@ -12,11 +12,13 @@ from txbatch import settings
 from txbatch.cli import arguments
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.restate import positions_within
-from txbatch.core.transaction import Interval
+from txbatch.core.text import shown
+from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job, check_main
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.reader import Reader
-from txbatch.wiring import open_runner, reader_beside
+from txbatch.run.steps import Steps
+from txbatch.wiring import already_committed, open_runner, reader_beside
 
 COLUMNS = ("position", "txid", "status", "replaces", "records_before", "records", "keys", "interval_start", "took")
 
@@ -64,6 +66,13 @@ def restate(
         batches = runner.restate(asked, why, _who(), accept_missing=accept_missing, skipped=skipped)
         done = {batch.txid for batch in batches}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
+
+
+def tell_committed(steps: Steps, run: Run) -> None:
+    """Say of a run whose batch is committed what of its source differs since, and how it is counted again (R15)."""
+    own = steps.ledger.head(steps.job.topology.name, run).own
+    if own is not None and own.status is BatchStatus.COMMITTED:
+        click.echo(shown(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
 
 
 def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:

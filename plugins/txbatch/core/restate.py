@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from txbatch.core.errors import TerminalError
@@ -20,7 +20,11 @@ from txbatch.core.ledger import Version
 from txbatch.core.plan import Ranges
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import BatchKind, BatchStatus, Interval, Restate
+from txbatch.core.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
+from txbatch.core.verify import restate_command
+
+# As many files that changed are named.
+CHANGED_SHOWN = 3
 
 _REBUILD = '`txbatch rebuild {} --why "..."`'
 
@@ -75,6 +79,19 @@ def check_not_folded(version: Version) -> None:
             "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: "
             f"{_REBUILD.format(asked.topology)}"
         )
+
+
+def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
+    """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15)."""
+    told = [f"{each['file']} ({each['change']})" for each in changed[:CHANGED_SHOWN]]
+    more = [f"{len(changed) - CHANGED_SHOWN:,} more"] * (len(changed) > CHANGED_SHOWN)
+    differs = f"; of its source differs since: {', '.join(told + more)}" if changed else ""
+    try:
+        check_topology(topology)
+    except TerminalError:
+        return differs
+    skipped = " --skipped" if batch.kind is BatchKind.SKIP else ""
+    return f"{differs}; to count it again: {restate_command(topology.name, batch.position)}{skipped}"
 
 
 def positions_within(topology: str, asked: Interval, counted: Mapping[int, Interval]) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 from txbatch.core.guarantee import guarantees
 from txbatch.core.topology import Topology
 from txbatch.launch.job_file import Job
+from txbatch.orchestration import restating
 from txbatch.orchestration.result import zone_of
 
 # What the form says of a parameter for which the DAG file has no words of its own.
@@ -20,6 +21,11 @@ _NOTE = "When a run is over, its note says what came of it: its txid, what it co
 _NO_DATES = (
     "**To start a run**, trigger it with the form as it is: it counts what is new. Where nothing is, it is skipped, and its "
     f"note says *nothing new*. {_NOTE}"
+)
+_AGAIN = (
+    "**To count a committed batch again**, as its source and the job are now, trigger a run with its txid in `restate` and "
+    "the reason in `why`. It reads nothing else, whatever its dates are. Each batch named is counted again once, however "
+    "often the run is retried or cleared, and its note says *txid 9 restates txid 3*."
 )
 
 
@@ -38,9 +44,10 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         _guarantees(topology),
         _order(topology, coalesce),
         _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
+        _AGAIN if restating.RESTATE_PARAM in params else "",
         _form(topology, params),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _guarantees(topology: Topology) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -15,9 +17,9 @@ from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.launch.job_file import check_main, emits_nothing
-from txbatch.orchestration import result
+from txbatch.orchestration import restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     ensure_spark_connection,
@@ -55,8 +57,10 @@ class TransactionOperator(BaseOperator):
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step; also what a wait comes back to, with the deadlines of this try's waits."""
         with failing_as_airflow():
-            run = run_of(self.job.topology, context)
-            return self.step(open_steps(self.job), run, Waiting(self.job.topology, run, context, deadlines or {}))
+            steps = open_steps(self.job)
+            again = restating.runs(steps, context)
+            run = again[0] if again else run_of(self.job.topology, context)
+            return self.step(steps, run, Waiting(self.job.topology, run, context, deadlines or {}))
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
@@ -92,11 +96,20 @@ class TransactionOperator(BaseOperator):
         from txbatch.wiring import reader_beside
 
         try:
-            (row,) = reader_beside(steps).batches_by_txid(batch.topology, [batch.txid])
+            reader = reader_beside(steps)
+            if batch.kind is BatchKind.RESTATE:
+                return result.restated(reader.batches_of_run(batch.topology, context["dag_run"].run_id))
+            (row,) = reader.batches_by_txid(batch.topology, [batch.txid])
         except TxbatchError as error:
             log.warning("%s", error)
             return f"txid {batch.txid}"
         return result.committed(row, result.zone_of(context["dag"].timetable))
+
+    def since(self, steps: Steps, batch: Batch) -> str:
+        """Return what of a committed batch's source differs since, and how it is counted again (R15)."""
+        from txbatch.wiring import already_committed
+
+        return "" if batch.kind is BatchKind.RESTATE else already_committed(steps, batch)
 
 
 class InitializeTransactionOperator(TransactionOperator):
@@ -108,10 +121,13 @@ class InitializeTransactionOperator(TransactionOperator):
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
         check_main(self.job)
+        for again in restating.runs(steps, waiting.context):
+            steps.check_restate(again)
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
-            note = f"already committed as {self.counted(steps, batch, waiting.context)}; nothing is changed"
-            self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting, note)
+            told = f"nothing is changed{self.since(steps, batch)}"
+            note = f"already committed as {self.counted(steps, batch, waiting.context)}; {told}"
+            self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
 
 
@@ -218,16 +234,24 @@ class CommitOperator(EmitBatchOperator):
     """Waits for the batch's turn, then applies it in one PostgreSQL transaction (R6..R10).
 
     It has the arguments of EmitBatchOperator, as it submits too: another batch, when its own does not continue what is
-    committed, and one that nobody looks after any more, when that is in its way (see `txbatch.run.advance`).
+    committed, and one that nobody looks after any more, when that is in its way (see `txbatch.run.advance`). Of a run that
+    counts several batches again it brings all but the first through all steps.
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
+        others = [each for each in restating.runs(steps, waiting.context) if each != run]
+        found, *more = [self._advanced(steps, each, waiting) for each in (run, *others)]
+        for each in more:
+            steps.success(each.batch)
+        return _told(found, more)
+
+    def _advanced(self, steps: Steps, run: Run, waiting: Waiting) -> Finished:
         from txbatch.run.advance import Advance
 
         found = Advance(steps, run, self.submit).to_commit()
         if isinstance(found, Wait | NothingNew):
-            self.not_now(found, steps, waiting)
-        return _told(found)
+            self.not_now(found, steps, replace(waiting, run=run))
+        return found
 
 
 class SuccessOperator(TransactionOperator):
@@ -248,16 +272,19 @@ class SuccessOperator(TransactionOperator):
         adopted = (context["ti"].xcom_pull(task_ids="commit") or {}).get("adopted", [])
         for asset in self.outlets:
             extra = context["outlet_events"][asset].extra
-            extra.update({"topology": batch.topology, "txid": batch.txid, "txids": [*adopted, batch.txid]})
+            extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted([*adopted, batch.txid])})
+            if again := restating.runs(steps, context):
+                extra["restates"] = [each.restate.position for each in again if each.restate]
 
 
-def _told(finished: Finished) -> dict[str, Any]:
+def _told(finished: Finished, more: Sequence[Finished]) -> dict[str, Any]:
     batch = finished.batch
+    others = [txid for each in more for txid in (*each.adopted, each.batch.txid)]
     if not finished.applied:
         log.info("%s: already committed as txid %s", batch.topology, batch.txid)
     return {
         "topology": batch.topology,
         "txid": batch.txid,
         "applied": finished.applied,
-        "adopted": list(finished.adopted),
+        "adopted": [*finished.adopted, *others],
     }

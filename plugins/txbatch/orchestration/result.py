@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -23,10 +23,24 @@ def committed(batch: Mapping[str, Any], zone: str) -> str:
     """A row of `report.batches`: its txid, what it counted, its records, keys and attempts."""
     start, end = batch["interval_start"], batch["interval_end"]
     what = f", {interval(start, end, zone)}" if start and end else ""
+    parts = [*_counted(batch), _number(batch["attempts"], "attempt")]
+    return f"txid {batch['txid']}{what}: {', '.join(parts)}"
+
+
+def _counted(batch: Mapping[str, Any]) -> list[str]:
     keys = batch["keys"] or {}
-    counted = ", ".join(_number(count, "key") + f" of {state}" * (len(keys) > 1) for state, count in keys.items())
-    parts = [_number(batch["records"] or 0, "record"), counted, _number(batch["attempts"], "attempt")]
-    return f"txid {batch['txid']}{what}: {', '.join(filter(None, parts))}"
+    told = [_number(count, "key") + f" of {state}" * (len(keys) > 1) for state, count in keys.items()]
+    return [_number(batch["records"] or 0, "record"), *told]
+
+
+def restated(batches: Iterable[Mapping[str, Any]]) -> str:
+    """The rows of `report.batches` that a run counted again: which txid stands for which, with records and keys."""
+    rows = [row for row in batches if row["kind"] == "restate" and row["status"] == "committed"]
+    return "; ".join(map(_restated, sorted(rows, key=lambda row: row["txid"])))
+
+
+def _restated(batch: Mapping[str, Any]) -> str:
+    return f"txid {batch['txid']} restates txid {batch['position']}: {', '.join(_counted(batch))}"
 
 
 def interval(start: datetime, end: datetime, zone: str) -> str:

@@ -13,7 +13,6 @@ from uuid import uuid4
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.planning import plan_restate
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
@@ -98,18 +97,11 @@ class Runner:
         return sorted({ledger.batch(name, txid).position for txid in txids})
 
     def _check(self, run: Run) -> None:
-        """Plan what the run would count again, and store nothing, unless it has its batch already."""
-        topology, ledger = self.job.topology, self.steps.ledger
-        head = ledger.head(topology.name, run)
-        asked = run.restate
-        if asked is None:
-            raise TypeError(f"{run.name} counts nothing again")
-        if head.own is None:
-            plan_restate(topology, head, ledger.version(topology.name, asked.position), asked)
-        elif head.own.succeeded:
+        done = self.steps.check_restate(run)
+        if done is not None and done.succeeded:
             log.info(
                 "%s: txid %s was counted again as txid %s already, for the same reason; to count it once more say another one",
-                *(topology.name, asked.position, head.own.txid),
+                *(done.topology, done.position, done.txid),
             )
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:

@@ -21,6 +21,7 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.planning import plan_restate
 from txbatch.core.protocol import Wait, WaitReason
 from txbatch.core.repeat import Repeat, repeated
 from txbatch.core.run_locks import RunLocks
@@ -58,6 +59,17 @@ class Steps:
             log.info("%s: txid %s is %s, for %s", found.topology, found.txid, found.status, run.name)
             failpoints.hit("initialize.planned")
         return found
+
+    def check_restate(self, run: Run) -> Batch | None:
+        """Plan what the run would count again, and store nothing; return its batch instead, if it has one.
+
+        TerminalError for what cannot be counted again; PartitionUnreadable for a source that is not there.
+        """
+        topology = self.job.topology
+        head = self.ledger.head(topology.name, run)
+        if run.restate is not None and head.own is None:
+            plan_restate(topology, head, self.ledger.version(topology.name, run.restate.position), run.restate)
+        return head.own
 
     def batch_of(self, run: Run) -> Batch:
         """Return the run's own batch, or else the last that it adopted; TerminalError when there is none."""

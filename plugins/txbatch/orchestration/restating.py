@@ -1,0 +1,105 @@
+"""A DAG run that counts committed batches again (R17): what its form asks for, and the runs of the protocol that this makes.
+
+Each position is a run of its own for the ledger, of the same name: whichever task asks, and however often, finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from airflow.sdk import Param
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.restate import positions_within
+from txbatch.core.transaction import Interval, Restate, Run
+from txbatch.orchestration.result import zone_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from txbatch.run.steps import Steps
+
+RESTATE_PARAM, WHY_PARAM = "restate", "why"
+_HOW = "write txids (3, 5) or an interval, whose end is not part of it (2013-01-03/2013-01-05)"
+
+
+def params(taken: Collection[str]) -> dict[str, Param]:
+    """Return the form's fields; none where the topology has parameters of these names."""
+    if {RESTATE_PARAM, WHY_PARAM} & {*taken}:
+        return {}
+    what = "Txids (3, 5) or an interval (2013-01-03/2013-01-05): these committed batches are counted again, and nothing else."
+    return {
+        RESTATE_PARAM: Param(None, type=["null", "string"], title="Count again", description=what),
+        WHY_PARAM: Param(
+            None,
+            type=["null", "string"],
+            title="Why",
+            description="Why they are counted again: kept with each of them.",
+        ),
+    }
+
+
+def asks(steps: Steps, context: Context) -> bool:
+    """Whether the run counts something again, and nothing else."""
+    declared = steps.job.topology.parameters
+    return RESTATE_PARAM not in declared and bool(str(context["params"].get(RESTATE_PARAM) or "").strip())
+
+
+def runs(steps: Steps, context: Context) -> list[Run]:
+    """Return the run of each position that the form names, in their order; none where it names nothing.
+
+    A batch that is committed in the interval meanwhile has a higher txid, and comes after them. DefinitionError for what the
+    form cannot mean, UnknownName for a txid that there is not.
+    """
+    if not asks(steps, context):
+        return []
+    dag_run, why = context["dag_run"], context["params"].get(WHY_PARAM)
+    if not str(why or "").strip():
+        raise DefinitionError(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
+    name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
+    found = [Restate(position, str(why), by) for position in _positions(steps, context)]
+    return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]
+
+
+def _positions(steps: Steps, context: Context) -> list[int]:
+    from txbatch.wiring import reader_beside
+
+    topology, ledger = steps.job.topology, steps.ledger
+    asked = parse(context["params"][RESTATE_PARAM], zone_of(context["dag"].timetable))
+    if isinstance(asked, Interval):
+        if not topology.by_interval:
+            raise DefinitionError(f"{topology.name} does not read by time: name txids to count again, not {asked}")
+        return positions_within(topology.name, asked, reader_beside(steps).counted_within(topology.name, asked))
+    return sorted({ledger.batch(topology.name, txid).position for txid in asked})
+
+
+def parse(text: Any, zone: str) -> list[int] | Interval:
+    """Return the txids or the interval that a text names; times without a zone are in this one. DefinitionError for neither.
+
+    >>> parse("5, 3", "UTC")
+    [5, 3]
+    >>> str(parse("2013-01-03/2013-01-05", "America/New_York"))
+    '2013-01-03T05:00:00+00:00/2013-01-05T05:00:00+00:00'
+    """
+    given = str(text).strip()
+    try:
+        if "/" in given:
+            start, end = (_moment(part.strip(), zone) for part in given.split("/"))
+            return Interval(start, end)
+        return [_txid(each) for each in given.replace(",", " ").split()]
+    except (ValueError, OverflowError) as error:
+        raise DefinitionError(f"restate {given[:200]!r} names nothing that could be counted again; {_HOW}") from error
+
+
+def _moment(text: str, zone: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+
+
+def _txid(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**63):
+        raise ValueError(text)
+    return int(text)
