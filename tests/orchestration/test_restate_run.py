@@ -92,7 +92,6 @@ def made(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     return dict(json.loads(told.stdout.splitlines()[-1]))
 
 
-@pytest.mark.rule("R15", "R17")
 def test_a_run_counts_each_position_again_once_and_says_so(made: dict[str, Any]) -> None:
     lines = [f"txid {txid} restates txid {position}: 1 record, 1 key" for txid, position in ((4, 1), (5, 2), (6, 3))]
     note = "; ".join(lines)
