@@ -421,13 +421,15 @@ BEGIN
             HINT = format('Ask for one of %s to %s.', horizon, newest);
     END IF;
     SELECT r.* INTO swapped FROM txbatch.rebuild r JOIN txbatch.state s ON s.topology = r.topology
-     WHERE s.state = known_at.state AND r.swapped_txid >= known_at.txid ORDER BY r.rebuild DESC LIMIT 1;
+     WHERE s.state = known_at.state AND r.swapped_txid >= known_at.txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
             MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later',
                              known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid),
-            HINT = format('Until `txbatch rebuild --drop-past` the tables of that time are in state_past_%s and contribution_past_%s.',
-                          swapped.rebuild, swapped.rebuild);
+            HINT = CASE WHEN swapped.dropped_at IS NULL
+                        THEN format('Ask report_past_%s.%I(%s) for what was shown then.', swapped.rebuild,
+                                    'as_of_' || known_at.state, known_at.txid)
+                        ELSE 'What was shown then was dropped.' END;
     END IF;
     RETURN true;
 END
@@ -559,3 +561,25 @@ COMMENT ON COLUMN report.rebuilds.counted IS 'How many batches it has counted';
 COMMENT ON COLUMN report.rebuilds.records IS 'Source records that it has read';
 COMMENT ON COLUMN report.rebuilds.to_count IS 'How many batches it still has to count; null once it is over';
 COMMENT ON COLUMN report.rebuilds.past_kept IS 'Whether the generation that it replaced can still be asked for';
+
+-- True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.
+CREATE FUNCTION report.known_before(rebuild bigint, state text, txid bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first bigint;
+    last bigint;
+BEGIN
+    SELECT r.swapped_txid, GREATEST((r.past -> known_before.state ->> 'horizon')::bigint,
+           (SELECT max(p.swapped_txid) + 1 FROM txbatch.rebuild p WHERE p.topology = r.topology AND p.rebuild < r.rebuild))
+      INTO last, first FROM txbatch.rebuild r WHERE r.rebuild = known_before.rebuild;
+    IF known_before.txid IS NULL OR known_before.txid NOT BETWEEN first AND last THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+            MESSAGE = format('state %L before rebuild %s cannot be asked as of txid %s', known_before.state, known_before.rebuild,
+                             COALESCE(known_before.txid::text, 'null')),
+            HINT = format('Ask for one of %s to %s.', first, last);
+    END IF;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION report.known_before(bigint, text, bigint) IS 'True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.';

@@ -106,6 +106,23 @@ VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :datab
  WHERE s.topology = EXCLUDED.topology
 RETURNING state;
 
+-- readers_of_reports --
+-- The roles that may use the schema of reports, quoted, but for its owner.
+SELECT CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE format('%I', r.rolname) END
+  FROM pg_namespace n, aclexplode(n.nspacl) g LEFT JOIN pg_roles r ON r.oid = g.grantee
+ WHERE n.nspname = 'report' AND g.privilege_type = 'USAGE' AND g.grantee <> n.nspowner;
+
+-- view_source --
+-- What a view selects; null when there is none.
+SELECT pg_get_viewdef(to_regclass(:name));
+
+-- past_with --
+-- The rebuild before whose swap reports showed a state as of a txid, if one was swapped since; with how far back that can be asked.
+SELECT r.rebuild, r.dropped_at IS NOT NULL AS dropped, r.swapped_txid, r.past -> s.state -> 'columns' AS columns,
+       (r.past -> s.state ->> 'horizon')::bigint AS horizon
+  FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
+ WHERE s.state = :state AND r.swapped_txid >= :txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
+
 -- counts_as_rebuilt --
 -- How many keys each batch changed, and what reached each state, are as the rebuild counted them; of a batch that was replaced,
 -- as its place was.

@@ -24,6 +24,7 @@ from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.update import Change
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
+from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.rebuilds import PostgresRebuilds
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
@@ -228,7 +229,7 @@ def test_cancelling_leaves_no_trace_and_dropping_takes_all_generations(bench: Be
     third = Rebuilding(bench)
     third.count(counted(man=5))
     assert third.swap() == Swapped(1)
-    assert len(bench.rows(NEXT)) == 8
+    assert len(bench.rows(NEXT)) == 10
     assert again.rebuilds.drop_past("word_count") == [again.rebuild.number, third.rebuild.number]
     assert bench.rows(NEXT) == []
     assert bench.rows(REPORT) == [("man", 5, 1, "man")]
@@ -372,14 +373,49 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
 
 
 @pytest.mark.rule("R19", "R23")
-def test_a_state_is_not_asked_in_its_new_generation_for_what_the_old_one_showed(bench: Bench) -> None:
-    bench.whole(words(man=1), "1")
-    rebuilding = Rebuilding(bench)
-    rebuilding.count(counted(man=2))
-    assert rebuilding.swap() == Swapped(1)
-    rebuilding.commit(counted(man=1), "2")
+def test_as_of_before_a_swap_is_what_reports_showed_then_and_after_it_what_they_show(bench: Bench) -> None:
+    bench.run(
+        "CREATE ROLE analyst", "GRANT USAGE ON SCHEMA report TO analyst", "GRANT SELECT ON report.word_count TO analyst"
+    )
+    bench.whole(words(man=1, dog=1), "1")
+    bench.whole(words(man=1), "2")
+    rebuilding, reader = Rebuilding(bench), PastReader(bench.engine)
+    rebuilding.count(counted(man=5), counted(man=2, cat=1))
+    assert rebuilding.swap() == Swapped(2)
     rebuilding.commit(counted(man=1), "3")
-    assert bench.rows("SELECT * FROM report.as_of_word_count(2)") == [("man", 3, 2, "man")]
-    with pytest.raises(DBAPIError, match="rebuild 1 counted all anew after txid 1"):
+    again = Rebuilding(bench)
+    again.count(counted(man=6), counted(man=2), counted(man=2))
+    assert again.swap() == Swapped(3)
+    rebuilding.commit(counted(man=1), "4")
+    for txid, shown in (
+        (1, [{"word": "dog", "count": 1, "txid": 1}, {"word": "man", "count": 1, "txid": 1}]),
+        (2, [{"word": "dog", "count": 1, "txid": 1}, {"word": "man", "count": 2, "txid": 2}]),
+        (
+            3,
+            [
+                {"word": "cat", "count": 1, "txid": 2, "most": "cat"},
+                {"word": "man", "count": 8, "txid": 3, "most": "man"},
+            ],
+        ),
+        (4, [{"word": "man", "count": 11, "txid": 4, "most": "man"}]),
+    ):
+        assert reader.as_of("word_count", txid) == shown
+    (asked,) = reader.as_of("word_count", 2, [["man"]])
+    assert (asked["found"], asked["count"]) == (True, 2)
+    with pytest.raises(DBAPIError, match="rebuild 1 counted all anew after txid 2") as refused:
         bench.rows("SELECT * FROM report.as_of_word_count(1)")
-    assert bench.rows("SELECT most_after FROM report.changes_word_count(2, 3)") == [("man",)]
+    function = f"report_past_{rebuilding.rebuild.number}.as_of_word_count(1)"
+    assert refused.value.orig.diag.message_hint == f"Ask {function} for what was shown then."
+    shown_then = f"SELECT * FROM {function}"
+    assert sorted(bench.rows(shown_then)) == [("dog", 1, 1), ("man", 1, 1)]
+    with pytest.raises(DBAPIError, match="before rebuild 1 cannot be asked as of txid 3"):
+        bench.rows(shown_then.replace("(1)", "(3)"))
+    assert bench.rows("SELECT has_table_privilege('analyst', 'report_past_1.word_count', 'SELECT')") == [(True,)]
+    with pytest.raises(TerminalError, match="rebuild 1 counted all anew after txid 2"):
+        reader.as_of("word_count", 1, corrected=True)
+    rebuilding.rebuilds.drop_past("word_count")
+    with pytest.raises(
+        TerminalError, match=r"rebuild 1 counted all anew after txid 2.*what was shown then was dropped"
+    ):
+        reader.as_of("word_count", 1)
+    bench.run("DROP OWNED BY analyst", "DROP ROLE analyst")

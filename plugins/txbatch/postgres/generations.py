@@ -24,6 +24,11 @@ class Generation:
         """The schemas, one for each kind of table."""
         return tuple(f"{kind}{self.suffix}" for kind in _KINDS)
 
+    @property
+    def reports(self) -> str:
+        """The schema of what people ask of it."""
+        return f"report{self.suffix}"
+
     def state(self, name: str) -> str:
         """The table of a state's rows."""
         return f"state{self.suffix}.{pg_name(name)}"

@@ -18,6 +18,7 @@ from txbatch.core.state import versions_name
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
+from txbatch.postgres.generations import past
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader, Rows, answered, checked_key, doubled, key_type, keys_listed
 
@@ -49,11 +50,13 @@ class PastReader(Reader):
 
         TerminalError for a txid that is not committed, or was folded.
         """
-        stored = self._dated(state)
+        stored, schema = self._dated(state), "report"
+        if not corrected and (before := self._before(state, txid)) is not None:
+            stored, schema = {**stored, "columns": before["columns"]}, past(before["rebuild"]).reports
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
             raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
-        rows = f"{_function('corrected' if corrected else 'as_of', state)}(%(txid)s)"
+        rows = f"{_function('corrected' if corrected else 'as_of', state, schema)}(%(txid)s)"
         asked = [checked_key(key, typed) for key in keys]
         with self._asking(state, typed) as connection:
             if not asked:
@@ -66,7 +69,7 @@ class PastReader(Reader):
             one = f"SELECT * FROM {rows} WHERE {_same(typed)}"  # key by key: each by index
             given = [{"txid": txid, **_parameters(key)} for key in asked]
             found = [connection.exec_driver_sql(one, each).mappings().first() for each in given]
-            names = [*self._columns(connection, state)]
+            names = self._columns(connection, state, schema)
             return [
                 answered(key, typed, dict(row or dict.fromkeys(names))) for key, row in zip(asked, found, strict=True)
             ]
@@ -121,8 +124,13 @@ class PastReader(Reader):
             )
         return stored
 
-    def _columns(self, connection: Connection, state: str) -> list[str]:
-        return [row.name for row in connection.execute(query("columns_of"), {"name": f"report.{pg_name(state)}"})]
+    def _before(self, state: str, txid: int) -> dict[str, Any] | None:
+        """Return the rebuild before whose swap reports showed the state as of a txid; None for none, or one not kept."""
+        found = next(iter(self._rows("past_with", state=state, txid=txid)), None)
+        return None if found is None or found["dropped"] or found["columns"] is None else found
+
+    def _columns(self, connection: Connection, state: str, schema: str = "report") -> list[str]:
+        return [row.name for row in connection.execute(query("columns_of"), {"name": f"{schema}.{pg_name(state)}"})]
 
     @contextmanager
     def _asking(self, state: str, typed: Mapping[str, str]) -> Iterator[Connection]:
@@ -140,8 +148,8 @@ class PastReader(Reader):
                 raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 
-def _function(prefix: str, state: str) -> str:
-    return f"report.{doubled(pg_name(f'{prefix}_{state}'))}"
+def _function(prefix: str, state: str, schema: str = "report") -> str:
+    return f"{schema}.{doubled(pg_name(f'{prefix}_{state}'))}"
 
 
 def _parameters(key: Key) -> dict[str, str]:

@@ -126,7 +126,7 @@ def drop(connection: Connection, topology: str) -> list[str]:
 
 def drop_generation(connection: Connection, generation: Generation) -> None:
     """Drop a generation that does not count: one that a rebuild makes, or replaced."""
-    for schema in generation.schemas:
+    for schema in (generation.reports, *generation.schemas):
         execute(connection, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 

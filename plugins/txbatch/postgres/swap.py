@@ -21,7 +21,7 @@ from txbatch.core.rebuild import Rebuild
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import definitions, report_views, rows, state_tables
+from txbatch.postgres import definitions, past_reports, report_views, rows, state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.generations import CURRENT, Generation, coming, past
@@ -84,6 +84,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     for name in names:
         check_readers(connection, name)
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
+    run_all(connection, past_reports.kept(connection, names, rebuild.number))
     defined = [aggregate.state.name for aggregate in topology.aggregates]
     _move(connection, defined, coming(rebuild.number), CURRENT)
     for schema in coming(rebuild.number).schemas:
