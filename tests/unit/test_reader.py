@@ -73,8 +73,8 @@ class ReadByAnother(Partitions):
         return AnotherEmitter()
 
 
-def reading(spout: Partitions) -> Any:
-    metadata = {"format": 2, "streams": {"in": {"partitions": PLANNED}}}
+def reading(spout: Partitions, **more: Any) -> Any:
+    metadata = {"format": 2, "streams": {"in": {"partitions": PLANNED}}, **more}
     assignment = Assignment("t", TransactionAttempt(1, 1), "token", metadata, "code")
     return opened("spark", Topology("t").new_stream("in", spout), assignment)  # type: ignore[arg-type]
 
@@ -90,6 +90,14 @@ def test_each_partition_of_an_opaque_spout_is_built_once_and_holes_are_left_out(
         assert partitions(reader) == partitions(reader) == ("a", "c")
         assert partitions(reader, "c") == ("c",)
     assert spout.asked == ["a", "b", "c"]
+
+
+def test_what_is_to_be_read_whole_leaves_no_partition_out() -> None:
+    says = "^t 1:1, stream 'in': b is away; a restate counts whole or not at all: try again when partition 'b' can be read"
+    with pytest.raises(PartitionUnreadable, match=says), reading(Partitions("b"), format=3, whole=True) as reader:
+        reader.leave_out_unreadable()
+    with reading(Partitions(), format=3, whole=True) as reader:
+        assert reader.leave_out_unreadable() == {}
 
 
 def test_a_spout_that_reads_all_partitions_in_one_scan_is_asked_for_that_scan() -> None:
