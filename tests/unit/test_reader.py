@@ -93,7 +93,9 @@ def test_each_partition_of_an_opaque_spout_is_built_once_and_holes_are_left_out(
 
 
 def test_what_is_to_be_read_whole_leaves_no_partition_out() -> None:
-    says = "^t 1:1, stream 'in': b is away; a restate counts whole or not at all: try again when partition 'b' can be read"
+    says = (
+        "^t 1:1, stream 'in': b is away; a restate counts whole or not at all: try again when partition 'b' can be read"
+    )
     with pytest.raises(PartitionUnreadable, match=says), reading(Partitions("b"), format=3, whole=True) as reader:
         reader.leave_out_unreadable()
     with reading(Partitions(), format=3, whole=True) as reader:
