@@ -87,6 +87,8 @@ def test_the_fold_in_sql_is_that_of_the_core(engine: Engine, removable: bool, hi
             assert {key: tuple(map(int, row)) for key, *row in found} == {
                 k: v for k, v in values.items() if v is not None
             }
+            if at is None:
+                assert sorted(execute(connection, folds.now()).fetchall()) == sorted(found), "all keys, in one pass"
         connection.rollback()
 
 

@@ -72,12 +72,6 @@ class Folds:
         options = "pages_per_range = 16, autosummarize = on"
         return f"CREATE INDEX {name} ON {self.contribution} USING brin (txid) WITH ({options})"
 
-    @property
-    def every_key(self) -> str:
-        """All keys that were ever counted, for `now` and `at`."""
-        keys = listed(self.keys)
-        return f"(SELECT {keys} FROM {self.base} UNION SELECT {keys} FROM {self.contribution}) every_key"
-
     def create_versions(self) -> str:
         """The view of what every version contributed, as partials, and of what was folded of them, which is at position 0."""
         columns, marks = listed([*self.keys, *self.values]), self.removable
@@ -90,15 +84,18 @@ class Folds:
         columns = listed([*self.keys, *self.values, "txid"])
         return f"INSERT INTO {self.base} ({columns}) SELECT {columns} FROM {self.generation.state(self.state)}"
 
-    def now(self, keys: str) -> str:
-        """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent."""
+    def now(self, keys: str | None = None) -> str:
+        """Keys and values as they count now, of the keys that `keys` has, a table or a query of FROM; absent ones are absent.
+
+        None: of all keys, in one pass.
+        """
         return self._folded(f"r.txid <> ALL ({self._replaced()})", keys)
 
     def at(self, txid: str, keys: str) -> str:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
         return self._folded(f"r.txid <= {txid} AND r.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)
 
-    def _folded(self, counts: str, keys: str) -> str:
+    def _folded(self, counts: str, keys: str | None) -> str:
         # Two plain tables of the same types, filtered outside: so a join searches the indexes of both for each key.
         columns, marks = listed([*self.keys, *self.values]), self.removable
         of_base = "0::bigint AS txid" + ", false AS removed, true AS counted, 0::bigint AS position" * marks
@@ -106,7 +103,8 @@ class Folds:
         rows = f"SELECT {columns}, {of_base} FROM {self.base} UNION ALL {contributed}"
         same = " AND ".join(f"r.{key} = k.{key}" for key in self.keys)
         own = [f"r.{key}" for key in self.keys]
-        read = f"(SELECT {listed(self.keys)} FROM {keys}) k JOIN ({rows}) r ON {same} WHERE {counts}"
+        of_keys = "" if keys is None else f"(SELECT {listed(self.keys)} FROM {keys}) k JOIN "
+        read = f"{of_keys}({rows}) r{f' ON {same}' if of_keys else ''} WHERE {counts}"
         if self.removable:  # `prev_txid` is a name that no value has: here the position of the last removal
             last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS prev_txid"
             read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND r.position >= COALESCE(r.prev_txid, 0)"

@@ -194,8 +194,7 @@ def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid:
 
 def _of_state(aggregate: PersistentAggregate) -> tuple[Sequence[ValueColumn], str, str]:
     """The columns of a state, its rows, and what its contributions amount to."""
-    folds = Folds.of(aggregate)
-    return aggregate.columns, _stored(statements_of(aggregate)), folds.now(folds.every_key)
+    return aggregate.columns, _stored(statements_of(aggregate)), Folds.of(aggregate).now()
 
 
 def _stored(statements: StateStatements) -> str:
