@@ -5,7 +5,8 @@ by default a count per word; without keys it is one global value), the `stored` 
 of partials as `txid` and names the rows expected afterwards, or the `error` and what it `says`: then nothing may have
 changed. `report` is what people see. With `remove`, a partial that is `removed` removes its key, and counts if it has
 values; a row that is `removed` is a tombstone, which reports do not show.
-`rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/.
+`rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/, what restates
+make of values in corrections/.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from txbatch.postgres.state_writer import ApartWriter, LedgerWriter, OpaqueRepla
 from txbatch.postgres.statements import statements_of
 
 ROOT = Path(__file__).parent
-CASES = sorted(path for path in ROOT.glob("*/*.json") if path.parent.name != "protocol")
+CASES = sorted(path for path in ROOT.glob("*/*.json") if path.parent.name not in ("protocol", "corrections"))
 
 
 def name_of(path: Path) -> str:

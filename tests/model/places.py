@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Protocol
 
 from model.kept import Report
@@ -38,6 +39,9 @@ class Place(Protocol):
     def as_of(self, topology: Topology, txid: int) -> Report:
         """What they showed when this txid was the newest final one."""
 
+    def corrected(self, topology: Topology, position: int) -> Report:
+        """What all up to a position amounts to, in the versions that count now."""
+
 
 class Twin:
     """In memory."""
@@ -56,18 +60,26 @@ class Twin:
         aggregate = topology.aggregates[0]
         rows = self.ledger.rows(aggregate.state.name)
         return {
-            key[0]: (finished(aggregate, row.value), row.txid)
+            of_key(key): (finished(aggregate, row.value), row.txid)
             for key, row in rows.items()
             if not getattr(row, "removed", False)
         }
 
     def as_of(self, topology: Topology, txid: int) -> Report:
-        aggregate, tables = topology.aggregates[0], self.ledger.tables
-        stored, combine = tables.states[aggregate.state.name], merger(aggregate.merges)
-        given = contributions(aggregate, tables)
-        folded = {key: fold(stored.base.get(key), each, combine, txid) for key, each in given.items()}
+        return self._folded(topology, contributions(topology.aggregates[0], self.ledger.tables), txid)
+
+    def corrected(self, topology: Topology, position: int) -> Report:
+        given = contributions(topology.aggregates[0], self.ledger.tables)
+        return self._folded(
+            topology, {key: [one for one in each if one.position <= position] for key, each in given.items()}
+        )
+
+    def _folded(self, topology: Topology, given: Mapping[Any, list[Contribution]], at: int | None = None) -> Report:
+        (aggregate,) = topology.aggregates
+        stored, combine = self.ledger.tables.states[aggregate.state.name], merger(aggregate.merges)
+        folded = {key: fold(stored.base.get(key), each, combine, at) for key, each in given.items()}
         return {
-            key[0]: (finished(aggregate, value), last_changed(given[key], txid) or 0)
+            of_key(key): (finished(aggregate, value), last_changed(given[key], at) or 0)
             for key, value in folded.items()
             if value is not None
         }
@@ -83,6 +95,11 @@ def contributions(aggregate: PersistentAggregate, tables: Tables) -> dict[Any, l
     return found
 
 
+def of_key(key: Sequence[Any]) -> str:
+    """The one key column's value; of a global value none."""
+    return key[0] if key else ""
+
+
 def finished(aggregate: PersistentAggregate, partial: Partial) -> Any:
     """Count, sum, min, max and mean."""
     parts = dict(zip([(each.value, each.name) for each in aggregate.columns], partial, strict=True))
@@ -94,7 +111,7 @@ def finished(aggregate: PersistentAggregate, partial: Partial) -> Any:
 
 def number(value: Any) -> Any:
     """Means have other digits in PostgreSQL."""
-    return value if value is None or isinstance(value, int) else round(float(value), 6)
+    return round(float(value), 6) if isinstance(value, float | Decimal) else value
 
 
 class Real:
@@ -112,12 +129,18 @@ class Real:
         return {each.state.name: [record_batch(each, partials[each.state.name])] for each in topology.aggregates}
 
     def report(self, topology: Topology) -> Report:
-        return self._rows(f"report.{pg_name(topology.name)}")
+        return self._rows(topology, f"report.{pg_name(topology.name)}")
 
     def as_of(self, topology: Topology, txid: int) -> Report:
-        return self._rows(f"report.{pg_name(f'as_of_{topology.name}')}({txid})")
+        return self._rows(topology, f"report.{pg_name(f'as_of_{topology.name}')}({txid})")
 
-    def _rows(self, source: str) -> Report:
+    def corrected(self, topology: Topology, position: int) -> Report:
+        return self._rows(topology, f"report.{pg_name(f'corrected_{topology.name}')}({position})")
+
+    def _rows(self, topology: Topology, source: str) -> Report:
+        (aggregate,) = topology.aggregates
+        key = pg_name(aggregate.keys[0].name) if aggregate.keys else "''"
+        values = ", ".join(pg_name(name) for name in aggregate.aggregates)
         with self.engine.connect() as connection:
-            rows = connection.execute(text(f"SELECT word, txid, count, sum, min, max, mean FROM {source}"))
-            return {word: (tuple(map(number, values)), txid) for word, txid, *values in rows}
+            rows = connection.execute(text(f"SELECT {key}, txid, {values} FROM {source}"))
+            return {row[0]: (tuple(map(number, row[2:])), row[1]) for row in rows}
