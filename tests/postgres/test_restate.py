@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,11 @@ from postgres_bench import Bench, words
 from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, record_batch, run
 
-from txbatch import Avg, Count, FileSpout, Max, Min, OpaqueState, SpoutKind, Topology, TransactionalState
+from txbatch import Avg, Count, FileSpout, IntervalSpout, Max, Min, OpaqueState, SpoutKind, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.ledger import Ledger
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.transaction import Batch, Restate
+from txbatch.core.transaction import Batch, Interval, Restate
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
@@ -187,3 +189,29 @@ def test_a_restate_folds_what_retention_has_left(engine: Engine) -> None:
     assert sorted(bench.rows("SELECT word, count, txid FROM state.word_count")) == [("cat", 4, 4), ("dog", 7, 4)]
     with pytest.raises(Exception, match="txid 1 is folded: contributions up to txid 1 are kept as one"):
         restated(bench, 1, words(dog=5))
+
+
+def test_a_day_that_was_counted_again_is_compared_with_the_files_of_its_version(engine: Engine, tmp_path: Path) -> None:
+    """The plan that it replaced says nothing of files any more; the newest day stays the newest, whatever was restated."""
+    file = tmp_path / "sales.csv"
+    file.write_text("at,n\n2013-01-01T05:00:00Z,1\n")
+    topology = Topology("word_count")
+    spout = IntervalSpout(tmp_path, "at timestamp, n bigint", time="at")
+    topology.new_stream("words", spout).group_by("n").persistent_aggregate(
+        TransactionalState("word_count"), count=Count()
+    )
+    bench, days = Bench(engine, topology), [datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    for start, end in pairwise(days):
+        of = replace(run(str(start)), interval=Interval(start, end))
+        batch = coordinator.initialize_transaction(bench.ledger, topology, of)
+        assert isinstance(batch, Batch)
+        assignment = bench.ledger.start_attempt(batch, of, code())
+        bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, {"word_count": []}))
+        assert bench.commit(bench.ledger.batch("word_count", batch.txid), {"word_count": []})
+    file.write_text("at,n\n2013-01-01T05:00:00Z,1\n2013-01-01T06:00:00Z,1\n")
+    again = restated(bench, 1, {"word_count": []})
+    assert list(again.plan.streams["words"].plan["interval"]) == [day.isoformat() for day in days[:2]]
+    counted = Reader(engine).counted("word_count")
+    assert [(each.txid, each.files["sales.csv"][0]) for each in counted] == [(2, 28), (3, 51)]
+    gaps = "SELECT count(*) FROM report.gaps"
+    assert bench.rows(gaps) == [(0,)]
