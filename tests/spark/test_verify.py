@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from cli_support import contents
 from click.testing import CliRunner
+from in_this_process import InThisProcess
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, text
 
 from txbatch.cli.main import main
-from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Assignment
-from txbatch.launch.driver import Driver
-from txbatch.launch.job_file import LAST_LINES, Job, load_job
+from txbatch.launch.job_file import LAST_LINES
 from txbatch.spouts.partitioned_log import PartitionedLog
-from txbatch.storage.staging import AttemptFolder
 
 JOB = """
 topology = Topology("lines", max_pending=9)
@@ -34,24 +30,6 @@ topology = Topology("log")
 stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}))
 stream.group_by("line").persistent_aggregate(OpaqueState("log"), count=Count())
 """
-
-
-class InThisProcess:
-    """What a runner takes for a Spark application: the driver, without a process of its own."""
-
-    killed = False
-    session: SparkSession
-
-    def __init__(self, job: Job, *_: object, **__: object) -> None:
-        self.driver = Driver(load_job(str(job.path)).topology, job.path, ExitStack())
-        self.driver._session = self.session
-
-    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        if not self.driver.emit(folder):
-            raise TransientError("it failed; Spark's output above says why")
-
-    def close(self) -> None:
-        """The session is that of all tests."""
 
 
 def started(spark: SparkSession, postgres_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
