@@ -1,0 +1,68 @@
+"""`rebuild_dag`: the DAG that counts all batches of a topology again by its job as it is now, and swaps (R23)."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+
+from txbatch.launch.job_file import check_main, load_job
+from txbatch.orchestration import result
+from txbatch.orchestration.airflow import failing_as_airflow, open_steps
+from txbatch.orchestration.dag import RETRIES, root_of
+from txbatch.orchestration.operators import EmitBatchOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_DOC = """**{topology}** is counted again, all of it, by `{job}` as it is now, beside what counts. When that has
+caught up, one transaction swaps the two.
+
+Trigger it with `why`. A task that is retried or cleared goes on where it was. `txbatch rebuild {topology} --status` says
+how far it is, `--cancel` forgets it; what it means stands in docs/operate.md, under *Rebuild*.
+"""
+
+
+def rebuild_dag(
+    job: str,
+    *,
+    emit_batch: dict[str, Any] | None = None,
+    default_args: dict[str, Any] | None = None,
+    **dag_arguments: Any,
+) -> DAG:
+    """The DAG `<topology>.rebuild`, whose one task rebuilds the topology of a job file; it is triggered by hand, with `why`.
+
+    `job` is relative to the parent of the DAGs folder. `emit_batch` holds further arguments of SparkSubmitOperator, as for
+    `topology_dag`; `dag_arguments` are those of DAG.
+
+    Raises DefinitionError, which Airflow shows as an import error of the DAG file.
+    """
+    loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
+    arguments = {"catchup": False, "max_active_runs": 1, "schedule": None, **dag_arguments}
+    arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name))
+    why = Param(
+        type="string", minLength=1, title="why", description="Why all of it is counted again; kept with the rebuild"
+    )
+    arguments["params"] = {"why": why, **(arguments.get("params") or {})}
+    with DAG(f"{loaded.topology.name}.rebuild", default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
+        RebuildOperator(task_id="rebuild", job=loaded, **(emit_batch or {}))
+    return dag
+
+
+class RebuildOperator(EmitBatchOperator):
+    """Rebuilds a job's topology in one Spark application."""
+
+    def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
+        """Count what is left to count, swap, tell, and return the number of the rebuild."""
+        from txbatch.wiring import open_rebuilder
+
+        with failing_as_airflow():
+            check_main(self.job)
+            with closing(open_rebuilder(open_steps(self.job), self._application())) as rebuilder:
+                by = getattr(context["dag_run"], "triggering_user_name", None)
+                rebuild, swapped = rebuilder.run(str(context["params"]["why"]), by)
+        result.tell(context, f"{rebuild} counts; up to txid {swapped.txid} the states before it are kept")
+        return rebuild.number
