@@ -39,7 +39,7 @@ CREATE TABLE txbatch.topology (
 
 CREATE TABLE txbatch.state (
     state         text COLLATE "C" PRIMARY KEY,
-    topology      text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology      text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     kind          text NOT NULL CHECK (kind IN ('non_transactional', 'transactional', 'opaque')),
     contributions boolean NOT NULL,
     columns       json NOT NULL,                     -- keys and values with their types
@@ -55,7 +55,7 @@ CREATE TABLE txbatch.state (
 
 -- planned -> emitted -> committed; planned or emitted -> aborted. A re-emission goes emitted -> planned.
 CREATE TABLE txbatch.batch (
-    topology        text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology        text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     txid            bigint NOT NULL CHECK (txid >= 1),
     position        bigint NOT NULL CHECK (position BETWEEN 1 AND txid),  -- the ordinary txid it stands for
     kind            text NOT NULL DEFAULT 'ordinary' CHECK (kind IN ('ordinary', 'restate', 'skip')),
@@ -110,7 +110,7 @@ CREATE TABLE txbatch.batch_key (
     dag_id   text,
     run_id   text,
     PRIMARY KEY (topology, key, ordinal),
-    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch
+    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch ON UPDATE CASCADE
 );
 
 CREATE INDEX batch_key_txid ON txbatch.batch_key (topology, txid);
@@ -128,7 +128,7 @@ CREATE TABLE txbatch.attempt (
     started_at  timestamptz NOT NULL DEFAULT now(),
     finished_at timestamptz,
     PRIMARY KEY (topology, txid, attempt_id),
-    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch,
+    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch ON UPDATE CASCADE,
     CHECK ((status IN ('emitted', 'committed')) <= (manifest IS NOT NULL)),
     CHECK ((status = 'failed') = (error IS NOT NULL))
 );
@@ -145,7 +145,7 @@ CREATE TABLE txbatch.partition (
     fingerprint numeric(38, 0),
     reason      text,
     PRIMARY KEY (topology, stream, partition, txid),
-    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch,
+    FOREIGN KEY (topology, txid) REFERENCES txbatch.batch ON UPDATE CASCADE,
     CHECK ((status = 'read') = (records IS NOT NULL AND fingerprint IS NOT NULL))
 );
 
@@ -153,7 +153,7 @@ CREATE INDEX partition_txid ON txbatch.partition (topology, txid);
 
 -- Where each partition's next batch starts.
 CREATE TABLE txbatch.consumed (
-    topology  text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology  text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     stream    text COLLATE "C" NOT NULL,
     partition text COLLATE "C" NOT NULL,
     txid      bigint NOT NULL,
@@ -163,7 +163,7 @@ CREATE TABLE txbatch.consumed (
 
 -- Runs that have no batch yet, for as many as allowed are in flight (R6); the view report.waiting shows those that still wait.
 CREATE TABLE txbatch.waiting (
-    topology text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     run      text COLLATE "C" NOT NULL,
     txid     bigint NOT NULL,                        -- it waits for the end of this one
     since    timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -464,7 +464,7 @@ COMMENT ON COLUMN report.restatements.replaced_by IS 'A later restate of the sam
 -- What of a definition was changed while it had history (R23).
 CREATE TABLE txbatch.change (
     change       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    topology     text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology     text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     txid         bigint NOT NULL,                     -- the first that counts by what was changed
     job          text NOT NULL,
     what         json NOT NULL,                       -- each change, and what became of it
@@ -501,7 +501,7 @@ COMMENT ON COLUMN report.values_since.since_txid IS 'The first batch that counts
 -- A topology's states may be counted anew beside those that count, and take their place (R23).
 CREATE TABLE txbatch.rebuild (
     rebuild      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    topology     text COLLATE "C" NOT NULL REFERENCES txbatch.topology,
+    topology     text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
     status       text NOT NULL DEFAULT 'running' CHECK (status IN ('running', 'swapped')),
     why          text NOT NULL,
     requested_by text,

@@ -40,6 +40,16 @@ SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.co
         ORDER BY txid DESC LIMIT 1) c ON true
  WHERE t.topology = :topology;
 
+-- had_other_name --
+-- Whether a topology has no states yet, and one of the name that it had has history (R23).
+SELECT EXISTS (SELECT FROM txbatch.batch WHERE topology = :was)
+   AND NOT EXISTS (SELECT FROM txbatch.state WHERE topology = :topology);
+
+-- rename_topology --
+-- A topology has another name, and so has all that refers to it.
+WITH running AS (UPDATE txbatch.running SET topology = :topology WHERE topology = :was)
+UPDATE txbatch.topology SET topology = :topology WHERE topology = :was;
+
 -- definition_of_states --
 -- The states of a topology, and whoever has these names.
 SELECT state, topology, kind, contributions, database, columns, streams, values_since, joined FROM txbatch.state

@@ -184,6 +184,32 @@ def test_a_state_that_is_renamed_keeps_what_it_counted(backing: Any) -> None:
 
 
 @pytest.mark.rule("R23")
+def test_a_topology_that_is_renamed_goes_on_where_it_was(backing: Any) -> None:
+    before = defined(state=[OpaqueState("s"), OpaqueState("other")])
+    whole(backing, before, "1", dog=2)
+    backing.initialize(before, "2")
+    now = Topology("sales", was="t")
+    stream = now.new_stream("in", before.streams["in"].spout)
+    for state in (OpaqueState("sold", was="s"), OpaqueState("other")):
+        stream.group_by("word").persistent_aggregate(state, count=Count())
+    with pytest.raises(ChangeTooEarly, match="txid 2 of 2 is open"):
+        backing.ledger.change(now, JOB, WHY)
+    backing.ledger.abort("t", 2, "in the way")
+    assert change(backing, now) == [("in place", "topology 'sales' was 't'"), ("in place", "state 'sold' was 's'")]
+    batch = whole(backing, now, "3", dog=1)
+    assert (batch.txid, batch.prev_txid, batch.plan.streams["in"].ranges) == (
+        3,
+        1,
+        {"a": {"start": 10, "end": 20}},
+    )
+    assert backing.values("sold", "count") == backing.values("other", "count") == {("dog",): (3, 3)}
+    assert [attempt for attempt, _ in backing.attempts("sales")] == ["1:1", "3:1"]
+    assert backing.attempts("t") == []
+    with pytest.raises(SchemaMismatch, match="state 'other' belongs to topology 'sales'"):
+        backing.initialize(before, "4")
+
+
+@pytest.mark.rule("R23")
 def test_fields_that_go_and_come(backing: Any) -> None:
     whole(backing, defined(), "1", dog=2)
     now = defined(fields="word string, price double", count=Count(), dearest=Max("price", since="now"))

@@ -135,6 +135,27 @@ def test_a_state_that_is_renamed_takes_its_reports_and_readers_with_it(engine: E
 
 
 @pytest.mark.rule("R23")
+def test_a_topology_that_is_renamed_takes_all_of_the_ledger_with_it(engine: Engine) -> None:
+    bench = counted(engine, defined(), "1", dog=(1,))
+    now = Topology("sales", was="t")
+    now.new_stream("in", bench.topology.streams["in"].spout).group_by("word").persistent_aggregate(
+        OpaqueState("s"), count=Count()
+    )
+    with pytest.raises(SchemaMismatch, match=r"topology 'sales' was 't'\. Put it back"):
+        bench.ledger.register(now, JOB)
+    bench.ledger.change(now, JOB, WHY)
+    counted(engine, now, "2", dog=(2,))
+    for table in ("topology", "state", "batch", "batch_key", "attempt", "partition", "consumed", "change"):
+        assert {name for (name,) in bench.rows(f"SELECT topology FROM txbatch.{table}")} == {"sales"}, table
+    assert bench.rows("SELECT count, committed_at IS NOT NULL FROM report.s_changes ORDER BY txid") == [
+        (1, True),
+        (2, True),
+    ]
+    assert bench.rows("SELECT count FROM report.as_of_s(1)") == [(1,)]
+    assert "'sales'" in bench.rows("SELECT obj_description(to_regclass('report.s'))")[0][0]
+
+
+@pytest.mark.rule("R23")
 def test_who_changed_what_and_why_and_since_when_it_counts(engine: Engine) -> None:
     bench = counted(engine, defined(), "1", dog=(1,))
     bench.ledger.change(defined(count=Count(), most=Max("n", since="now")), JOB, "asked for", "ann")

@@ -27,6 +27,7 @@ from txbatch.core.redefinition import (
     NeedsRebuild,
     Redefinition,
     RenameState,
+    RenameTopology,
     RenameValue,
     Step,
     ValueStep,
@@ -83,7 +84,8 @@ class Known:
 
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
     both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
-    at all: what is aborted can still be given up, and is of the source that it was planned from.
+    at all: what is aborted can still be given up, and is of the source that it was planned from. `was` is the name by which all
+    this is known, where that is not the topology's.
     """
 
     job: str
@@ -94,6 +96,7 @@ class Known:
     txid: int | None
     committed: tuple[int, Collection[str]] | None
     planned: bool = False
+    was: str | None = None
 
     def counts(self, state: str) -> bool:
         """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
@@ -113,7 +116,11 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
             "again"
         )
     if found:
-        first = "" if job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
+        first = (
+            ""
+            if known.was or job == known.job
+            else f"{known.job} defines it already: a second job is renamed in {job}. "
+        )
         raise SchemaMismatch(
             f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
             f"{ways(name, job, found, way_out(name))}"
@@ -145,12 +152,20 @@ def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     topology's, DefinitionError when a new one cannot be reported.
     """
     known, renamings = renamed(topology, known)
+    if known.was is not None:
+        renamings.insert(0, InPlace(f"topology {topology.name!r} was {known.was!r}", RenameTopology(known.was)))
     for aggregate in topology.aggregates:
         if aggregate.state.name not in known.states:
             _check_reported(aggregate)
     for state in (aggregate.state.name for aggregate in topology.aggregates):
         check_owner(state, known.owners.get(state, topology.name), topology.name)
     return [*renamings, *_changes(topology, known)]
+
+
+def by_name(known: Known, was: str, topology: Topology) -> Known:
+    """Return what is known of a topology that had another name."""
+    owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
+    return replace(known, owners=owners, was=was)
 
 
 def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
@@ -187,7 +202,8 @@ def check_owner(state: str, owner: str, topology: str) -> None:
     if owner != topology:
         raise SchemaMismatch(
             f"state {state!r} belongs to topology {owner!r}; a state has one topology: name another state, or, where "
-            f"{topology!r} is that topology renamed, give it back its name"
+            f"{topology!r} is that topology renamed, give it back its name, or say Topology({topology!r}, was={owner!r}) and "
+            "`txbatch change`"
         )
 
 

@@ -86,12 +86,19 @@ class RenameState:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameTopology:
+    """The topology has another name."""
+
+    was: str
+
+
+@dataclass(frozen=True, slots=True)
 class Define:
     """Nothing that is counted changes, only what the ledger keeps of the definition."""
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-Step = ValueStep | KeepContributions | DropState | AddState | RenameState | Define
+Step = ValueStep | KeepContributions | DropState | AddState | RenameState | RenameTopology | Define
 
 
 @dataclass(frozen=True, slots=True)

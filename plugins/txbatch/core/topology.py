@@ -31,13 +31,17 @@ def checked_topology_name(name: str) -> str:
 
 @dataclass
 class Topology:
-    """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6)."""
+    """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6).
+
+    `was` is the name that it had, where it has history by that (R23).
+    """
 
     name: str
     max_pending: int = 1
     streams: dict[str, Stream] = field(default_factory=dict)
     aggregates: list[PersistentAggregate] = field(default_factory=list)
     static_states: dict[str, StaticState] = field(default_factory=dict)
+    was: str | None = None
 
     def __post_init__(self) -> None:
         checked_topology_name(self.name)

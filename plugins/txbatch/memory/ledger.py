@@ -106,7 +106,7 @@ class MemoryLedger:
     def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
         with self._transaction() as tables:
-            tables.check_known(topology.name)
+            tables.check_known(tables.name_of(topology))
             return tables.change(topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:

@@ -13,6 +13,7 @@ from txbatch.core.definition import (
     Known,
     StateDefinition,
     after_steps,
+    by_name,
     check_change,
     check_definition,
     state_definition,
@@ -33,6 +34,7 @@ from txbatch.core.redefinition import (
     NeedsRebuild,
     Redefinition,
     RenameState,
+    RenameTopology,
     Step,
     sources,
 )
@@ -254,12 +256,12 @@ class Tables:
 
     def known(self, topology: Topology) -> Known:
         """What is known of a topology, and of who has the names of its states."""
-        name = topology.name
+        name = self.name_of(topology)
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
         batches = [batch for batch in self.batches_of(name) if batch.kind is not BatchKind.RESTATE]
         alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
         read = [batch for batch in alive if batch.status is BatchStatus.COMMITTED and batch.fence]
-        return Known(
+        found = Known(
             stored.job,
             stored.by_interval,
             stream_definitions(stored.source, stored.fields),
@@ -269,6 +271,13 @@ class Tables:
             (read[-1].txid, self._counted(read[-1])) if read else None,
             bool(self.batches_of(name)),
         )
+        return found if name == topology.name else by_name(found, name, topology)
+
+    def name_of(self, topology: Topology) -> str:
+        """The name by which the history of a topology is known: its own, or the one that it had."""
+        own = any(state.topology == topology.name for state in self.states.values())
+        had = topology.was is not None and not own and bool(self.batches_of(topology.was))
+        return topology.was if had and topology.was else topology.name
 
     def _counted(self, batch: Batch) -> Collection[str]:
         """The states that a committed batch counted."""
@@ -295,7 +304,7 @@ class Tables:
 
     def change(self, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
         """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
-        batches = self.batches_of(topology.name)
+        batches = self.batches_of(self.name_of(topology))
         pending = [batch for batch in batches if not batch.status.final]
         found = check_change(topology, job, self.known(topology), pending)
         if found:
@@ -310,16 +319,29 @@ class Tables:
         for step in steps:
             if isinstance(step, DropState):
                 del self.states[step.state]
+            if isinstance(step, RenameTopology):
+                self._rename_topology(step.was, topology.name)
             if isinstance(step, RenameState):
                 self._rename(topology.name, step.was, step.state)
         for aggregate in topology.aggregates:
             name = aggregate.state.name
-            own = [step for step in steps if not isinstance(step, Define) and step.state == name]
+            own = [step for step in steps if not isinstance(step, Define | RenameTopology) and step.state == name]
             if AddState(name) in own:
                 joined = replace(state_definition(aggregate), joined=txid)
                 self.states[name] = StoredState(topology.name, joined)
             elif own:
                 self.states[name] = _changed(self.states[name], state_definition(aggregate), own, txid)
+
+    def _rename_topology(self, was: str, name: str) -> None:
+        """A topology has another name: every table has it first in its keys, or in a row."""
+        self.topologies[name] = self.topologies.pop(was)
+        for at, state in self.states.items():
+            self.states[at] = replace(state, topology=name if state.topology == was else state.topology)
+        for batch in self.batches_of(was):
+            self.batches[was, batch.txid] = replace(batch, topology=name)
+        tables: list[dict[Any, Any]] = [self.batches, self.leases, self.intervals, self.batch_keys, self.attempts]
+        for table in [*tables, self.waiting, self.partitions, self.consumed, self.changes]:
+            _rekey(table, was, name)
 
     def _rename(self, topology: str, was: str, state: str) -> None:
         """A state has another name, also in what batches say of it."""
@@ -416,6 +438,11 @@ class Tables:
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
         return self.batches[batch.topology, batch.txid]
+
+
+def _rekey(table: dict[Any, Any], was: str, name: str) -> None:
+    for at in [at for at in table if at[0] == was]:
+        table[name, *at[1:]] = table.pop(at)
 
 
 def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], txid: int) -> StoredState:

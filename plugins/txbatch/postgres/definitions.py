@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
-from txbatch.core.definition import Known, StateDefinition, check_definition, stream_definitions, stream_fields
+from txbatch.core.definition import Known, StateDefinition, by_name, check_definition, stream_definitions, stream_fields
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.rebuild import Progress
 from txbatch.core.topology import Topology
@@ -44,10 +44,21 @@ def rebuilt_now(connection: Connection, topology: str) -> str | None:
 
 def known(connection: Connection, topology: Topology) -> Known:
     """Return what the ledger knows of a topology, and of who has the names of its states."""
-    names = {"topology": topology.name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
+    name = name_of(connection, topology)
+    names = {"topology": name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
     states = list(connection.execute(query("definition_of_states"), names).mappings())
     row = connection.execute(query("definition"), names).mappings().first()
-    return _known(topology.name, row, states)
+    found = _known(name, row, states)
+    return found if name == topology.name else by_name(found, name, topology)
+
+
+def name_of(connection: Connection, topology: Topology) -> str:
+    """Return the name by which the ledger has the history of a topology: its own, or the one that it had."""
+    if topology.was is None or topology.was == topology.name:
+        return topology.name
+    names = {"topology": topology.name, "was": topology.was}
+    renamed = connection.execute(query("had_other_name"), names).scalar_one()
+    return topology.was if renamed else topology.name
 
 
 def store(connection: Connection, topology: Topology, job: str) -> None:

@@ -84,7 +84,7 @@ class PostgresLedger:
         Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
         """
         with transaction(self.engine) as connection:
-            rows.lock_topology(connection, topology.name)
+            rows.lock_topology(connection, definitions.name_of(connection, topology))
             return changes.change(connection, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:

@@ -28,6 +28,7 @@ from txbatch.core.redefinition import (
     NeedsRebuild,
     Redefinition,
     RenameState,
+    RenameTopology,
     RenameValue,
     Step,
     WidenColumn,
@@ -52,11 +53,14 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
     goes.
     """
     known = definitions.known(connection, topology)
-    found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=topology.name))
+    name = known.was or topology.name
+    found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=name))
     if not found:
         return []
-    if (told := definitions.rebuilt_now(connection, topology.name)) is not None:
+    if (told := definitions.rebuilt_now(connection, name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
+    if known.was is not None:
+        connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
     stored, _ = renamed(topology, known)
     txid = rows.last_txid(connection, topology.name) + 1
     steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
@@ -65,11 +69,11 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
             state_tables.drop_state(connection, state)
     for aggregate in topology.aggregates:
         name = aggregate.state.name
-        own = [step for step in steps if not isinstance(step, Define) and step.state == name]
+        own = [step for step in steps if not isinstance(step, Define | RenameTopology) and step.state == name]
         if AddState(name) in own:
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
-        elif own:
+        elif (own or known.was) and aggregate.state.database is None:
             was = next((step.was for step in own if isinstance(step, RenameState)), name)
             with state_tables.holders_told(connection, was, "changed"), _views_told(was):
                 _change_state(connection, aggregate, stored.states[name], was, own, txid)
@@ -146,7 +150,16 @@ def _made(step: Step, prefix: str) -> list[str]:
             return [f"ALTER COLUMN {pg_name(prefix + column)} TYPE {column_type(type_)}"]
         case AddValue(_, _, columns):
             return [f"ADD COLUMN {pg_name(prefix + column)} {column_type(type_)}" for column, type_, _ in columns]
-        case DropValue() | RenameValue() | KeepContributions() | DropState() | AddState() | RenameState() | Define():
+        case (
+            DropValue()
+            | RenameValue()
+            | KeepContributions()
+            | DropState()
+            | AddState()
+            | RenameState()
+            | RenameTopology()
+            | Define()
+        ):
             return []
         case _:
             assert_never(step)
