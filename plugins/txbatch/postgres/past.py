@@ -44,9 +44,8 @@ class Past:
 
     def as_of(self) -> Function:
         """What the report showed when a txid was the newest final one."""
-        where = f"v.txid <= $1 AND {self._is_in('v', self._touched('$1'))}"
         stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE r.txid <= $1 AND {self._known('$1')}"
-        folded = self._folded([self._counted("$1")], self._changed("$1"), where)
+        folded = self._folded(self._touched("$1"), [self._counted("$1")], self._changed("$1"), "v.txid <= $1")
         then = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
         return self._dated(
             "as_of", f"{stood} UNION ALL {then}", "as reports showed them when this txid was the newest committed"
@@ -60,8 +59,7 @@ class Past:
         stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE {untouched} AND {self._known('$1')}"
         touched = f"SELECT {self._of('t')} FROM {self._versions} t WHERE {later}"
         counted = f"v.txid <> ALL ({self._replaced()})"
-        where = f"v.position <= $1 AND {self._is_in('v', touched)}"
-        folded = self._folded([counted], self._changed(), where)
+        folded = self._folded(touched, [counted], self._changed(), "v.position <= $1")
         now = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
         return self._dated(
             "corrected", f"{stood} UNION ALL {now}", "after all up to this txid, as it was restated until today"
@@ -70,8 +68,8 @@ class Past:
     def changes(self) -> Function:
         """Which keys changed between two txids, with both values."""
         low, high = "LEAST($1, $2)", "GREATEST($1, $2)"
-        where = f"v.txid <= {high} AND {self._is_in('v', self._touched(low, high))}"
-        folded = self._folded([self._counted("$1"), self._counted("$2")], self._changed(high), where)
+        counted = [self._counted("$1"), self._counted("$2")]
+        folded = self._folded(self._touched(low, high), counted, self._changed(high), f"v.txid <= {high}")
         before, after = ([f"CASE WHEN c.s{n} THEN {value} END" for value in self._values("c", f"{n}_")] for n in (0, 1))
         change = "CASE WHEN NOT c.s0 THEN 'added' WHEN NOT c.s1 THEN 'removed' ELSE 'changed' END"
         selected = listed([*self._shown("c"), change, *_paired(before, after), "c.txid"])
@@ -129,18 +127,23 @@ class Past:
         told = f"Keys and values of state {self.aggregate.state.name!r} {said}"
         return Function(self._called(prefix), {"txid": "bigint"}, f"report.{self._name}", body, told)
 
-    def _folded(self, counted: Sequence[str], changed: str, where: str) -> str:
-        """Return keys k0.., whether they are there, s0.., their partials p0_0.., per notion of what counts, and the txid."""
-        made = [f"r.k{n}" for n in range(len(self._keys))]
+    def _folded(self, touched: str, counted: Sequence[str], changed: str, where: str) -> str:
+        """Return keys k0.., whether they are there, s0.., their partials p0_0.., per notion of what counts, and the txid.
+
+        Each key by a search of its own: what was not touched is never read, whatever the planner takes the keys to be.
+        """
+        made = []
         for number in range(len(counted)):
             stands = self._stands(number)
             made.append(f"bool_or({stands}) AS s{number}")
             for n, column in enumerate(self.aggregate.columns):
                 merged = column.partial.merge.fold_sql(f"(CASE WHEN {stands} THEN r.p{n} END)")
                 made.append(f"CAST({merged} AS {sql_type(column.partial.type)}) AS p{number}_{n}")
-        keys = listed(f"r.k{n}" for n in range(len(self._keys)))
-        read = self._read(counted, changed, where)
-        return f"SELECT {listed([*made, 'max(r.changed) AS txid'])} FROM ({read}) r GROUP BY {keys}"
+        keys = listed(f"t.{key} AS k{n}" for n, key in enumerate(self._keys))
+        same = " AND ".join(f"v.{key} = k.k{n}" for n, key in enumerate(self._keys))
+        read = self._read(counted, changed, f"{same} AND {where}")
+        of_key = f"SELECT {listed([*made, 'max(r.changed) AS txid'])} FROM ({read}) r"
+        return f"SELECT k.*, f.* FROM (SELECT DISTINCT {keys} FROM ({touched}) t) k CROSS JOIN LATERAL ({of_key}) f"
 
     def _read(self, counted: Sequence[str], changed: str, where: str) -> str:
         """Return the versions that `where` finds, with c0.. for whether they count, in each notion of that."""
@@ -193,9 +196,6 @@ class Past:
 
     def _known(self, txid: str) -> str:
         return f"report.known_at({pg_text(self.aggregate.state.name)}, {txid})"
-
-    def _is_in(self, alias: str, keys: str) -> str:
-        return f"({self._of(alias)}) IN ({keys})"
 
     def _of(self, alias: str) -> str:
         return listed(f"{alias}.{key}" for key in self._keys)
