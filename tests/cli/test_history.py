@@ -138,7 +138,8 @@ def test_what_has_no_past_says_why_and_what_to_do(txbatch: Txbatch, write_job: W
     with engine.begin() as connection:
         connection.execute(text(f"{swapped} VALUES ('words', 'swapped', 'w', 'j', 'c', '{{}}', now(), 1, '{{}}')"))
     refused(
-        txbatch("as-of", "words", "1"), "rebuild 1 counted all anew after txid 1, and has what is later; until `txbatch"
+        txbatch("as-of", "words", "1"),
+        "rebuild 1 counted all anew after txid 1, and has what is later; ask report_past_1.as_of_words(1)",
     )
     assert txbatch("as-of", "words", "2", "a").exit_code == 0
     with engine.begin() as connection:

@@ -45,7 +45,9 @@ class Past:
     def as_of(self) -> Function:
         """What the report showed when a txid was the newest final one."""
         stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE r.txid <= $1 AND {self._known('$1')}"
-        folded = self._folded(self._touched("$1"), [self._counted("$1")], self._changed("$1"), "v.txid <= $1")
+        folded = self._folded(
+            self._touched("$1"), [self._not_replaced("<= $1")], self._changed("<= $1"), "v.txid <= $1"
+        )
         then = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
         return self._dated(
             "as_of", f"{stood} UNION ALL {then}", "as reports showed them when this txid was the newest committed"
@@ -58,8 +60,7 @@ class Past:
         untouched = f"NOT EXISTS (SELECT FROM {self._versions} t WHERE {later}{same})"
         stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE {untouched} AND {self._known('$1')}"
         touched = f"SELECT {self._of('t')} FROM {self._versions} t WHERE {later}"
-        counted = f"v.txid <> ALL ({self._replaced()})"
-        folded = self._folded(touched, [counted], self._changed(), "v.position <= $1")
+        folded = self._folded(touched, [self._not_replaced()], self._changed(), "v.position <= $1")
         now = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
         return self._dated(
             "corrected", f"{stood} UNION ALL {now}", "after all up to this txid, as it was restated until today"
@@ -68,8 +69,8 @@ class Past:
     def changes(self) -> Function:
         """Which keys changed between two txids, with both values."""
         low, high = "LEAST($1, $2)", "GREATEST($1, $2)"
-        counted = [self._counted("$1"), self._counted("$2")]
-        folded = self._folded(self._touched(low, high), counted, self._changed(high), f"v.txid <= {high}")
+        counted = [f"(v.txid <= {txid} AND {self._not_replaced(f'<= {txid}')})" for txid in ("$1", "$2")]
+        folded = self._folded(self._touched(low, high), counted, self._changed(f"<= {high}"), f"v.txid <= {high}")
         before, after = ([f"CASE WHEN c.s{n} THEN {value} END" for value in self._values("c", f"{n}_")] for n in (0, 1))
         change = "CASE WHEN NOT c.s0 THEN 'added' WHEN NOT c.s1 THEN 'removed' ELSE 'changed' END"
         selected = listed([*self._shown("c"), change, *_paired(before, after), "c.txid"])
@@ -93,7 +94,7 @@ class Past:
     def why(self) -> Function:
         """Every version of every position that a key has, and what retention folded of it."""
         same = [f"v.{name} = ${n}" for n, name in enumerate(self._keys, 1)] if self.aggregate.keys else ["true"]
-        read = self._read([f"v.txid <> ALL ({self._replaced()})"], "v.txid", " AND ".join(same))
+        read = self._read([self._not_replaced()], "v.txid", " AND ".join(same))
         values = {name: self.types[name] for name in self.aggregate.aggregates}
         taken = [*self._key_types, *values]
         numbers = {"position": "bigint", "txid": "bigint", free_name("replaced_by", taken): "bigint"}
@@ -143,7 +144,11 @@ class Past:
         same = " AND ".join(f"v.{key} = k.k{n}" for n, key in enumerate(self._keys))
         read = self._read(counted, changed, f"{same} AND {where}")
         of_key = f"SELECT {listed([*made, 'max(r.changed) AS txid'])} FROM ({read}) r"
-        return f"SELECT k.*, f.* FROM (SELECT DISTINCT {keys} FROM ({touched}) t) k CROSS JOIN LATERAL ({of_key}) f"
+        order = listed(
+            f"k{n}" for n in range(len(self._keys))
+        )  # contributions of a txid stand by key, and so neighbours do
+        once = f"SELECT DISTINCT {keys} FROM ({touched}) t ORDER BY {order}"
+        return f"SELECT k.*, f.* FROM ({once}) k CROSS JOIN LATERAL ({of_key}) f"
 
     def _read(self, counted: Sequence[str], changed: str, where: str) -> str:
         """Return the versions that `where` finds, with c0.. for whether they count, in each notion of that."""
@@ -168,15 +173,13 @@ class Past:
             return f"r.c{number}"
         return f"(r.c{number} AND r.counted AND (r.l{number} IS NULL OR r.position >= r.l{number}))"
 
-    def _counted(self, txid: str) -> str:
-        return f"(v.txid <= {txid} AND v.txid <> ALL ({self._replaced(f'<= {txid}')}))"
+    def _not_replaced(self, when: str = _REPLACED) -> str:
+        return f"v.txid <> ALL ({self._replaced(when)})"
 
-    def _changed(self, txid: str | None = None) -> str:
-        """The txid that changed a key last, by a version of it; `txid` None: until now."""
-        replaced = self._replaced(f"<= {txid}" if txid else _REPLACED)
+    def _changed(self, when: str = _REPLACED) -> str:
+        """The txid that changed a key last, by a version of it that is read."""
         later = f"(SELECT b.replaced_by FROM report.batches b WHERE b.topology = {self._topology} AND b.txid = v.txid)"
-        changed = f"CASE WHEN v.txid = ANY ({replaced}) THEN {later} ELSE v.txid END"
-        return f"CASE WHEN v.txid <= {txid} THEN {changed} END" if txid else changed
+        return f"CASE WHEN v.txid = ANY ({self._replaced(when)}) THEN {later} ELSE v.txid END"
 
     def _touched(self, low: str, high: str | None = None) -> str:
         """Return the keys that contributions after a txid, or restates after it, have; up to another."""
