@@ -45,6 +45,10 @@ SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.co
 SELECT EXISTS (SELECT FROM txbatch.batch WHERE topology = :was)
    AND NOT EXISTS (SELECT FROM txbatch.state WHERE topology = :topology);
 
+-- oldest_past --
+-- The oldest rebuild of a topology whose replaced generation is still there; null: none.
+SELECT min(rebuild) FROM txbatch.rebuild WHERE topology = :topology AND status = 'swapped' AND dropped_at IS NULL;
+
 -- rename_topology --
 -- A topology has another name, and so has all that refers to it.
 WITH running AS (UPDATE txbatch.running SET topology = :topology WHERE topology = :was)

@@ -156,6 +156,20 @@ def test_a_topology_that_is_renamed_takes_all_of_the_ledger_with_it(engine: Engi
 
 
 @pytest.mark.rule("R23")
+def test_names_stay_while_what_a_rebuild_replaced_can_be_asked_for(engine: Engine) -> None:
+    bench = counted(engine, defined(), "1", dog=(1,))
+    bench.run(
+        "INSERT INTO txbatch.rebuild (topology, status, why, job, code, definition, ended_at, swapped_txid, past)"
+        " VALUES ('t', 'swapped', 'x', 'jobs/job.py', '', '{}', now(), 1, '{}')"
+    )
+    now = defined(OpaqueState("words", was="s"))
+    with pytest.raises(ChangeTooEarly, match="keep their names while what they were before rebuild 1 can be asked for"):
+        bench.ledger.change(now, JOB, WHY)
+    bench.run("UPDATE txbatch.rebuild SET dropped_at = now()")
+    assert len(bench.ledger.change(now, JOB, WHY)) == 1
+
+
+@pytest.mark.rule("R23")
 def test_who_changed_what_and_why_and_since_when_it_counts(engine: Engine) -> None:
     bench = counted(engine, defined(), "1", dog=(1,))
     bench.ledger.change(defined(count=Count(), most=Max("n", since="now")), JOB, "asked for", "ann")

@@ -59,11 +59,13 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
         return []
     if (told := definitions.rebuilt_now(connection, name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
+    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    if any(isinstance(step, RenameState | RenameTopology) for step in steps):
+        _check_past(connection, name)
     if known.was is not None:
         connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
     stored, _ = renamed(topology, known)
     txid = rows.last_txid(connection, topology.name) + 1
-    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
     for state in (step.state for step in steps if isinstance(step, DropState)):
         with state_tables.holders_told(connection, state, "dropped"), _views_told(state):
             state_tables.drop_state(connection, state)
@@ -83,6 +85,16 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
     what = [{"how": how(each), "what": each.what} for each in found]
     connection.execute(query("insert_change"), {**said, "what": canonical_json(what)})
     return found
+
+
+def _check_past(connection: Connection, topology: str) -> None:
+    """ChangeTooEarly while a replaced generation can be asked for, whose reports know topology and states by their names."""
+    rebuild = connection.execute(query("oldest_past"), {"topology": topology}).scalar_one()
+    if rebuild is not None:
+        raise ChangeTooEarly(
+            f"topology {topology!r} and its states keep their names while what they were before rebuild {rebuild} can be asked "
+            "for: rename them once retention has dropped that"
+        )
 
 
 def _change_state(
