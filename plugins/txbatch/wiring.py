@@ -57,12 +57,17 @@ def open_application(job: Job, settings: Settings, master: str = LOCAL_MASTER) -
 
 def open_verifier(steps: Steps, application: Application) -> Verifier:
     """Return a verifier of the job's batches, which reads them in this application and ends it."""
-    job = steps.job
-    if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
+    if not isinstance(steps.ledger, PostgresLedger):
         raise TypeError(f"{type(steps.ledger).__name__} has no states that can be compared")
     books = PostgresBooks(steps.ledger.engine, steps.ledger.warehouses)
-    emitter = EmitAgain(application, steps.staging.verified(job.topology.name, uuid4().hex), job.code)
-    return Verifier(job, steps.ledger, books, emitter, differing_files)
+    return Verifier(steps.job, steps.ledger, books, open_emitter(steps, application), differing_files)
+
+
+def open_emitter(steps: Steps, application: Application) -> EmitAgain:
+    """Return what emits batches of the job beside the ledger, in this application, which it ends."""
+    if not isinstance(steps.staging, Staging):
+        raise TypeError(f"{type(steps.staging).__name__} has no folder beside those of attempts")
+    return EmitAgain(application, steps.staging.verified(steps.job.topology.name, uuid4().hex), steps.job.code)
 
 
 def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:

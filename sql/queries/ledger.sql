@@ -271,6 +271,11 @@ SELECT txid, lower(data_interval) AS interval_start, upper(data_interval) AS int
  WHERE topology = :topology AND status = 'committed' AND kind <> 'restate'
    AND data_interval && tstzrange(:interval_start, :interval_end) ORDER BY txid;
 
+-- emitted_in --
+-- How long the newest attempt of a batch took.
+SELECT finished_at - started_at AS took FROM txbatch.attempt
+ WHERE topology = :topology AND txid = :txid ORDER BY attempt_id DESC LIMIT 1;
+
 -- restated --
 -- What batches counted, oldest first; of a restate also what the version had read whose place it took.
 SELECT b.*, old.txid AS replaces, old.records AS records_before

@@ -77,24 +77,15 @@ def test_a_mended_file_is_counted_again_in_its_place(txbatch: Txbatch, job: str,
 
 
 def test_an_interval_names_all_batches_in_it_each_once(
-    txbatch: Txbatch,
-    job: str,
-    engine: Engine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    txbatch: Txbatch, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "deeper").mkdir()
     monkeypatch.chdir(tmp_path / "deeper")
     told = txbatch("restate", "days", *day(1, 3), "--why", "late files")
     assert told.exit_code == 0, told.output
     assert [line.split()[:2] for line in told.stdout.splitlines()][-2:] == [["1", "3"], ["2", "4"]]
-    before = contents(engine)
     again = txbatch("restate", "days", "1", "2", "3", "--why", "late files", "--json")
-    assert [row["txid"] for row in rows(again)] == [3, 4]
-    assert "txid 1 was counted again as txid 3 already, for the same reason" in caplog.text
-    assert contents(engine) == before
-    assert [row["txid"] for row in rows(txbatch("restate", "days", "3", "--why", "another reason", "--json"))] == [5]
+    assert [(row["position"], row["replaces"], row["txid"]) for row in rows(again)] == [(1, 3, 5), (2, 4, 6)]
 
 
 @pytest.mark.parametrize("point", ["initialize.planned", "emit.recorded", "commit.before_commit", "commit.committed"])
@@ -127,6 +118,32 @@ def test_what_is_committed_says_what_changed_since_and_how_it_is_counted_again(
     differs = "; of its source differs since: one (grown from"
     assert f"days: txid 1 is not changed{differs}" in txbatch("run", job, *day(1)).stderr
     refused(txbatch("abort", "days", "1", "--why", "wrong"), 'in its place: `txbatch restate days 1 --why "..."`')
+
+
+def test_a_plan_of_it_shows_the_effect_and_stores_nothing(
+    txbatch: Txbatch, job: str, source: Path, engine: Engine, home: Path
+) -> None:
+    source.write_text(MENDED)
+    before, staged = contents(engine), sorted((home / "staging").rglob("*"))
+    (planned,) = rows(txbatch("plan", job, "--restate", "1", "--json"))
+    shown = txbatch("plan", job, "--restate", "1").stdout
+    assert (contents(engine), sorted((home / "staging").rglob("*"))) == (before, staged)
+    assert [planned[name] for name in ("position", "replaces", "records_before", "records_after")] == [1, 1, 2, 3]
+    (state,) = planned["states"]
+    examples = state.pop("examples")
+    assert state == {"state": "days", "keys_touched": 4, "keys_changed": 3, "rows_before": 3, "rows_after": 3}
+    values = [[each["key"]["name"], each["stored"], each["recomputed"]] for each in examples]
+    assert values == [
+        ["b", {"count": "1"}, {"count": "2"}],
+        ["c", None, {"count": "1"}],
+        ["wrong", {"count": "1"}, None],
+    ]
+    assert "days, name b: count=1 -> count=2" in shown
+    assert "would be counted again: 3 records, 2 before" in shown
+    rows(txbatch("restate", job, "1", "--why", "a typing error", "--json"))
+    (again,) = rows(txbatch("plan", job, "--restate", "1", "--json"))
+    assert (again["replaces"], again["states"][0]["keys_changed"]) == (3, 0)
+    refused(txbatch("plan", job, "--restate", "9"), "topology 'days' has no txid 9")
 
 
 WRONG = {

@@ -75,6 +75,8 @@ def test_the_story_goes_as_it_is_told(
     assert (
         "txid 2 is not changed; of its source differs since: 2013-01-02.csv (grown" in dict(told)["run jobs/flights.py"]
     )
+    assert "flights, carrier B6, origin JFK: flights=316, " in dict(told)["plan jobs/flights.py"]
+    assert "would be counted again: 943 records, 500 before" in dict(told)["plan jobs/flights.py"]
     shown = dict(told)["restate flights"].splitlines()[-1].split()
     assert shown[:8] == ["2", "4", "committed", "2", "500", "943", "flights", "31"]
     assert dict(told)["verify flights"].count("EQUAL") == 4

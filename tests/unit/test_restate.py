@@ -81,9 +81,20 @@ def test_a_restate_named_by_a_restate_stands_for_its_position(case: Case) -> Non
     assert [(batch.txid, batch.position) for batch in case.restate(3, 1, why="still wrong")] == [(4, 1)]
 
 
-def test_a_position_is_counted_again_once_for_the_same_reason(case: Case) -> None:
-    case.restate(1)
-    assert [(batch.txid, batch.position) for batch in case.restate(1, 2)] == [(3, 1), (4, 2)]
+def test_a_killed_call_goes_on_and_a_finished_one_is_made_anew(case: Case) -> None:
+    emit, emitted = case.application.emit, []
+
+    def killed_at_the_second(*given: Any) -> None:
+        emitted.append(given)
+        if len(emitted) == 2:
+            raise KeyboardInterrupt
+        emit(*given)
+
+    case.application.emit = killed_at_the_second
+    with pytest.raises(KeyboardInterrupt):
+        case.restate(1, 2)
+    assert {batch.txid: batch.position for batch in case.restate(1, 2)} == {3: 1, 4: 2}
+    assert [(batch.txid, batch.position) for batch in case.restate(1, 2)] == [(5, 1), (6, 2)]
 
 
 def test_nothing_is_begun_when_one_of_them_cannot_be(case: Case) -> None:

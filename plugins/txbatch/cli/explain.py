@@ -141,14 +141,14 @@ def _fields(step: NextStep) -> dict[str, Any]:
     """Return a step as fields: `action`, the batch it is about, what that reads, and the batch that is waited for."""
     match step:
         case GoOn(batch):
-            return {"action": "go_on", **_batch(batch), **_read(batch.metadata)}
+            return {"action": "go_on", **_batch(batch), **read(batch.metadata)}
         case AdoptFirst(batch) | FinishLeft(batch):
-            return {"action": "finish_first", **_batch(batch), **_read(batch.metadata)}
+            return {"action": "finish_first", **_batch(batch), **read(batch.metadata)}
         case AbortFirst(batch):
             return {"action": "abort_first", **_batch(batch)}
         case PlanNext(txid, metadata, after):
             waits_for = None if after is None else _batch(after)
-            return {"action": "plan", "txid": txid, "waits_for": waits_for, **_read(metadata)}
+            return {"action": "plan", "txid": txid, "waits_for": waits_for, **read(metadata)}
         case NoInterval():
             return {"action": "no_interval"}
         case NothingNew():
@@ -157,7 +157,8 @@ def _fields(step: NextStep) -> dict[str, Any]:
             assert_never(step)
 
 
-def _read(metadata: Metadata) -> dict[str, Any]:
+def read(metadata: Metadata) -> dict[str, Any]:
+    """Return what a batch reads: its `ranges`, and the `metadata` as it is stored."""
     return {"ranges": list(_ranges(metadata)), "metadata": metadata}
 
 

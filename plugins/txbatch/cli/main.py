@@ -20,6 +20,7 @@ from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.history import as_of, why
+from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate, tell_committed
@@ -228,20 +229,43 @@ def run(
     return reader.batches_by_txid(loaded.topology.name, done)
 
 
+def _show_plan(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        if "replaces" in row:
+            show_restate(row)
+        else:
+            show_plan([row])
+
+
 @main.command()
 @click.argument("job", type=arguments.TEXT)
 @click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
 @arguments.interval_option
 @arguments.param_option
-@prints_rows(nothing="", show=show_plan)
+@click.option(
+    "--restate", type=arguments.TXID, help="What counting this txid again would change: read by Spark, not stored."
+)
+@click.option(
+    "--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master of --restate."
+)
+@prints_rows(nothing="", show=_show_plan)
 def plan(
-    job: str, run_id: str | None, interval: tuple[datetime, datetime] | None, params: tuple[tuple[str, Any], ...]
+    job: str,
+    run_id: str | None,
+    interval: tuple[datetime, datetime] | None,
+    params: tuple[tuple[str, Any], ...],
+    restate: int | None,
+    master: str,
 ) -> Rows:
     """Say what the job file JOB guarantees, and its next batch.
 
-    Starts no Spark, and uses no txid. What a run would be refused for is said.
+    Uses no txid, and starts no Spark unless --restate is given. What a run would be refused for is said.
     """
+    if restate is not None and (run_id or interval or params):
+        raise click.UsageError("--restate names the batch: leave out --run-id, --interval and --param")
     loaded = load_job(job)
+    if restate is not None:
+        return [preview_restate(loaded, _where(), restate, master)]
     check_main(loaded)
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id

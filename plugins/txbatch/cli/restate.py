@@ -52,7 +52,7 @@ def restate(
       txbatch restate flights --interval 2013-01-03T05:00Z 2013-01-05T05:00Z --why "late files"
 
     Each is a txid of its own, oldest first, that takes the place of what was counted. A call that was stopped goes on
-    when it is made again: a batch is counted again once for the same --why.
+    when it is made again, for the same TXIDs and --why.
     """
     if bool(txids) == (interval is not None):
         raise click.UsageError("name TXIDs, or give --interval START END: one of both")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Engine
@@ -64,6 +65,11 @@ class Reader:
     def restated(self, topology: str, txids: Sequence[int]) -> Rows:
         """These batches, oldest first; of a restate also which version it `replaces`, and its `records_before`."""
         return self._rows("restated", topology=topology, txids=list(txids))
+
+    def emitted_in(self, topology: str, txid: int) -> timedelta | None:
+        """Return how long the newest attempt of a batch took, from its start to its manifest; None while that is not known."""
+        found = self._rows("emitted_in", topology=topology, txid=txid)
+        return found[0]["took"] if found else None
 
     def counted_within(self, topology: str, interval: Interval) -> dict[int, Interval]:
         """Return the committed batches whose intervals reach into this one; UnknownName for an unknown topology."""

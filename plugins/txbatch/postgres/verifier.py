@@ -86,7 +86,7 @@ class PostgresBooks:
             execute(connection, READ_ONLY)
             return [
                 why_not.get(aggregate.state.name)
-                or _compared(connection, each, columns, *_of_batch(each, columns, recorded.txid))
+                or compared(connection, each, columns, *_of_batch(each, columns, recorded.txid))
                 for each, (aggregate, columns) in zip(statements, counted, strict=True)
             ]
 
@@ -95,7 +95,7 @@ class PostgresBooks:
         with _snapshot(self.engine) as connection:
             execute(connection, READ_ONLY)
             return [
-                _compared(connection, statements_of(aggregate), *_of_state(aggregate))
+                compared(connection, statements_of(aggregate), *_of_state(aggregate))
                 for aggregate in filter(_contributes, topology.aggregates)
             ]
 
@@ -119,7 +119,7 @@ class PostgresBooks:
             last = execute(connection, f"SELECT max(txid) FROM {statements.state}").fetchone()[0] or 0
             if last > newest:
                 return Compared(state, why_not=f"txid {last} came meanwhile; verify again")
-            return _compared(connection, statements, columns, _stored(statements), statements.once())
+            return compared(connection, statements, columns, _stored(statements), statements.once())
 
     def missing(self, topology: str) -> list[str]:
         """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
@@ -201,7 +201,7 @@ def _stored(statements: StateStatements) -> str:
     return f"SELECT {listed([*statements.keys, *statements.values])} FROM {statements.state}"
 
 
-def _compared(
+def compared(
     connection: Connection, statements: StateStatements, columns: Sequence[ValueColumn], stored: str, again: str
 ) -> Compared:
     """Compare two queries of keys and these columns."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
@@ -75,14 +76,13 @@ class Runner:
         """Count committed batches again, in their places (R17); yield each batch as it is committed.
 
         First comes what an earlier call left unfinished, unless a run_id is given. A txid that is a restate stands for its
-        position. A position is counted again once for the same reason: a later call finds what an earlier one did.
+        position. A call for the same txids and reason as one that was killed goes on where that ended.
         TerminalError, before anything is changed, for what cannot be counted again.
         """
-        name = f"{RUN_PREFIX}{_named_by(why) if run_id is None else run_id}"
-        positions = self._positions(txids)
-        runs = [Run(name, restate=Restate(each, why, by, accept_missing, skipped)) for each in positions]
+        asked = [Restate(each, why, by, accept_missing, skipped) for each in self._positions(txids)]
+        runs = self._unfinished_call(asked) if run_id is None else _runs(run_id, asked)
         for run in runs:
-            self._check(run)
+            self.steps.check_restate(run)
         if run_id is None:
             yield from self._unfinished()
         for run in runs:
@@ -96,13 +96,15 @@ class Runner:
         name, ledger = self.job.topology.name, self.steps.ledger
         return sorted({ledger.batch(name, txid).position for txid in txids})
 
-    def _check(self, run: Run) -> None:
-        done = self.steps.check_restate(run)
-        if done is not None and done.succeeded:
-            log.info(
-                "%s: txid %s was counted again as txid %s already, for the same reason; to count it once more say another one",
-                *(done.topology, done.position, done.txid),
-            )
+    def _unfinished_call(self, asked: Sequence[Restate]) -> list[Run]:
+        """Return the runs of the first call for the same that did not finish: an earlier one that was killed, or a new one."""
+        topology, ledger = self.job.topology.name, self.steps.ledger
+        for number in count(1):
+            runs = _runs(f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}", asked)
+            done = [ledger.head(topology, run).own for run in runs]
+            if not done or not all(batch is not None and batch.succeeded for batch in done):
+                return runs
+        raise AssertionError("numbers do not end")
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
@@ -170,6 +172,6 @@ class Runner:
         self.application.emit(folder, assignment)
 
 
-def _named_by(why: str) -> str:
-    """Return the name of the run that counts again for this reason."""
-    return f"restate-{digest(why)[:12]}"
+def _runs(name: str, asked: Sequence[Restate]) -> list[Run]:
+    """Return a run of this name for each position."""
+    return [Run(f"{RUN_PREFIX}{name}", restate=each) for each in asked]
