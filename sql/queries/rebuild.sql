@@ -78,7 +78,7 @@ SELECT l.pid || ' ' || l.virtualtransaction AS transaction, a.pid, a.usename AS 
        COALESCE(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SS'), 'a time unknown to this role') AS since
   FROM pg_locks l JOIN pg_stat_activity a USING (pid)
  WHERE l.locktype = 'virtualxid' AND l.granted AND a.datname = current_database() AND a.pid <> pg_backend_pid()
-   AND a.backend_type = 'client backend' AND a.backend_xmin IS NOT NULL
+   AND a.usesysid IS NOT NULL AND COALESCE(a.backend_type, 'client backend') = 'client backend' AND a.backend_xmin IS NOT NULL
    AND age(a.backend_xmin) >= age(CAST(CAST(:counted_in AS xid8) AS xid))
  ORDER BY a.xact_start LIMIT 100;
 

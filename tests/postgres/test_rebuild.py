@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_bench import Bench, Calls, raw_connection, words
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
 
@@ -22,7 +22,7 @@ from txbatch.core.merge import merger
 from txbatch.core.rebuild import Behind, Rebuild, Swapped, Watched
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.update import Change
-from txbatch.postgres import state_tables
+from txbatch.postgres import state_tables, swap
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.rebuilds import PostgresRebuilds
@@ -193,6 +193,23 @@ def test_a_report_that_might_see_a_part_is_waited_for_and_one_that_begins_later_
         reading = late.cursor()
         reading.execute(REPORT)
         assert reading.fetchall() == [("man", 1, 1, "man")]
+
+
+@pytest.mark.rule("R23", "R19")
+def test_a_ledger_whose_role_may_not_look_at_others_sees_them_all_the_same(bench: Bench, postgres_url: str) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    bench.run("CREATE ROLE plain", "GRANT USAGE ON SCHEMA txbatch TO plain", "GRANT SELECT ON txbatch.rebuilt TO plain")
+    with raw_connection(postgres_url) as early, bench.engine.connect() as ledger:
+        early.set_session(isolation_level="REPEATABLE READ")
+        early.cursor().execute("SELECT count(*) FROM report.batches")
+        rebuilding.count(counted(man=1))
+        ledger.execute(text("SET ROLE plain"))
+        found = swap.watched(ledger, rebuilding.rebuild)
+        assert found is not None
+        assert f"session {early.info.backend_pid}" in found
+        ledger.execute(text("RESET ROLE"))
+    bench.run("DROP OWNED BY plain", "DROP ROLE plain")
 
 
 @pytest.mark.rule("R23", "R19")
