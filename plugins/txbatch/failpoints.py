@@ -15,6 +15,8 @@ from pathlib import Path
 
 NAMES = frozenset(
     {
+        "gc.before_commit",
+        "gc.folded",
         "initialize.before_lock",
         "initialize.planned",
         "attempt.before_lock",

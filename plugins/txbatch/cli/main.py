@@ -24,6 +24,7 @@ from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate, tell_committed
+from txbatch.cli.retention import gc
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
 from txbatch.core.errors import TransientError, UnknownName
@@ -61,6 +62,7 @@ ORDER = (
         "abort",
         "restate",
         "verify",
+        "gc",
         "change",
         "rebuild",
         "doctor",
@@ -468,6 +470,7 @@ def demo() -> None:
 
 main.add_command(restate)
 main.add_command(verify)
+main.add_command(gc)
 main.add_command(change)
 main.add_command(rebuild)
 main.add_command(why)

@@ -108,9 +108,10 @@ class Folds:
         if self.removable:  # `prev_txid` is a name that no value has: here the position of the last removal
             last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS prev_txid"
             read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND r.position >= COALESCE(r.prev_txid, 0)"
-        return f"SELECT {listed([*own, *self._merged()])} FROM {read} GROUP BY {listed(own)}"
+        return f"SELECT {listed([*own, *self.merged()])} FROM {read} GROUP BY {listed(own)}"
 
-    def _merged(self) -> Sequence[str]:
+    def merged(self) -> Sequence[str]:
+        """The values of the rows `r` of a key as one."""
         return [
             f"CAST({self.merges[merge].fold_sql(f'r.{pg_name(name)}')} AS {sql_type(type_)}) AS {pg_name(name)}"
             for name, type_, merge in self.stored["values"]

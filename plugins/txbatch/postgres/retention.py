@@ -1,0 +1,193 @@
+"""Retention in PostgreSQL (R22): slice by slice, contributions are folded into the base, each slice in one short transaction.
+
+What is folded `core.retention` decides. Commits and reports go on meanwhile; plans of the topology wait for a slice at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg2.errors import LockNotAvailable
+from sqlalchemy import Connection, Engine
+
+from txbatch import failpoints
+from txbatch.core import retention
+from txbatch.core.errors import TransientError
+from txbatch.core.retention import Folded, Keep, Version
+from txbatch.postgres import rows
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import listed, pg_text
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.queries import query
+from txbatch.postgres.state_tables import PARTITION_TXIDS, execute
+
+# As many txids are folded by one transaction.
+SLICE_TXIDS = 10
+_DAY_SECONDS = 86_400
+_DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one transaction folded: up to which txid, of how many versions, and how many rows went."""
+
+    horizon: int
+    versions: int
+    rows: int
+
+
+class Retention:
+    """Folds the past of topologies. Called again, it goes on where it was ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def horizon(self, topology: str) -> int:
+        """Return up to which txid the topology is folded. UnknownName when there is no such topology."""
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology)
+            return max((state["horizon"] for state in _states(connection, topology)), default=0)
+
+    def wanted(self, topology: str, keep: Keep) -> int:
+        """Return up to which txid may be folded, so that this is kept."""
+        seconds = (keep.days or 0) * _DAY_SECONDS
+        with transaction(self.engine) as connection:
+            found = connection.execute(query("final_txids"), {"topology": topology, "seconds": seconds}).all()
+        final = [row.txid for row in found]
+        if keep.txids is None:
+            return retention.newest_to_fold(max((row.txid for row in found if row.old), default=0), final)
+        return retention.newest_to_fold(final[-1] - keep.txids if final else 0, final)
+
+    def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
+        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
+        reached = self.horizon(topology)
+        while reached < horizon:
+            wanted = min(horizon, reached + SLICE_TXIDS)
+            with transaction(self.engine) as connection:
+                done = _fold(connection, topology, wanted)
+                failpoints.hit("gc.before_commit")
+            yield done
+            if done.horizon <= reached:
+                return  # a restate keeps the order of removals open
+            reached = done.horizon
+        self._drop_empty(topology, reached)
+
+    def _drop_empty(self, topology: str, horizon: int) -> None:
+        """Drop what has no row left of the contributions below the horizon, unless somebody reads it."""
+        with transaction(self.engine) as connection:
+            rows.lock_topology(connection, topology)
+            for state in _states(connection, topology):
+                for partition in _whole_below(Folds(topology, state["state"], state["columns"]), horizon):
+                    _drop_if_empty(connection, *partition)
+
+
+def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
+    rows.lock_topology(connection, topology)
+    if connection.execute(query("running_rebuild"), {"topology": topology}).first() is not None:
+        raise TransientError(
+            f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
+        )
+    states = [Folds(topology, each["state"], each["columns"]) for each in _states(connection, topology)]
+    pending = frozenset(connection.execute(query("pending_restates"), {"topology": topology}).scalars())
+    versions = _versions(connection, topology, states)
+    if any(each.removable for each in states):
+        wanted = retention.in_order(versions, wanted, pending)
+    found = retention.folded(versions, wanted, pending)
+    gone = sum(_fold_state(connection, each, found) for each in states)
+    connection.execute(query("raise_horizon"), {"topology": topology, "horizon": wanted})
+    connection.execute(query("forget_attempts"), {"topology": topology, "horizon": wanted})
+    failpoints.hit("gc.folded")
+    return Slice(wanted, len(found.all), gone)
+
+
+def _states(connection: Connection, topology: str) -> Sequence[Any]:
+    return connection.execute(query("states_with_contributions"), {"topology": topology}).mappings().all()
+
+
+def _versions(connection: Connection, topology: str, states: Sequence[Folds]) -> list[Version]:
+    """Return those that may have contributions: all above the lowest horizon, and what earlier slices had to leave."""
+    horizon = min((each["horizon"] for each in _states(connection, topology)), default=0)
+    left = {txid for each in states for (txid,) in execute(connection, _left(each, horizon)).fetchall()}
+    given = {"topology": topology, "horizon": horizon, "left": sorted(left)}
+    return [Version(*row) for row in connection.execute(query("unfolded_versions"), given)]
+
+
+def _left(folds: Folds, horizon: int) -> str:
+    return f"SELECT DISTINCT txid FROM {folds.contribution} WHERE txid <= {horizon:d}"
+
+
+def _fold_state(connection: Connection, folds: Folds, found: Folded) -> int:
+    """Put what counts into the base, take all versions away, and return how many rows went."""
+    if not found.all:
+        return 0
+    for statement in _into_base(folds, found):
+        execute(connection, statement)
+    deleted = execute(connection, f"DELETE FROM {folds.contribution} c WHERE {_among(found.all)}").rowcount
+    execute(connection, "DROP TABLE pg_temp.based")
+    return int(deleted)
+
+
+def _into_base(folds: Folds, found: Folded) -> Sequence[str]:
+    keys, values = listed(folds.keys), folds.values
+    same = " AND ".join(f"b.{key} = f.{key}" for key in folds.keys)
+    columns = listed([*folds.keys, *values, "txid"])
+    assigned = listed(f"{name} = EXCLUDED.{name}" for name in [*values, "txid"])
+    return (
+        f"CREATE TEMP TABLE based ON COMMIT DROP AS {_folded(folds, found)}",
+        f"DELETE FROM {folds.base} b USING pg_temp.based f WHERE {same} AND NOT f.stands",
+        f"INSERT INTO {folds.base} ({columns}) SELECT {columns} FROM pg_temp.based WHERE stands ORDER BY {keys} "
+        f"ON CONFLICT ({keys}) DO UPDATE SET {assigned}",
+    )
+
+
+def _folded(folds: Folds, found: Folded) -> str:
+    """Keys of what goes, with their values in base and counting versions; `stands` is false where no such key is any more."""
+    keys, marks = listed(folds.keys), folds.removable
+    later = (
+        f"SELECT b.replaced_by FROM txbatch.batch b WHERE b.topology = {pg_text(folds.topology)} AND b.txid = c.txid"
+    )
+    columns = listed([*folds.keys, *folds.values])
+    gone = f"SELECT * FROM {folds.contribution} c WHERE {_among(found.all)}"
+    contributed = (
+        f"SELECT {columns}, GREATEST(c.txid, ({later})) AS txid, {_among(found.counting)} AS stands"
+        f"{', removed, counted, position' * marks} FROM gone c"
+    )
+    based = (
+        f"SELECT {columns}, txid, true AS stands{', false AS removed, true AS counted, 0::bigint AS position' * marks} "
+        f"FROM {folds.base} WHERE ({keys}) IN (SELECT {keys} FROM gone)"
+    )
+    read = f"{contributed} UNION ALL {based}"
+    if marks:  # `prev_txid` is a name that no value has: here the position of the last removal
+        last = f"max(position) FILTER (WHERE stands AND removed) OVER (PARTITION BY {keys}) AS prev_txid"
+        stands = "stands AND counted AND position >= COALESCE(prev_txid, 0) AS stands"
+        read = f"SELECT {columns}, txid, {stands} FROM (SELECT *, {last} FROM ({read}) u) v"
+    standing = listed([*folds.keys, *(f"CASE WHEN stands THEN {value} END AS {value}" for value in folds.values)])
+    return (
+        f"WITH gone AS MATERIALIZED ({gone}) "
+        f"SELECT {keys}, {listed(folds.merged())}, max(r.txid) AS txid, bool_or(r.stands) AS stands "
+        f"FROM (SELECT {standing}, txid, stands FROM ({read}) w) r GROUP BY {keys}"
+    )
+
+
+def _among(txids: Sequence[int]) -> str:
+    return f"c.txid = ANY ('{{{listed(map(str, txids))}}}'::bigint[])"
+
+
+def _whole_below(folds: Folds, horizon: int) -> Iterator[tuple[str, str]]:
+    """Yield the contributions' table and each of its partitions that holds nothing above the horizon."""
+    for first in range(1, horizon - PARTITION_TXIDS + 2, PARTITION_TXIDS):
+        yield folds.contribution, folds.generation.partition(folds.state, first)
+
+
+def _drop_if_empty(connection: Connection, table: str, partition: str) -> None:
+    if not connection.execute(query("relation_exists"), {"name": partition}).scalar_one():
+        return
+    if execute(connection, f"SELECT EXISTS (SELECT FROM {partition})").fetchone()[0]:
+        return
+    execute(connection, f"SAVEPOINT unlocked; {_DROP_TIMEOUT}")
+    try:
+        execute(connection, f"ALTER TABLE {table} DETACH PARTITION {partition}; DROP TABLE {partition}")
+    except LockNotAvailable:
+        execute(connection, "ROLLBACK TO unlocked")  # somebody reads it: the next call drops it

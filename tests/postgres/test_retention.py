@@ -1,0 +1,153 @@
+"""Retention folds the past into one row a key; what reports show now, and at each txid from the horizon on, stays (R22)."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from past_model import BASE, HISTORY, KEYS, Model, few, positions
+from postgres_bench import Bench, words
+from sqlalchemy import Connection, Engine
+from support import LogSpout
+
+from txbatch import Avg, Count, Max, OpaqueState, Topology, failpoints
+from txbatch.core.errors import TransientError, UnknownName
+from txbatch.core.retention import Keep
+from txbatch.core.update import Change
+from txbatch.postgres import retention
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.retention import Retention
+
+pytestmark = pytest.mark.rule("R22")
+HORIZONS = st.lists(st.integers(1, 7), min_size=1, max_size=3)
+
+
+def filled(connection: Connection, topology: Topology, history: list[Any], base: Any, *, removable: bool) -> Model:
+    model = Model(connection, topology.aggregates[0])
+    folded = {(key,): (n,) * 4 for key, n in zip(KEYS, base or (), strict=False) if n is not None}
+    shift, changes = 1 if folded else 0, []
+    for position, (_, each) in zip(positions([again for again, _ in history]), history, strict=True):
+        of_keys = {(key,): change for key, change in zip(KEYS, each, strict=True) if change is not None}
+        marked = {
+            key: Change((value,) * 4, *(marks if removable else (False, True)))
+            for key, (value, *marks) in of_keys.items()
+        }
+        changes.append((position + shift, marked))
+    model.fill(folded, changes)
+    return model
+
+
+def shown(model: Model, horizon: int) -> dict[int, Any]:
+    """What reports say of each txid from the horizon on, by the functions of SQL."""
+    return {
+        at: {row[:1]: row[1:] for row in model.rows(f"SELECT * FROM report.as_of_s({at})")}
+        for at in range(horizon, model.newest + 1)
+    }
+
+
+@pytest.mark.parametrize("removable", [False, True])
+@given(history=HISTORY, base=BASE, horizons=HORIZONS, pending=st.none() | st.integers(1, 6))
+@few
+def test_what_can_be_asked_for_stays(
+    engine: Engine, removable: bool, history: list[Any], base: Any, horizons: list[int], pending: int | None
+) -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("words", LogSpout({"a": 1})).each("1", "n bigint").group_by("word")
+    remove: Any = {"remove": "true"} if removable else {}
+    stream.persistent_aggregate(OpaqueState("s"), count=Count(), most=Max("n"), mean=Avg("n"), **remove)
+    Bench(engine, topology)
+    with engine.connect() as connection:
+        model = filled(connection, topology, history, base, removable=removable)
+        in_flight = pending is not None and pending <= model.newest
+        if in_flight:
+            names = ["topology", "txid", "position", "kind", "status", "key", "metadata"]
+            row = ["t", model.newest + 1, pending, "restate", "planned", "r", "{}"]
+            model.insert("txbatch.batch", [*names], row, "lease_until, created_at")
+        folds = Folds.of(topology.aggregates[0])
+        now = f"SELECT * FROM ({folds.now(folds.every_key)}) f ORDER BY 1"
+        before = model.rows(now)
+        horizon = model.horizon
+        for wanted in sorted(min(wanted, model.newest) for wanted in horizons):
+            done = retention._fold(connection, "t", wanted)
+            horizon = max(done.horizon, horizon)
+            assert shown(model, horizon) == {at: model.report(at) for at in range(horizon, model.newest + 1)}
+            assert model.rows(now) == before
+            left = {row[0] for row in model.rows(f"SELECT DISTINCT position FROM {folds.contribution}")}
+            if in_flight:
+                of_it = {each.position for versions in model.given.values() for each in versions} & {pending}
+                assert of_it <= left
+            if removable:
+                assert all(position > done.horizon for position in left)
+        connection.rollback()
+
+
+def report(bench: Bench) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in bench.rows("SELECT word, count, txid FROM report.word_count ORDER BY word")]
+
+
+def history(bench: Bench, batches: int) -> None:
+    for number in range(batches):
+        bench.whole(words(**{"dog": 1, f"cat {number % 3}": 2}), f"run {number}")
+
+
+def test_it_goes_on_beside_commits_and_where_it_was_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    history(bench, 25)
+    kept = Retention(bench.engine)
+    with monkeypatch.context() as patch:
+        patch.setenv("TXBATCH_FAILPOINTS", "gc.before_commit=raise")
+        with pytest.raises(failpoints.FailpointReached):
+            list(kept.fold("word_count", 20))
+    assert kept.horizon("word_count") == 0
+    assert next(kept.fold("word_count", 20)).horizon == retention.SLICE_TXIDS  # ended after its first slice
+    others = [Thread(target=lambda: list(kept.fold("word_count", 20))) for _ in range(2)]
+    for other in others:
+        other.start()
+    for number in range(25, 30):
+        bench.whole(words(dog=1, bird=1), f"run {number}")
+    for other in others:
+        other.join()
+    assert kept.horizon("word_count") == 20
+    assert report(bench) == [("bird", 5, 30), ("cat 0", 18, 25), ("cat 1", 16, 23), ("cat 2", 16, 24), ("dog", 30, 30)]
+    assert bench.rows("SELECT min(txid), count(*) FROM contribution.word_count") == [(21, 20)]
+    then = bench.rows("SELECT word, count, txid FROM report.as_of_word_count(20) ORDER BY word")
+    assert [tuple(row) for row in then] == [("cat 0", 14, 19), ("cat 1", 14, 20), ("cat 2", 12, 18), ("dog", 20, 20)]
+
+
+def test_what_is_kept(bench: Bench) -> None:
+    history(bench, 5)
+    kept = Retention(bench.engine)
+    assert [kept.wanted("word_count", Keep(txids=n)) for n in (1, 3, 5, 9)] == [4, 2, 0, 0]
+    assert kept.wanted("word_count", Keep(days=1)) == 0
+    bench.run("UPDATE txbatch.batch SET committed_at = now() - interval '3 days' WHERE txid <= 3")
+    assert kept.wanted("word_count", Keep(days=2)) == 3
+    bench.run("UPDATE txbatch.batch SET committed_at = now() - interval '3 days'")
+    assert kept.wanted("word_count", Keep(days=2)) == 4  # the newest always stays
+    with pytest.raises(UnknownName):
+        kept.horizon("nobody")
+
+
+def test_no_past_is_folded_while_a_rebuild_counts_it(bench: Bench) -> None:
+    history(bench, 3)
+    bench.run(
+        "INSERT INTO txbatch.rebuild (topology, job, code, why, requested_by, definition) "
+        "VALUES ('word_count', 'j', 'c', 'w', 'me', '{}')"
+    )
+    with pytest.raises(TransientError, match="a rebuild counts"):
+        list(Retention(bench.engine).fold("word_count", 2))
+
+
+def test_partitions_without_rows_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    history(bench, 3)
+    bench.run("UPDATE txbatch.state SET horizon = 1000")
+    bench.run("DELETE FROM contribution.word_count")
+    kept = Retention(bench.engine)
+    with bench.engine.connect() as reader:
+        reader.exec_driver_sql("SELECT * FROM contribution.word_count")
+        kept._drop_empty("word_count", 1000)
+        there = "SELECT to_regclass('contribution_partition.\"word_count@1\"') IS NOT NULL"
+        assert reader.exec_driver_sql(there).scalar_one()
+    kept._drop_empty("word_count", 1000)
+    assert bench.rows(there) == [(False,)]
