@@ -212,6 +212,19 @@ def test_a_ledger_whose_role_may_not_look_at_others_sees_them_all_the_same(bench
     bench.run("DROP OWNED BY plain", "DROP ROLE plain")
 
 
+@pytest.mark.rule("R1", "R23")
+def test_a_commit_under_way_is_waited_for_and_keeps_nobody_else_out(bench: Bench, postgres_url: str) -> None:
+    bench.whole(words(man=1), "1")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1))
+    with raw_connection(postgres_url) as commit:
+        commit.cursor().execute("SELECT FROM txbatch.topology FOR KEY SHARE")
+        with pytest.raises(Unavailable, match="a batch is being committed, and the swap waits for that"):
+            rebuilding.swap()
+        assert bench.rows(REPORT) == [("man", 1, 1)]
+    assert rebuilding.swap() == Swapped(1)
+
+
 @pytest.mark.rule("R23", "R19")
 def test_a_report_that_reads_the_old_generation_is_named_and_nothing_is_swapped(
     bench: Bench, postgres_url: str
