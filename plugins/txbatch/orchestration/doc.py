@@ -24,7 +24,8 @@ _NO_DATES = (
 )
 _AGAIN = (
     "**To count a committed batch again**, as its source and the job are now, trigger a run with its txid in `restate` and "
-    "the reason in `why`. It reads nothing else, whatever its dates are. Each batch named is counted again once, however "
+    "the reason in `why`, and empty the form's logical date: after the DAG's end date, where it has one, Airflow makes a run "
+    "without tasks. It reads nothing else, whatever its dates are. Each batch named is counted again once, however "
     "often the run is retried or cleared, and its note says *txid 9 restates txid 3*."
 )
 
