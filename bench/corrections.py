@@ -17,10 +17,11 @@ from txbatch.core.transaction import Restate, Run
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.retention import Retention
 from txbatch.postgres.state_tables import PARTITION_TXIDS, create_partition
 from txbatch.storage import parquet
 
-BATCHES, KEYS_EACH, MANY = 1_000, 10_000, 10_000
+BATCHES, KEYS_EACH, MANY, FOLDED = 1_000, 10_000, 10_000, 100
 DATABASE, ASKED = "history", "asked"
 # Batch t has the keys t, t + 100, t + 200, ... modulo a million: each key is in ten of a thousand batches.
 SPREAD = f"""
@@ -79,6 +80,15 @@ class History:
         """Commit the restate of one in the middle, which has the same keys."""
         self._committed(Run("again", restate=Restate(BATCHES // 2, "bench")), BATCHES // 2, watch)
 
+    def fold(self, watch: Stopwatch) -> None:
+        """Fold the oldest hundred."""
+        with self.running.copy_of(DATABASE) as database:
+            engine = connect(self.running.url_of(database))
+            with watch.timed():
+                done = list(Retention(engine).fold("bench", FOLDED))
+            engine.dispose()
+        assert sum(each.rows for each in done) == FOLDED * KEYS_EACH
+
     def _committed(self, run: Run, like: int, watch: Stopwatch) -> None:
         with self.running.copy_of(DATABASE) as database:
             engine = connect(self.running.url_of(database))
@@ -130,7 +140,7 @@ def restate(section: str, results: Results) -> None:
         fill(running, DATABASE, BATCHES, SPREAD)
         running.run(f"CREATE DATABASE {ASKED} TEMPLATE {DATABASE} STRATEGY file_copy")
         history = History(running)
-        contestants: dict[str, Contestant] = {"commit": history.commit, "restate": history.restate}
+        contestants: dict[str, Contestant] = {"commit": history.commit, "restate": history.restate, "gc": history.fold}
         with _asking(running, ASKED) as questions:
             back = BATCHES - 5
             contestants |= {
@@ -170,6 +180,7 @@ def long(section: str, results: Results) -> None:
 _A_KEY = batches.KEY % 7
 FIGURES = [
     Figure("restate / commit, 10,000 of 1 M keys", "restate", "commit", 3, 2),
+    Figure("gc of 100 batches of 10,000 keys, s", "gc", None, 10, 5, unit=1),
     Figure("as of 5 batches ago / reading the state", "as of 5 batches ago", "read the state", 2, 1.2),
     Figure("as-of of one key, ms", "as of, one key", None, 20, 5),
     Figure("why of one key, ms", "why, one key", None, 20, 5),
