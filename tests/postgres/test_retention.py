@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from past_model import BASE, HISTORY, KEYS, Model, few, positions
 from postgres_bench import Bench, words
 from sqlalchemy import Connection, Engine
-from support import LogSpout
+from support import LogSpout, code, manifest_of, run
 
 from txbatch import Avg, Count, Max, OpaqueState, Topology, failpoints
+from txbatch.core import coordinator
 from txbatch.core.errors import TransientError, UnknownName
 from txbatch.core.retention import Keep
+from txbatch.core.transaction import Batch, Restate
 from txbatch.core.update import Change
 from txbatch.postgres import retention
 from txbatch.postgres.folds import Folds
@@ -67,7 +70,7 @@ def test_what_can_be_asked_for_stays(
             row = ["t", model.newest + 1, pending, "restate", "planned", "r", "{}"]
             model.insert("txbatch.batch", [*names], row, "lease_until, created_at")
         folds = Folds.of(topology.aggregates[0])
-        now = f"SELECT * FROM ({folds.now(folds.every_key)}) f ORDER BY 1"
+        now = f"SELECT * FROM ({folds.now()}) f ORDER BY 1"
         before = model.rows(now)
         horizon = model.horizon
         for wanted in sorted(min(wanted, model.newest) for wanted in horizons):
@@ -114,6 +117,22 @@ def test_it_goes_on_beside_commits_and_where_it_was_ended(bench: Bench, monkeypa
     assert bench.rows("SELECT min(txid), count(*) FROM contribution.word_count") == [(21, 20)]
     then = bench.rows("SELECT word, count, txid FROM report.as_of_word_count(20) ORDER BY word")
     assert [tuple(row) for row in then] == [("cat 0", 14, 19), ("cat 1", 14, 20), ("cat 2", 12, 18), ("dog", 20, 20)]
+
+
+def test_a_restate_in_flight_is_committed_all_the_same(bench: Bench) -> None:
+    history(bench, 5)
+    asked = replace(run("again"), restate=Restate(3, "it was wrong"))
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
+    assert isinstance(batch, Batch)
+    kept = Retention(bench.engine)
+    list(kept.fold("word_count", 4))
+    assert kept.horizon("word_count") == 2
+    assignment = bench.ledger.start_attempt(batch, asked, code())
+    emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=9)))
+    assert bench.commit(emitted, words(dog=9))
+    list(kept.fold("word_count", 5))
+    assert kept.horizon("word_count") == 5
+    assert report(bench) == [("cat 0", 4, 4), ("cat 1", 4, 5), ("dog", 13, 6)]
 
 
 def test_what_is_kept(bench: Bench) -> None:

@@ -10,6 +10,8 @@ Folded(counting=(2,), all=(2,))
 Folded(counting=(2, 3, 4), all=(1, 2, 3, 4))
 >>> in_order(versions, 3, pending=frozenset())
 0
+>>> restatable(versions, 3, pending=frozenset({2}))
+1
 """
 
 from __future__ import annotations
@@ -57,6 +59,12 @@ def folded(versions: Collection[Version], horizon: int, pending: Collection[int]
     positions = {each.position for each in counting}
     gone = [each.txid for each in versions if each.position in positions]
     return Folded(tuple(sorted(each.txid for each in counting)), tuple(sorted(gone)))
+
+
+def restatable(versions: Collection[Version], horizon: int, pending: Collection[int]) -> int:
+    """Return the horizon, lowered so that what a restate in flight replaces is above it: its commit would be refused else."""
+    replaced = [each.txid for each in _counting(versions) if each.position in pending]
+    return min([horizon, *(txid - 1 for txid in replaced)])
 
 
 def in_order(versions: Collection[Version], horizon: int, pending: Collection[int]) -> int:

@@ -70,7 +70,7 @@ class Retention:
                 failpoints.hit("gc.before_commit")
             yield done
             if done.horizon <= reached:
-                return  # a restate keeps the order of removals open
+                return  # a restate in flight, or the order of removals, keeps it there
             reached = done.horizon
         self._drop_empty(topology, reached)
 
@@ -92,6 +92,7 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
     states = [Folds(topology, each["state"], each["columns"]) for each in _states(connection, topology)]
     pending = frozenset(connection.execute(query("pending_restates"), {"topology": topology}).scalars())
     versions = _versions(connection, topology, states)
+    wanted = retention.restatable(versions, wanted, pending)
     if any(each.removable for each in states):
         wanted = retention.in_order(versions, wanted, pending)
     found = retention.folded(versions, wanted, pending)
