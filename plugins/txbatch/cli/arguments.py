@@ -156,7 +156,7 @@ def job_of(given: str, where: Settings) -> Job:
     That is relative to the project's folder, which is this one or the nearest above it that has the file. DefinitionError where
     there is none.
     """
-    if given.endswith(".py") or Path(given).exists():
+    if given.endswith(".py") or Path(given).is_file():
         return load_job(given)
     engine = connect(where.database_url)
     check_migrated(engine)

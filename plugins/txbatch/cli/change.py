@@ -7,14 +7,11 @@ from typing import Any
 
 import click
 
-from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.redefinition import how
 from txbatch.launch.job_file import check_main
-from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.warehouses import Warehouses
 
 
@@ -41,11 +38,10 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     """
     if yes and why is None:
         raise click.UsageError("--yes changes what people report on: say --why, too, which is kept")
-    where = settings.ensure_database(settings.resolve())
+    where = database.ready()
     loaded = arguments.job_of(job, where)
     check_main(loaded)
-    engine = connect(where.database_url)
-    check_migrated(engine)
+    engine = database.migrated(where)
     ledger = PostgresLedger(engine, warehouses=Warehouses(where.warehouse_url))
     topology = loaded.topology
     found = ledger.change(topology, loaded.name, why or "", getuser()) if yes else ledger.redefinitions(topology)

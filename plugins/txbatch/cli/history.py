@@ -8,12 +8,9 @@ from typing import Any
 
 import click
 
-from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated, migrate
 from txbatch.postgres.past_reader import PastReader
 from txbatch.tables import plain
 
@@ -72,12 +69,7 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
 
 
 def _reader() -> PastReader:
-    where = settings.ensure_database(settings.resolve())
-    engine = connect(where.database_url)
-    if where.embedded:
-        migrate(engine)
-    check_migrated(engine)
-    return PastReader(engine)
+    return PastReader(database.migrated(database.ready()))
 
 
 def show_why(rows: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ import click
 from sqlalchemy import Engine
 
 from txbatch import __version__, settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
@@ -37,7 +37,6 @@ from txbatch.places import in_checkout, install
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import check_server, connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.migrate import migrate as migrate_database
 from txbatch.postgres.psql import REPORT, make_reader
 from txbatch.postgres.psql import command as psql_command
@@ -507,13 +506,7 @@ def _where() -> settings.Settings:
 
 def _engine(where: settings.Settings | None = None) -> Engine:
     """A migrated database; the embedded one is migrated by whoever comes first."""
-    where = where or _where()
-    engine = _connect(where)
-    if where.embedded:
-        migrate_database(engine)
-        make_reader(engine)
-    check_migrated(engine)
-    return engine
+    return database.migrated(where or _where())
 
 
 def _unknown(topology: str) -> UnknownName:

@@ -8,13 +8,12 @@ from getpass import getuser
 import click
 
 from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
 from txbatch.launch.job_file import check_main
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.wiring import open_application, open_rebuilder, open_steps
@@ -56,7 +55,7 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
         raise click.UsageError(
             "--why begins a rebuild; --cancel, --drop-past and --status do only what they say: give one"
         )
-    where = settings.ensure_database(settings.resolve())
+    where = database.ready()
     if cancel or drop_past or status:
         return _other(where, job, cancel=cancel, drop_past=drop_past)
     loaded = arguments.job_of(job, where)
@@ -73,8 +72,7 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
 
 def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:
     """Do what needs no Spark; the job file need not load."""
-    engine = connect(where.database_url)
-    check_migrated(engine)
+    engine = database.migrated(where)
     rebuilds, topology = PostgresRebuilds(engine), given
     if not Reader(engine).status(topology):
         with suppress(OSError):

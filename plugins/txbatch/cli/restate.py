@@ -8,8 +8,7 @@ from datetime import datetime
 
 import click
 
-from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.restate import positions_within
 from txbatch.core.text import shown
@@ -56,7 +55,7 @@ def restate(
     """
     if bool(txids) == (interval is not None):
         raise click.UsageError("name TXIDs, or give --interval START END: one of both")
-    where = settings.ensure_database(settings.resolve())
+    where = database.ready()
     loaded = arguments.job_of(job, where)
     check_main(loaded)
     between = arguments.interval(loaded, interval)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
-from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.retention import Keep
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.retention import Retention
 
 
@@ -32,9 +29,8 @@ def gc(topology: str, keep_txids: int | None, keep_days: int | None, dry_run: bo
     """
     if (keep_txids is None) == (keep_days is None):
         raise click.UsageError("say what stays: --keep-txids N or --keep-days N")
-    where = settings.ensure_database(settings.resolve())
-    engine = connect(where.database_url)
-    check_migrated(engine)
+    where = database.ready()
+    engine = database.migrated(where)
     kept = Retention(engine)
     before, wanted = kept.horizon(topology), kept.wanted(topology, Keep(keep_txids, keep_days))
     told = {"topology": topology, "horizon_before": before}

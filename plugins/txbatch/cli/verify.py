@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from txbatch import settings
-from txbatch.cli import arguments
+from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
 from txbatch.core.verify import Finding
@@ -81,7 +80,7 @@ def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | Non
         raise click.UsageError("--sample chooses txids: leave out those that are named")
     if seed is not None and sample is None:
         raise click.UsageError("--seed is that of a sample: give --sample, too")
-    where = settings.ensure_database(settings.resolve())
+    where = database.ready()
     loaded = arguments.job_of(job, where)
     check_main(loaded)
     asked = Asked(txids, sample, SystemRandom().randrange(1, 10**6) if seed is None else seed)

@@ -1,0 +1,27 @@
+"""The database that a command works on."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from txbatch import settings
+from txbatch.postgres.engine import connect
+from txbatch.postgres.migrate import check_migrated, migrate
+from txbatch.postgres.psql import make_reader
+
+
+def ready() -> settings.Settings:
+    """Return the settings; the embedded database is started, and migrated by whoever comes first."""
+    where = settings.ensure_database(settings.resolve())
+    migrated(where)
+    return where
+
+
+def migrated(where: settings.Settings) -> Engine:
+    """Return a migrated database; the embedded one is migrated by this. NotMigrated for another that is not."""
+    engine = connect(where.database_url)
+    if where.embedded:
+        migrate(engine)
+        make_reader(engine)
+    check_migrated(engine)
+    return engine
