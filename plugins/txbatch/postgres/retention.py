@@ -45,10 +45,10 @@ class Retention:
         self.engine = engine
 
     def horizon(self, topology: str) -> int:
-        """Return up to which txid the topology is folded. UnknownName when there is no such topology."""
+        """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, topology)
-            return max((state["horizon"] for state in _states(connection, topology)), default=0)
+            return min((state["horizon"] for state in _states(connection, topology)), default=0)
 
     def wanted(self, topology: str, keep: Keep) -> int:
         """Return up to which txid may be folded, so that this is kept."""
@@ -61,7 +61,10 @@ class Retention:
         return retention.newest_to_fold(final[-1] - keep.txids if final else 0, final)
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
-        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
+        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs.
+
+        A restate in flight is waited for by the next call, and where keys may be removed one above the horizon, too.
+        """
         reached = self.horizon(topology)
         while reached < horizon:
             wanted = min(horizon, reached + SLICE_TXIDS)
@@ -70,7 +73,7 @@ class Retention:
                 failpoints.hit("gc.before_commit")
             yield done
             if done.horizon <= reached:
-                return  # a restate in flight, or the order of removals, keeps it there
+                return
             reached = done.horizon
         self._drop_empty(topology, reached)
 
