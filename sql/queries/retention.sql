@@ -8,9 +8,9 @@ SELECT txid, committed_at <= clock_timestamp() - make_interval(secs => :seconds)
  ORDER BY txid;
 
 -- unfolded_versions --
--- The committed versions of positions that may have contributions yet: above the horizon, or left below it.
+-- The committed versions above the horizon and up to a txid, and all restates that came later.
 SELECT b.position, b.txid, b.replaced_by FROM txbatch.batch b
- WHERE topology = :topology AND status = 'committed' AND (txid > :horizon OR txid = ANY (:left)) ORDER BY txid;
+ WHERE topology = :topology AND status = 'committed' AND txid > :after AND (txid <= :wanted OR kind = 'restate') ORDER BY txid;
 
 -- pending_restates --
 -- The positions that a restate in flight is going to replace.
@@ -28,6 +28,6 @@ SELECT state, columns, horizon FROM txbatch.state WHERE topology = :topology AND
 -- forget_attempts --
 -- Attempts of folded batches that never counted. A state apart may name one of them: then none is forgotten.
 DELETE FROM txbatch.attempt a USING txbatch.batch b
- WHERE b.topology = :topology AND b.txid <= :horizon AND b.status IN ('committed', 'aborted')
+ WHERE b.topology = :topology AND b.txid > :after AND b.txid <= :horizon AND b.status IN ('committed', 'aborted')
    AND (a.topology, a.txid) = (b.topology, b.txid) AND a.status IN ('failed', 'superseded', 'emitting')
    AND NOT EXISTS (SELECT FROM txbatch.state s WHERE s.topology = b.topology AND s.database IS NOT NULL);

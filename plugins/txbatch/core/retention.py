@@ -1,22 +1,18 @@
 """Retention: which positions are folded into one row a key, and can be restated no more (R22). Decided on what a ledger has read.
 
-A position is folded once the version of it that counts is not above the horizon, with all its versions. Until then all of them
-stay, so that every txid from the horizon on can still be asked for.
+Up to the horizon every position is folded, with all its versions; so none of them may have a version above it that counts, nor
+be waited for by a restate in flight. What reports showed at any txid from the horizon on can then still be asked for.
 
->>> versions = [Version(1, 1, replaced_by=4), Version(2, 2), Version(3, 3), Version(1, 4)]
->>> folded(versions, 3, pending=frozenset({3}))
-Folded(counting=(2,), all=(2,))
->>> folded(versions, 4, pending=frozenset())
-Folded(counting=(2, 3, 4), all=(1, 2, 3, 4))
->>> in_order(versions, 3, pending=frozenset())
-0
->>> restatable(versions, 3, pending=frozenset({2}))
-1
+>>> versions = [Version(1, 1), Version(2, 2, replaced_by=4), Version(3, 3), Version(2, 4)]
+>>> reach(versions, 3, pending=()), reach(versions, 4, pending=()), reach(versions, 4, pending={3})
+(1, 4, 1)
+>>> folded(versions, 4)
+Folded(counting=(1, 3, 4), all=(1, 2, 3, 4))
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from txbatch.core.errors import DefinitionError
@@ -53,25 +49,18 @@ class Folded:
     all: tuple[int, ...]
 
 
-def folded(versions: Collection[Version], horizon: int, pending: Collection[int]) -> Folded:
-    """Return what is folded up to a horizon. `pending` are the positions that a restate in flight is going to replace."""
-    counting = [each for each in _counting(versions) if each.txid <= horizon and each.position not in pending]
-    positions = {each.position for each in counting}
-    gone = [each.txid for each in versions if each.position in positions]
-    return Folded(tuple(sorted(each.txid for each in counting)), tuple(sorted(gone)))
+def reach(versions: Collection[Version], wanted: int, pending: Collection[int]) -> int:
+    """Return how far the horizon may rise. `pending` are the positions that a restate in flight is going to replace."""
+    late = [each for each in versions if each.replaced_by is None and (each.txid > wanted or each.position in pending)]
+    below = min((each.position for each in late if each.position <= wanted), default=None)
+    return wanted if below is None else reach(versions, below - 1, pending)
 
 
-def restatable(versions: Collection[Version], horizon: int, pending: Collection[int]) -> int:
-    """Return the horizon, lowered so that what a restate in flight replaces is above it: its commit would be refused else."""
-    replaced = [each.txid for each in _counting(versions) if each.position in pending]
-    return min([horizon, *(txid - 1 for txid in replaced)])
-
-
-def in_order(versions: Collection[Version], horizon: int, pending: Collection[int]) -> int:
-    """Return the horizon, lowered so that all positions up to it are folded: where keys are removed, their order matters."""
-    late = [each.position for each in _counting(versions) if each.txid > horizon or each.position in pending]
-    below = min((position for position in late if position <= horizon), default=None)
-    return horizon if below is None else in_order(versions, below - 1, pending)
+def folded(versions: Collection[Version], horizon: int) -> Folded:
+    """Return what is folded up to a horizon that can be reached."""
+    gone = [each for each in versions if each.txid <= horizon]
+    counting = [each.txid for each in gone if each.replaced_by is None]
+    return Folded(tuple(sorted(counting)), tuple(sorted(each.txid for each in gone)))
 
 
 def newest_to_fold(wanted: int, final: Sequence[int]) -> int:
@@ -81,7 +70,3 @@ def newest_to_fold(wanted: int, final: Sequence[int]) -> int:
     (2, 1, 0)
     """
     return max((txid for txid in final[:-1] if txid <= wanted), default=0)
-
-
-def _counting(versions: Iterable[Version]) -> Iterable[Version]:
-    return (each for each in versions if each.replaced_by is None)

@@ -63,18 +63,20 @@ class Retention:
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
         """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs.
 
-        A restate in flight is waited for by the next call, and where keys may be removed one above the horizon, too.
+        What a restate in flight, or one above this txid, stands for waits for a later call, with all behind it.
         """
-        reached = self.horizon(topology)
+        reached, step = self.horizon(topology), SLICE_TXIDS
         while reached < horizon:
-            wanted = min(horizon, reached + SLICE_TXIDS)
+            wanted = min(horizon, reached + step)
             with transaction(self.engine) as connection:
                 done = _fold(connection, topology, wanted)
                 failpoints.hit("gc.before_commit")
             yield done
-            if done.horizon <= reached:
+            if done.horizon <= reached and wanted == horizon:
                 return
-            reached = done.horizon
+            # A position waits for the restate that replaced it: where that is far above, the step is longer.
+            step = SLICE_TXIDS if done.horizon > reached else 2 * step
+            reached = max(reached, done.horizon)
         self._drop_empty(topology, reached)
 
     def _drop_empty(self, topology: str, horizon: int) -> None:
@@ -92,34 +94,23 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
         raise TransientError(
             f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
         )
-    states = [Folds(topology, each["state"], each["columns"]) for each in _states(connection, topology)]
+    stored = _states(connection, topology)
+    states = [Folds(topology, each["state"], each["columns"]) for each in stored]
+    given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
     pending = frozenset(connection.execute(query("pending_restates"), {"topology": topology}).scalars())
-    versions = _versions(connection, topology, states)
-    wanted = retention.restatable(versions, wanted, pending)
-    if any(each.removable for each in states):
-        wanted = retention.in_order(versions, wanted, pending)
-    found = retention.folded(versions, wanted, pending)
+    above = connection.execute(query("unfolded_versions"), {**given, "wanted": wanted})
+    versions = [Version(*row) for row in above]
+    reached = retention.reach(versions, wanted, pending)
+    found = retention.folded(versions, reached)
     gone = sum(_fold_state(connection, each, found) for each in states)
-    connection.execute(query("raise_horizon"), {"topology": topology, "horizon": wanted})
-    connection.execute(query("forget_attempts"), {"topology": topology, "horizon": wanted})
+    connection.execute(query("raise_horizon"), {**given, "horizon": reached})
+    connection.execute(query("forget_attempts"), {**given, "horizon": reached})
     failpoints.hit("gc.folded")
-    return Slice(wanted, len(found.all), gone)
+    return Slice(reached, len(found.all), gone)
 
 
 def _states(connection: Connection, topology: str) -> Sequence[Any]:
     return connection.execute(query("states_with_contributions"), {"topology": topology}).mappings().all()
-
-
-def _versions(connection: Connection, topology: str, states: Sequence[Folds]) -> list[Version]:
-    """Return those that may have contributions: all above the lowest horizon, and what earlier slices had to leave."""
-    horizon = min((each["horizon"] for each in _states(connection, topology)), default=0)
-    left = {txid for each in states for (txid,) in execute(connection, _left(each, horizon)).fetchall()}
-    given = {"topology": topology, "horizon": horizon, "left": sorted(left)}
-    return [Version(*row) for row in connection.execute(query("unfolded_versions"), given)]
-
-
-def _left(folds: Folds, horizon: int) -> str:
-    return f"SELECT DISTINCT txid FROM {folds.contribution} WHERE txid <= {horizon:d}"
 
 
 def _fold_state(connection: Connection, folds: Folds, found: Folded) -> int:
