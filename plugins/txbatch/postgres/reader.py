@@ -202,6 +202,8 @@ def doubled(sql: str) -> str:
 
 def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
     """Return the key; TerminalError when it has too many or too few parts."""
+    if not names:
+        raise TerminalError(f"the state is one global value and has no key; ask without {','.join(key)!r}")
     if len(key) != len(names):
         raise TerminalError(
             f"key {','.join(key)!r} has {len(key)} part{'s'[: len(key) != 1]}; the state's keys are {', '.join(names)}"

@@ -93,7 +93,7 @@ def _check_past(connection: Connection, topology: str) -> None:
     if rebuild is not None:
         raise ChangeTooEarly(
             f"topology {topology!r} and its states keep their names while what they were before rebuild {rebuild} can be asked "
-            "for: rename them once retention has dropped that"
+            f"for: rename them after `txbatch rebuild {topology} --drop-past`"
         )
 
 

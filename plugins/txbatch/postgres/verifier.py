@@ -17,7 +17,6 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Read, Recorded, Unverifiable, folded
 from txbatch.postgres import definitions, rows
-from txbatch.postgres.csv_stream import copy_in
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
@@ -101,6 +100,8 @@ class PostgresBooks:
 
     def recount(self, topology: Topology, state: str, partials: Iterable[Any], newest: int) -> Compared:
         """Compare a state without contributions with the partials of all its batches, of which `newest` is the last."""
+        from txbatch.postgres.csv_stream import copy_in  # brings Arrow, which the command line does not need to start
+
         aggregate = next(each for each in topology.aggregates if each.state.name == state)
         database = aggregate.state.database
         statements = statements_of(aggregate, "again")
