@@ -73,6 +73,7 @@ def test_why_names_every_batch_behind_a_value(txbatch: Txbatch, engine: Engine) 
         "  position 1, counted by txid 3: count 1, last 1",
     ]
     assert txbatch("why", "all").stdout.splitlines()[0].startswith("all: mean 1.5")
+    refused(txbatch("why", "all", "x"), "one global value and has no key")
 
 
 @pytest.mark.usefixtures("words")

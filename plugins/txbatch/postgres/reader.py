@@ -202,7 +202,7 @@ def doubled(sql: str) -> str:
 
 def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
     """Return the key; TerminalError when it has too many or too few parts."""
-    if not names:
+    if key and not names:
         raise TerminalError(f"the state is one global value and has no key; ask without {','.join(key)!r}")
     if len(key) != len(names):
         raise TerminalError(
