@@ -7,7 +7,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from past_model import BASE, HISTORY, KEYS, Model, few, positions
 from postgres_bench import Bench, words
@@ -26,6 +26,9 @@ from txbatch.postgres.retention import Retention
 
 pytestmark = pytest.mark.rule("R22")
 HORIZONS = st.lists(st.integers(1, 7), min_size=1, max_size=3)
+# A key that only what was folded holds, changed last by a restate that another one replaced.
+ONE = (1, False, True)
+RESTATED_TWICE: list[Any] = [(None, (ONE, None)), (0, (None, None)), (0, (None, None)), (None, (ONE, None))]
 
 
 def filled(connection: Connection, topology: Topology, history: list[Any], base: Any, *, removable: bool) -> Model:
@@ -52,6 +55,7 @@ def shown(model: Model, horizon: int) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("removable", [False, True])
+@example(history=RESTATED_TWICE, base=(1, None), horizons=[4], pending=None)
 @given(history=HISTORY, base=BASE, horizons=HORIZONS, pending=st.none() | st.integers(1, 6))
 @few
 def test_what_can_be_asked_for_stays(

@@ -174,12 +174,13 @@ class Past:
         return f"(r.c{number} AND r.counted AND (r.l{number} IS NULL OR r.position >= r.l{number}))"
 
     def _not_replaced(self, when: str = _REPLACED) -> str:
-        return f"v.txid <> ALL ({self._replaced(when)})"
+        # The base's txid says when a key changed last: often that of a restate, which another restate may have replaced.
+        return f"(v.position = 0 OR v.txid <> ALL ({self._replaced(when)}))"
 
     def _changed(self, when: str = _REPLACED) -> str:
         """The txid that changed a key last, by a version of it that is read."""
         later = f"(SELECT b.replaced_by FROM report.batches b WHERE b.topology = {self._topology} AND b.txid = v.txid)"
-        return f"CASE WHEN v.txid = ANY ({self._replaced(when)}) THEN {later} ELSE v.txid END"
+        return f"CASE WHEN v.position > 0 AND v.txid = ANY ({self._replaced(when)}) THEN {later} ELSE v.txid END"
 
     def _touched(self, low: str, high: str | None = None) -> str:
         """Return the keys that contributions after a txid, or restates after it, have; up to another."""
