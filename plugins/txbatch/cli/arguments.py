@@ -6,7 +6,9 @@ import csv
 import json
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -148,6 +150,13 @@ param_option = click.option(
     metavar="NAME=VALUE",
     help="A parameter that chooses data, which a spout declares; VALUE is JSON, else text. May be given several times.",
 )
+
+
+def whoever() -> str | None:
+    """Return who asks, as this machine knows people; None where it does not."""
+    with suppress(OSError, KeyError, ImportError):
+        return getuser()
+    return None
 
 
 def job_of(given: str, where: Settings) -> Job:

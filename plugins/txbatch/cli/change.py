@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from typing import Any
 
 import click
@@ -38,11 +37,13 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     """
     if yes and why is None:
         raise click.UsageError("--yes changes what people report on: say --why, too, which is kept")
-    where = database.ready()
+    where = database.started()
+    engine = database.migrated(where)
     loaded = arguments.job_of(job, where)
     check_main(loaded)
-    engine = database.migrated(where)
     ledger = PostgresLedger(engine, warehouses=Warehouses(where.warehouse_url))
     topology = loaded.topology
-    found = ledger.change(topology, loaded.name, why or "", getuser()) if yes else ledger.redefinitions(topology)
+    found = (
+        ledger.change(topology, loaded.name, why or "", arguments.whoever()) if yes else ledger.redefinitions(topology)
+    )
     return [{"how": how(each), "what": each.what, "applied": yes} for each in found]

@@ -10,9 +10,14 @@ from txbatch.postgres.migrate import check_migrated, migrate
 from txbatch.postgres.psql import make_reader
 
 
+def started() -> settings.Settings:
+    """Return the settings, with the database started where it is the embedded one."""
+    return settings.ensure_database(settings.resolve())
+
+
 def ready() -> settings.Settings:
     """Return the settings; the embedded database is started, and migrated by whoever comes first."""
-    where = settings.ensure_database(settings.resolve())
+    where = started()
     migrated(where)
     return where
 

@@ -69,7 +69,7 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
 
 
 def _reader() -> PastReader:
-    return PastReader(database.migrated(database.ready()))
+    return PastReader(database.migrated(database.started()))
 
 
 def show_why(rows: list[dict[str, Any]]) -> None:

@@ -41,6 +41,7 @@ from txbatch.postgres.migrate import migrate as migrate_database
 from txbatch.postgres.psql import REPORT, make_reader
 from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
+from txbatch.postgres.rows import unknown_topology
 from txbatch.postgres.warehouses import Warehouses, identity_of
 from txbatch.run.runner import RUN_PREFIX
 from txbatch.spouts.changes import changed
@@ -313,7 +314,7 @@ def status(topology: str | None) -> Rows:
     reader = Reader(_engine(where), Warehouses(where.warehouse_url))
     rows = reader.status(topology)
     if topology is not None and not rows:
-        raise _unknown(topology)
+        raise unknown_topology(topology)
     differ = list(changed(reader.counted(topology)))
     return [
         {
@@ -410,7 +411,7 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledg
     engine = _engine(where)
     known = Reader(engine).status(topology)
     if not known:
-        raise _unknown(topology)
+        raise unknown_topology(topology)
     _confirm(yes, f"{topology!r} and its states, {', '.join(known[0]['states'])}")
     with transaction(engine) as connection:
         if not leave_apart:
@@ -485,13 +486,8 @@ def outage(yes: bool) -> None:
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(_ready() if yes else _where()):
+        for line in play(database.started() if yes else _where()):
             click.echo(line, err=True)
-
-
-def _ready() -> settings.Settings:
-    """Return the settings, with the database started where it is the embedded one."""
-    return settings.ensure_database(settings.resolve())
 
 
 def _where() -> settings.Settings:
@@ -501,13 +497,9 @@ def _where() -> settings.Settings:
         from txbatch.local.databases import demo_settings
 
         return demo_settings(settings.home())
-    return _ready()
+    return database.started()
 
 
 def _engine(where: settings.Settings | None = None) -> Engine:
     """A migrated database; the embedded one is migrated by whoever comes first."""
     return database.migrated(where or _where())
-
-
-def _unknown(topology: str) -> UnknownName:
-    return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")

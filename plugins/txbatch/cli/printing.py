@@ -234,3 +234,15 @@ def _json(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     return value.total_seconds() if isinstance(value, timedelta) else str(value)
+
+
+def key_told(example: Mapping[str, Any]) -> str:
+    """Return the key of an example of rows that differ; of a global value, that it is one."""
+    return ", ".join(f"{name} {value}" for name, value in example["key"].items()) or "the value"
+
+
+def values_told(values: Mapping[str, Any] | None) -> str:
+    """Return one side of such an example; None: there is no such row."""
+    if values is None:
+        return "nothing"
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())

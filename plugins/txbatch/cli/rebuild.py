@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from getpass import getuser
 
 import click
 
 from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.errors import UnknownName
 from txbatch.launch.job_file import check_main
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.engine import connect
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.postgres.rows import unknown_topology
 from txbatch.wiring import open_application, open_rebuilder, open_steps
 
 COLUMNS = (
@@ -62,7 +61,7 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
     check_main(loaded)
     steps = open_steps(loaded, where)
     with closing(open_rebuilder(steps, open_application(loaded, where, master))) as rebuilder:
-        done, _ = rebuilder.run(why, _whoever())
+        done, _ = rebuilder.run(why, arguments.whoever())
     return [
         each
         for each in PostgresRebuilds(connect(where.database_url)).all(done.topology)
@@ -72,13 +71,13 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
 
 def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:
     """Do what needs no Spark; the job file need not load."""
-    engine = database.migrated(where)
+    engine = connect(where.database_url)
     rebuilds, topology = PostgresRebuilds(engine), given
     if not Reader(engine).status(topology):
         with suppress(OSError):
             topology = arguments.job_of(given, where).topology.name
     if not Reader(engine).status(topology):
-        raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+        raise unknown_topology(topology)
     if cancel:
         return [{"topology": topology, "rebuild": rebuilds.cancel(topology).number, "status": "cancelled"}]
     if drop_past:
@@ -86,10 +85,3 @@ def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: boo
             {"topology": topology, "rebuild": each, "status": "past dropped"} for each in rebuilds.drop_past(topology)
         ]
     return rebuilds.all(topology)
-
-
-def _whoever() -> str | None:
-    """Return who asks, as the machine knows people; None where it does not."""
-    with suppress(OSError, KeyError, ImportError):
-        return getuser()
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -62,7 +61,7 @@ def restate(
     with open_runner(loaded, where, master) as runner:
         reader = reader_beside(runner.steps)
         asked = txids if between is None else _within(reader, loaded, between)
-        batches = runner.restate(asked, why, _who(), accept_missing=accept_missing, skipped=skipped)
+        batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
         done = {batch.txid for batch in batches}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
 
@@ -77,11 +76,3 @@ def tell_committed(steps: Steps, run: Run) -> None:
 def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:
     name = job.topology.name
     return positions_within(name, interval, reader.counted_within(name, interval))
-
-
-def _who() -> str | None:
-    """Return the user of this machine who asks; None where it has no name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return None

@@ -29,8 +29,7 @@ def gc(topology: str, keep_txids: int | None, keep_days: int | None, dry_run: bo
     """
     if (keep_txids is None) == (keep_days is None):
         raise click.UsageError("say what stays: --keep-txids N or --keep-days N")
-    where = database.ready()
-    engine = database.migrated(where)
+    engine = database.migrated(database.started())
     kept = Retention(engine)
     before, wanted = kept.horizon(topology), kept.wanted(topology, Keep(keep_txids, keep_days))
     told = {"topology": topology, "horizon_before": before}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from txbatch.cli import arguments, database
-from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.printing import Rows, key_told, prints_rows, values_told
 from txbatch.core.text import shown
 from txbatch.core.verify import Finding
 from txbatch.launch.job_file import check_main
@@ -49,14 +49,8 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def _example(example: Mapping[str, Any]) -> str:
-    key = ", ".join(f"{name} {value}" for name, value in example["key"].items()) or "the value"
-    return shown(f"{key}: stored {_values(example['stored'])}, counted again {_values(example['recomputed'])}")
-
-
-def _values(values: Mapping[str, Any] | None) -> str:
-    if values is None:
-        return "nothing"
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+    stored, again = values_told(example["stored"]), values_told(example["recomputed"])
+    return shown(f"{key_told(example)}: stored {stored}, counted again {again}")
 
 
 @click.command()

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DataError
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.merge import MERGES
 from txbatch.core.state import versions_name
+from txbatch.core.verify import TOLERANCE
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
@@ -203,5 +204,5 @@ def _amounts(
 def _alike(one: Any, other: Any) -> bool:
     """Doubles are summed in another order."""
     return bool(
-        one == other or (isinstance(one, float) and isinstance(other, float) and isclose(one, other, rel_tol=1e-9))
+        one == other or (isinstance(one, float) and isinstance(other, float) and isclose(one, other, rel_tol=TOLERANCE))
     )

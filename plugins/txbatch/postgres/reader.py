@@ -16,6 +16,7 @@ from txbatch.core.transaction import Interval
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name, sql_type
 from txbatch.postgres.queries import query
+from txbatch.postgres.rows import unknown_topology
 from txbatch.postgres.warehouses import Warehouses
 
 Rows = list[dict[str, Any]]
@@ -158,7 +159,7 @@ class Reader:
 
     def _check_known(self, topology: str) -> None:
         if not self.status(topology):
-            raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+            raise unknown_topology(topology)
 
     def _rows(self, name: str, **parameters: Any) -> Rows:
         with transaction(self.engine) as connection:

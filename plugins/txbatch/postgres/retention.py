@@ -47,7 +47,7 @@ class Retention:
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
         with transaction(self.engine) as connection:
-            rows.lock_topology(connection, topology)
+            rows.topology_row(connection, topology)
             return min((state["horizon"] for state in _states(connection, topology)), default=0)
 
     def wanted(self, topology: str, keep: Keep) -> int:

@@ -61,11 +61,24 @@ def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:
     return batch_from(row)
 
 
+def topology_row(connection: Connection, topology: str) -> RowMapping:
+    """A topology's row, without a lock; UnknownName when there is none."""
+    row = connection.execute(query("topology"), {"topology": topology}).mappings().first()
+    if row is None:
+        raise unknown_topology(topology)
+    return row
+
+
+def unknown_topology(topology: str) -> UnknownName:
+    """The error for a topology that is not there."""
+    return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+
+
 def lock_topology(connection: Connection, topology: str) -> RowMapping:
     """A topology's row, locked; UnknownName when there is none."""
     row = connection.execute(query("lock_topology"), {"topology": topology}).mappings().first()
     if row is None:
-        raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+        raise unknown_topology(topology)
     return row
 
 

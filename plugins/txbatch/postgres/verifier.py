@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping
 
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import TerminalError
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.plan import BatchPlan
@@ -42,8 +42,7 @@ class PostgresBooks:
         UnknownName when there is no such topology.
         """
         with transaction(self.engine) as connection:
-            if connection.execute(query("topology"), {"topology": topology}).first() is None:
-                raise UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+            rows.topology_row(connection, topology)
             found = connection.execute(query("current_positions"), {"topology": topology})
             return {row.position: row.folded for row in found}
 
