@@ -14,6 +14,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
 from txbatch.core.fields import parse_fields
+from txbatch.core.operations import per_batch
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.redefinition import (
     AddState,
@@ -263,12 +264,17 @@ def stream_definitions(
 
 
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them."""
+    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
+
+    Of a state that counts results of single batches also the operations that make them.
+    """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
     aggregates = {name: _aggregate(each) for name, each in aggregate.aggregates.items()}
     remove = {"remove": True} if aggregate.removable else {}
-    return {"keys": keys, "values": values, "aggregates": aggregates, **remove}
+    operations = per_batch(aggregate.stream)
+    within = {"batch": list(operations)} if operations else {}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
@@ -280,9 +286,16 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
             yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
     if stored.get("remove", False) != defined.get("remove", False):
         yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
+    within, was = (each.get("batch", []) for each in (defined, stored))
+    if within != was:
+        yield f"state {state!r} counts {_within(within)} now, counted {_within(was)}"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
         aggregates = stored["aggregates"], defined["aggregates"]
         yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
+
+
+def _within(operations: Sequence[str]) -> str:
+    return f"per batch: {'; '.join(operations)}" if operations else "all records together"
 
 
 def _changes(topology: Topology, known: Known) -> Iterator[Redefinition]:

@@ -18,6 +18,19 @@ def check_condition(of: str, condition: object) -> None:
     check_callable(of, condition)
 
 
+def check_python(of: str, function: object) -> None:
+    """DefinitionError when it is no Python function of one argument."""
+    if not callable(function):
+        raise DefinitionError(f"{of} {function!r} is no function; give one of a record")
+    check_callable(of, function)
+
+
+def check_number(of: str, number: object) -> None:
+    """DefinitionError when it is no whole number of at least 1."""
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"{of} {number!r}: give a whole number, at least 1")
+
+
 def check_function(of: str, function: object, fields: Sequence[Field] | None) -> None:
     """DefinitionError when it is neither a Python function of a record nor SQL, an expression for each of these fields.
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from txbatch.core.operations import per_batch
 from txbatch.core.persistent_aggregate import EXACTLY_ONCE, PersistentAggregate
 from txbatch.core.topology import Topology
 
 
 def guarantees(topology: Topology) -> list[dict[str, Any]]:
-    """One row per state: its stream, the spouts behind it, both kinds, what they give together, and where it is kept."""
-    return [_guarantee(aggregate) for aggregate in topology.aggregates]
+    """One row per state: its stream, the spouts behind it, both kinds, what they give together, where it is kept, and what it
+    counts per batch: None, where its numbers do not depend on where batches end.
+    """
+    return [_guarantee(aggregate, topology.by_interval) for aggregate in topology.aggregates]
 
 
-def _guarantee(aggregate: PersistentAggregate) -> dict[str, Any]:
+def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, Any]:
     stream, state = aggregate.stream, aggregate.state
     exactly_once = (stream.kind, state.kind) in EXACTLY_ONCE
     return {
@@ -24,4 +27,11 @@ def _guarantee(aggregate: PersistentAggregate) -> dict[str, Any]:
         "state_kind": str(state.kind),
         "guarantee": "exactly once" if exactly_once else "at least once",
         "database": state.database or "the ledger's",
+        "counts": _counts(aggregate, by_interval),
     }
+
+
+def _counts(aggregate: PersistentAggregate, by_interval: bool) -> str | None:
+    """Return the operations whose results are those of a batch, and not of all records together."""
+    operations = "; ".join(per_batch(aggregate.stream))
+    return f"per {'interval' if by_interval else 'batch'}: {operations}" if operations else None

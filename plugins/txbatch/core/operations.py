@@ -1,7 +1,8 @@
 """What a stream is made of: frozen nodes, each of which knows the one before it.
 
-A source has the records of a spout, a merge those of several nodes, and a step makes records of records. A backend
-matches all of them, closed by `assert_never`: a new node does not pass the type checker until every backend runs it.
+A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
+per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
+the type checker until every backend runs it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Filter(_Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(_Step):
-    """Each record with more fields."""
+    """Each record with more fields; as often as a Python function says, which returns a list."""
 
     function: Function
 
@@ -132,7 +133,51 @@ class Lookup(_Step):
     query: StateQuery
 
 
-Step = Filter | Each | Map | FlatMap | Transform | Project | Lookup
+@dataclass(frozen=True, slots=True, eq=False)
+class Peek(_Step):
+    """The same records, each of which a function has seen."""
+
+    function: Callable[[Mapping[str, Any]], object]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repartition(_Step):
+    """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
+
+    number: int
+    by: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(_Step):
+    """The batch's different records, each once."""
+
+    def __str__(self) -> str:
+        return "distinct"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstN(_Step):
+    """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
+
+    Nulls come last; with `known` alone, those that are null in the field are none of them.
+    """
+
+    keys: tuple[Field, ...]
+    number: int
+    by: Field
+    descending: bool
+    known: bool
+
+    def __str__(self) -> str:
+        of = f" of each {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        known = " that is known" if self.known else ""
+        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{known}{of}"
+
+
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | Peek | Repartition
+BatchStep = Distinct | FirstN
+Step = RecordStep | BatchStep
 Node = Source | Merged | Step
 
 
@@ -151,9 +196,24 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
         case Merged(inputs=inputs):
             parts = [one_for_one(each) for each in inputs]
             return None if None in parts else tuple(source for part in parts for source in part or ())
-        case Filter() | FlatMap() | Transform():
+        case Each(function=function) if callable(function):
             return None
-        case Each() | Map() | Project() | Lookup():
+        case Filter() | FlatMap() | Transform() | Distinct() | FirstN():
+            return None
+        case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
             return one_for_one(node.before)
         case other:
             assert_never(other)
+
+
+def per_batch(node: Node) -> tuple[str, ...]:
+    """Return what the node's records went through whose result depends on where batches end, in order; empty: nothing."""
+    match node:
+        case Source():
+            return ()
+        case Merged(inputs=inputs):
+            return tuple(each for part in inputs for each in per_batch(part))
+        case Distinct() | FirstN():
+            return (*per_batch(node.before), str(node))
+        case step:
+            return per_batch(step.before)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
-from txbatch.core.functions import check_callable, check_condition, check_function
+from txbatch.core.functions import check_callable, check_condition, check_function, check_number, check_python
+from txbatch.core.grouped import GroupedStream
 from txbatch.core.operations import (
     Condition,
+    Distinct,
     Each,
     Filter,
     FlatMap,
@@ -20,13 +22,15 @@ from txbatch.core.operations import (
     Map,
     Merged,
     Node,
+    Peek,
     Project,
+    Repartition,
     Source,
     Step,
     Transform,
     origin_of,
 )
-from txbatch.core.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.static import StateQuery, StaticState
@@ -79,38 +83,72 @@ class Stream:
 
     def filter(self, condition: Condition) -> Stream:
         """Keep the records for which the condition is true (null is not)."""
-        check_condition(self._of("filter"), condition)
-        return self._then(Filter(self.name, self.fields, self.node, condition))
+        check_condition(self.of("filter"), condition)
+        return self.then(Filter(self.name, self.fields, self.node, condition))
 
     def each(self, function: Function, fields: str) -> Stream:
-        """Append fields, computed from each record. A Python function returns one value, or a tuple of several."""
+        """Append fields, computed from each record. A Python function returns one value, or a tuple of several.
+
+        It may return a list of such: the record goes on once for each of them, and not at all for none.
+        """
         appended = parse_fields(fields)
-        check_function(self._of("each"), function, appended)
-        return self._then(Each(self.name, self.fields + appended, self.node, function))
+        check_function(self.of("each"), function, appended)
+        return self.then(Each(self.name, self.fields + appended, self.node, function))
 
     def map(self, function: Function, fields: str) -> Stream:
         """Replace each record by another one."""
         made = parse_fields(fields)
-        check_function(self._of("map"), function, made)
-        return self._then(Map(self.name, made, self.node, function))
+        check_function(self.of("map"), function, made)
+        return self.then(Map(self.name, made, self.node, function))
 
     def flat_map(self, function: Function, fields: str) -> Stream:
         """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
-        check_function(self._of("flat_map"), function, None)
-        return self._then(FlatMap(self.name, parse_fields(fields), self.node, function))
+        check_function(self.of("flat_map"), function, None)
+        return self.then(FlatMap(self.name, parse_fields(fields), self.node, function))
 
-    def transform(self, function: Callable[[Any], Any], fields: str) -> Stream:
-        """Apply Spark code from DataFrame to DataFrame with these fields. It must work record by record."""
+    def transform(self, function: Callable[[Any], Any], fields: str | None = None) -> Stream:
+        """Apply Spark code from DataFrame to DataFrame with these fields, or those it had. It must work record by record."""
         if not callable(function):
-            raise DefinitionError(f"{self._of('transform')} {function!r} is no function; give one of a DataFrame")
-        check_callable(self._of("transform"), function)
-        return self._then(Transform(self.name, parse_fields(fields), self.node, function))
+            raise DefinitionError(f"{self.of('transform')} {function!r} is no function; give one of a DataFrame")
+        check_callable(self.of("transform"), function)
+        made = self.fields if fields is None else parse_fields(fields)
+        return self.then(Transform(self.name, made, self.node, function))
+
+    def peek(self, function: Callable[[Mapping[str, Any]], object]) -> Stream:
+        """Show each record to a function, such as one that logs, and leave it as it is.
+
+        Every attempt does, for each state behind it: a function with effects elsewhere has them as often.
+        """
+        check_python(self.of("peek"), function)
+        return self.then(Peek(self.name, self.fields, self.node, function))
+
+    def repartition(self, number: int, *names: str) -> Stream:
+        """Spread the records over so many of Spark's partitions, by fields if any are named. No result depends on it."""
+        check_number(self.of("repartition"), number)
+        by = tuple(self.field(name) for name in names)
+        return self.then(Repartition(self.name, self.fields, self.node, number, by))
+
+    def distinct(self) -> Stream:
+        """Keep each different record of the batch once."""
+        return self.then(Distinct(self.name, self.fields, self.node))
+
+    def min_by(self, name: str) -> Stream:
+        """Keep the batch's record in which this field is least and not null; of equal ones the least by all fields."""
+        return GroupedStream(self, ()).min_by(name)
+
+    def max_by(self, name: str) -> Stream:
+        """Keep the batch's record in which this field is greatest and not null; of equal ones the least by all fields."""
+        return GroupedStream(self, ()).max_by(name)
+
+    def first_n(self, number: int, by: str, *, descending: bool = False) -> Stream:
+        """Keep the batch's first records by a field, in which nulls come last; of equal ones the least by all fields."""
+        return GroupedStream(self, ()).first_n(number, by, descending=descending)
 
     def project(self, *names: str) -> Stream:
         """Keep only the named fields."""
         if not names:
             raise DefinitionError(f"stream {self.name!r}: project needs at least one field")
-        return self._then(Project(self.name, tuple(self.field(name) for name in names), self.node))
+        return self.then(Project(self.name, tuple(self.field(name) for name in names), self.node))
 
     def state_query(self, static: StaticState, *keys: str, fields: Sequence[str] | None = None) -> Stream:
         """Append fields of a static state (all but the keys, or those named), looked up by keys that both have.
@@ -122,10 +160,10 @@ class Stream:
                 f"stream {self.name!r}: {static!r} is not of this topology; use new_static_state first"
             )
         query = StateQuery(static, tuple(self.field(key) for key in keys), fields)
-        return self._then(Lookup(self.name, self.fields + query.values, self.node, query))
+        return self.then(Lookup(self.name, self.fields + query.values, self.node, query))
 
     def group_by(self, *names: str) -> GroupedStream:
-        """Group for `persistent_aggregate`."""
+        """Group for `persistent_aggregate`, or for what is per batch."""
         if not names:
             raise DefinitionError(f"stream {self.name!r}: group_by needs at least one field")
         unique(names, "key")
@@ -146,43 +184,14 @@ class Stream:
         """Return the field of this name; DefinitionError names those that exist."""
         return self.node.field(name)
 
-    def _of(self, operation: str) -> str:
+    def of(self, operation: str) -> str:
+        """Return an operation with its stream, as errors name it."""
         return f"stream {self.name!r}: {operation}"
 
-    def _then(self, step: Step) -> Stream:
+    def then(self, step: Step) -> Stream:
+        """Return the stream after one more step."""
         unique((each.name for each in step.fields), "field")
         return replace(self, node=step)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedStream:
-    """A stream grouped by keys."""
-
-    stream: Stream
-    keys: tuple[Field, ...]
-
-    def persistent_aggregate(
-        self,
-        state: State,
-        *,
-        guarantee: str = "exactly_once",
-        remove: Condition | None = None,
-        **aggregates: CombinerAggregator,
-    ) -> PersistentAggregate:
-        """Aggregate into a state across batches, one value per keyword.
-
-        A record for which `remove` holds removes its key: the value before this batch is dropped, and the batch's other
-        records of the key count afresh; without any, the key goes away (R18).
-
-        Raises NotExactlyOnce when spout and state cannot be exactly-once together and `guarantee` is not
-        `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
-        """
-        topology = self.stream.topology
-        aggregate = checked(
-            PersistentAggregate(topology.name, self.stream.node, self.keys, state, aggregates, guarantee, remove)
-        )
-        topology.add(aggregate)
-        return aggregate
 
 
 def merged(name: str, streams: Sequence[Stream]) -> Stream:

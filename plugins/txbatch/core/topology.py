@@ -9,7 +9,7 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
-from txbatch.core.operations import Source
+from txbatch.core.operations import Source, per_batch
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
@@ -80,6 +80,11 @@ class Topology:
     def by_interval(self) -> bool:
         """True if batches are found again by their interval (R2)."""
         return any(stream.spout.by_interval for stream in self.streams.values())
+
+    @property
+    def per_batch(self) -> bool:
+        """True if a state counts results of single batches: exactly once, but they depend on where batches end."""
+        return any(per_batch(aggregate.stream) for aggregate in self.aggregates)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.operations import Each, Filter, FlatMap, Lookup, Map, Merged, Node, Project, Source, Step, Transform
+from txbatch.core.operations import (
+    BatchStep,
+    Distinct,
+    Each,
+    Filter,
+    FirstN,
+    FlatMap,
+    Lookup,
+    Map,
+    Merged,
+    Node,
+    Peek,
+    Project,
+    RecordStep,
+    Repartition,
+    Source,
+    Transform,
+)
 from txbatch.core.static import StateQuery
+from txbatch.memory.within_batch import distinct, first_n
 
 Record = dict[str, Any]
 
@@ -22,6 +40,8 @@ def records(node: Node, read: Mapping[str, Iterable[Record]]) -> Iterable[Record
             names = [field.name for field in node.fields]
             united = (record for each in inputs for record in records(each, read))
             return (dict(zip(names, record.values(), strict=True)) for record in united)
+        case Distinct() | FirstN():
+            return _run_batch_step(records(node.before, read), node)
         case step:
             return _run(records(step.before, read), step)
 
@@ -37,15 +57,27 @@ def _needs_spark(what: str, function: Any) -> DefinitionError:
     return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
 
 
-def _run(before: Iterable[Record], step: Step) -> Iterable[Record]:
-    """Return what one step makes of the records before it."""
+def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Record]:
+    """Return what a step makes of all records of the batch."""
+    match step:
+        case Distinct():
+            return distinct(before)
+        case FirstN():
+            return first_n(before, step)
+        case other:
+            assert_never(other)
+
+
+def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
+    """Return what one step makes of the records before it, one by one."""
     match step:
         case Filter(condition=condition):
             holds = called("filter", condition)
             return (record for record in before if holds(record))
         case Each(function=function):
             append = called("each", function)
-            return (_record(step, (*record.values(), *_as_tuple(append(record)))) for record in before)
+            made = ((record, each) for record in before for each in _listed(append(dict(record))))
+            return (_record(step, (*record.values(), *_as_tuple(each))) for record, each in made)
         case Map(function=function):
             change = called("map", function)
             return (_record(step, _as_tuple(change(record))) for record in before)
@@ -58,11 +90,15 @@ def _run(before: Iterable[Record], step: Step) -> Iterable[Record]:
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
             return _looked_up(before, query)
+        case Peek(function=function):
+            return _seen(before, function)
+        case Repartition():
+            return before
         case other:
             assert_never(other)
 
 
-def _record(step: Step, values: tuple[Any, ...]) -> Record:
+def _record(step: RecordStep, values: tuple[Any, ...]) -> Record:
     """Return the values under the step's names; BadRecord for one that Spark would refuse, too."""
     record = dict(zip((field.name for field in step.fields), values, strict=True))
     for field in step.fields:
@@ -72,6 +108,17 @@ def _record(step: Step, values: tuple[Any, ...]) -> Record:
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
+
+
+def _listed(value: Any) -> list[Any]:
+    """What a function of `each` returned: a list of results, or one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _seen(before: Iterable[Record], function: Callable[[Record], object]) -> Iterator[Record]:
+    for record in before:
+        function(dict(record))
+        yield record
 
 
 def _looked_up(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:

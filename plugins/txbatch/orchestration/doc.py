@@ -43,6 +43,7 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         f"**{topology.name}**, defined in `{job.name}`. Each run is one transaction: however often it is retried, cleared or "
         "triggered again, its records count as the table says.",
         _guarantees(topology),
+        _per_batch(topology),
         _order(topology, coalesce),
         _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
         _AGAIN if restating.RESTATE_PARAM in params else "",
@@ -60,6 +61,14 @@ def _guarantees(topology: Topology) -> str:
         lines.append(f"| {state} | {row['guarantee']} | {_cell(row['stream'])}: {row['spout']}, {row['spout_kind']} |")
     lines += [f"| {_cell(name)}, static | its reader's, read only | |" for name in topology.static_states]
     return "\n".join(lines)
+
+
+def _per_batch(topology: Topology) -> str:
+    """Say of each state that counts results of single batches that it does, and by what."""
+    told = [f"**{_cell(row['state'])}** counts {row['counts']}." for row in guarantees(topology) if row["counts"]]
+    each = "interval" if topology.by_interval else "batch"
+    told += [f"What these make of one {each} is counted exactly once; of others they know nothing."] if told else []
+    return " ".join(told)
 
 
 def _order(topology: Topology, coalesce: bool) -> str:

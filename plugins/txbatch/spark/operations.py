@@ -11,18 +11,23 @@ from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.operations import (
+    BatchStep,
     Condition,
+    Distinct,
     Each,
     Filter,
+    FirstN,
     FlatMap,
     Function,
     Lookup,
     Map,
     Merged,
     Node,
+    Peek,
     Project,
+    RecordStep,
+    Repartition,
     Source,
-    Step,
     Transform,
 )
 from txbatch.core.spark_sql import spark_name
@@ -31,6 +36,7 @@ from txbatch.spark.failures import record_note, shown_record
 from txbatch.spark.frames import ddl
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.static import state_query
+from txbatch.spark.within_batch import first_n
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,12 +58,25 @@ def _frame(node: Node, read: Callable[[Source], DataFrame]) -> DataFrame:
             return read(node)
         case Merged(inputs=inputs):
             return reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in inputs))
+        case Distinct() | FirstN():
+            return _run_batch_step(run_operations(node.before, read), node)
         case step:
             return run_step(_frame(step.before, read), step)
 
 
-def run_step(frame: DataFrame, step: Step) -> DataFrame:
-    """Return what one step makes of the records before it."""
+def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
+    """Return what a step makes of all records of the batch, which have their declared types by now: they are compared."""
+    match step:
+        case Distinct():
+            return frame.distinct()
+        case FirstN():
+            return first_n(frame, step)
+        case other:
+            assert_never(other)
+
+
+def run_step(frame: DataFrame, step: RecordStep) -> DataFrame:
+    """Return what one step makes of the records before it, one by one."""
     match step:
         case Filter(condition=condition):
             return _filter(frame, condition, step.fields)
@@ -74,6 +93,10 @@ def run_step(frame: DataFrame, step: Step) -> DataFrame:
             return frame.select(*(spark_name(field.name) for field in fields))
         case Lookup(query=query):
             return state_query(frame, query)
+        case Peek(function=function):
+            return _python(frame, step.fields, lambda record: _seen(function, record))
+        case Repartition(number=number, by=by):
+            return frame.repartition(number, *(spark_name(field.name) for field in by))
         case other:
             assert_never(other)
 
@@ -103,7 +126,20 @@ def _each(frame: DataFrame, function: Function, step: Each) -> DataFrame:
         _check_kept(frame, "each", function, appended)
         return after
     called, width = function, len(appended)
-    return _python(frame, step.fields, lambda record: [(*record.values(), *as_tuple(called(record), width))])
+    return _python(frame, step.fields, lambda record: _appended(record, called(record), width))
+
+
+def _appended(record: dict[str, Any], made: Any, width: int) -> list[tuple[Any, ...]]:
+    """The record with what a function returned for it, as often as that is a list of."""
+    before = tuple(record.values())
+    return [(*before, *as_tuple(each, width)) for each in (made if isinstance(made, list) else [made])]
+
+
+def _seen(function: Callable[[dict[str, Any]], object], record: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The record as it was, after the function saw it."""
+    before = tuple(record.values())
+    function(record)
+    return [before]
 
 
 def _map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataFrame:

@@ -1,0 +1,106 @@
+"""The golden cases of operations per batch: data in tests/golden/operations/, run in memory and by Spark.
+
+A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
+them (name, arguments, options; an aggregate is a list of its class, field and options) and which records come out: `expect`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from support import ListSpout
+
+import txbatch
+from txbatch import Stream, Topology
+from txbatch.core.fields import Field, decimal_scale, parse_fields
+from txbatch.core.operations import Source
+from txbatch.memory.operations import records
+
+FOLDER = Path(__file__).parent / "golden" / "operations"
+PATHS = sorted(FOLDER.glob("*.json"))
+# By stream the records of each partition.
+Read = dict[str, dict[str, list[tuple[Any, ...]]]]
+Counted = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class OperationCase:
+    """What a case's file says."""
+
+    stream: Stream
+    read: Read
+    expect: Counted
+
+    @classmethod
+    def load(cls, path: Path) -> OperationCase:
+        case = json.loads(path.read_text(encoding="utf-8"))
+        topology, read = Topology("golden"), Read()
+        for name, source in case["streams"].items():
+            fields = parse_fields(source["fields"])
+            new_stream(topology, name, source["fields"])
+            partitions = source["partitions"].items()
+            read[name] = {partition: [typed(fields, record) for record in records] for partition, records in partitions}
+        stream = after(topology, case["operations"])
+        named = ", ".join(f"{field.name} {field.type}" for field in stream.fields)
+        assert named == case["expect"]["fields"]
+        return cls(stream, read, counted(typed(stream.fields, record) for record in case["expect"]["records"]))
+
+
+def in_memory(stream: Stream, read: Read) -> Counted:
+    """The records of a stream without Spark."""
+    named = {root.name: list(_named(root, read[root.name])) for root in stream.roots}
+    return counted(record.values() for record in records(stream.node, named))
+
+
+def _named(root: Source, partitions: dict[str, list[tuple[Any, ...]]]) -> Iterator[dict[str, Any]]:
+    names = [field.name for field in root.fields]
+    return (dict(zip(names, each, strict=True)) for part in partitions.values() for each in part)
+
+
+def new_stream(topology: Topology, name: str, fields: str) -> Stream:
+    spout = ListSpout()
+    spout.fields = fields
+    return topology.new_stream(name, spout)
+
+
+def after(topology: Topology, operations: Iterable[list[Any]]) -> Stream:
+    """Return the first stream after operations; those of the topology take the names of streams."""
+    at: Any = next(iter(topology.streams.values()))
+    for name, *arguments in operations:
+        options = arguments.pop() if arguments and isinstance(arguments[-1], Mapping) else {}
+        given = {option: aggregator(*value) if isinstance(value, list) else value for option, value in options.items()}
+        if name in ("merge", "join"):
+            others = [topology.streams[other] for other in arguments]
+            at = getattr(topology, name)(at, *others, **options)
+        else:
+            at = getattr(at, name)(*arguments, **given)
+    return at
+
+
+def aggregator(name: str, field: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    return getattr(txbatch, name)(*([field] if field else []), **(options or {}))
+
+
+def typed(fields: Iterable[Field], record: list[Any]) -> tuple[Any, ...]:
+    return tuple(_typed(field, value) for field, value in zip(fields, record, strict=True))
+
+
+def counted(records: Iterable[Iterable[Any]]) -> Counted:
+    """How often each record is there; NaN is the same as NaN."""
+    return Counter(tuple("NaN" if value != value else value for value in record) for record in records)
+
+
+def _typed(field: Field, value: Any) -> Any:
+    if value is None:
+        return None
+    if decimal_scale(field.type) is not None:
+        return Decimal(value)
+    read = {"double": float, "timestamp": datetime.fromisoformat, "date": date.fromisoformat}
+    return read.get(field.type, lambda same: same)(value)
