@@ -538,14 +538,20 @@ CREATE TABLE txbatch.rebuilt (
 
 CREATE VIEW report.rebuilds AS
 SELECT r.topology, r.rebuild, r.status, r.why, r.requested_by, r.job, r.started_at, r.ended_at, r.swapped_txid,
-       count(d.txid) AS counted, COALESCE(sum(d.records), 0)::bigint AS records,
+       d.counted, d.records,
        CASE WHEN r.status = 'running' THEN
             (SELECT count(*) FROM txbatch.batch b
               WHERE b.topology = r.topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL
-                AND b.txid > COALESCE(max(d.txid), 0)) END AS to_count,
+                AND b.txid > d.last_txid) END AS to_count,
        r.status = 'swapped' AND r.dropped_at IS NULL AS past_kept
-  FROM txbatch.rebuild r LEFT JOIN txbatch.rebuilt d USING (rebuild)
- GROUP BY r.rebuild;
+  FROM txbatch.rebuild r CROSS JOIN LATERAL (
+       -- A version that another one took the place of, whether that is counted or not, counts no more.
+       SELECT count(*) FILTER (WHERE n.stands) AS counted,
+              COALESCE(sum(n.records) FILTER (WHERE n.stands), 0)::bigint AS records, COALESCE(max(n.txid), 0) AS last_txid
+         FROM (SELECT DISTINCT ON (v.position) v.txid, v.records, r.status = 'swapped' OR NOT EXISTS (
+                      SELECT FROM txbatch.batch b
+                       WHERE b.topology = r.topology AND b.txid = v.txid AND b.replaced_by IS NOT NULL) AS stands
+                 FROM txbatch.rebuilt v WHERE v.rebuild = r.rebuild ORDER BY v.position, v.txid DESC) n) d;
 
 COMMENT ON VIEW report.rebuilds IS 'A rebuild: all batches of a topology counted again by its job as it was then, into a new generation of its states.';
 COMMENT ON COLUMN report.rebuilds.topology IS 'The pipeline';
@@ -557,9 +563,9 @@ COMMENT ON COLUMN report.rebuilds.job IS 'The job file by which it counts';
 COMMENT ON COLUMN report.rebuilds.started_at IS 'When it began';
 COMMENT ON COLUMN report.rebuilds.ended_at IS 'When its generation took the old one''s place';
 COMMENT ON COLUMN report.rebuilds.swapped_txid IS 'The newest batch that the old generation has';
-COMMENT ON COLUMN report.rebuilds.counted IS 'How many batches it has counted';
-COMMENT ON COLUMN report.rebuilds.records IS 'Source records that it has read';
-COMMENT ON COLUMN report.rebuilds.to_count IS 'How many batches it still has to count; null once it is over';
+COMMENT ON COLUMN report.rebuilds.counted IS 'How many batches it has counted, each once, however often it was restated';
+COMMENT ON COLUMN report.rebuilds.records IS 'Source records that it has counted';
+COMMENT ON COLUMN report.rebuilds.to_count IS 'How many batches it still has to count, or to count again as they were restated; null once it is over';
 COMMENT ON COLUMN report.rebuilds.past_kept IS 'Whether the generation that it replaced can still be asked for';
 
 -- True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from typing import Any
 
 import click
 
 from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.text import shown
 from txbatch.launch.job_file import check_main
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.engine import connect
@@ -31,6 +33,13 @@ COLUMNS = (
 )
 
 
+def _show(rows: list[dict[str, Any]]) -> None:
+    """Below the table: what the call came to."""
+    for row in rows:
+        if "told" in row:
+            click.echo(shown(row["told"]))
+
+
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
 @click.option("--why", type=arguments.TEXT, help="Kept with the rebuild; needed to begin one, not to go on.")
@@ -40,7 +49,7 @@ COLUMNS = (
 )
 @click.option("--status", is_flag=True, help="Show the rebuilds, and how far they are.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
-@prints_rows(*COLUMNS, nothing="no rebuild yet", drop=("records", "started_at"), cut=("why",))
+@prints_rows(*COLUMNS, nothing="no rebuild yet", drop=("records", "started_at"), cut=("why",), show=_show)
 def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bool, master: str) -> Rows:
     """Count all batches again by the job as it is now, while reports go on.
 
@@ -48,7 +57,8 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
       txbatch rebuild jobs/word_count.py --why "the longest word, too"
 
     The states are counted anew beside those that count. When every batch is counted, also those that were committed
-    meanwhile, one transaction swaps the two. Killed or stopped by an error, it goes on when it is called again.
+    meanwhile, one transaction swaps the two. Killed or stopped by an error, it goes on when it is called again. Called with
+    the same words for the same job after that, it counts nothing, and says so.
     """
     if cancel + drop_past + status > 1 or ((cancel or drop_past or status) and why is not None):
         raise click.UsageError(
@@ -61,12 +71,10 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
     check_main(loaded)
     steps = open_steps(loaded, where)
     with closing(open_rebuilder(steps, open_application(loaded, where, master))) as rebuilder:
-        done, _ = rebuilder.run(why, arguments.whoever())
-    return [
-        each
-        for each in PostgresRebuilds(connect(where.database_url)).all(done.topology)
-        if each["rebuild"] == done.number
-    ]
+        done = rebuilder.run(why, arguments.whoever())
+    rows = PostgresRebuilds(connect(where.database_url)).all(done.rebuild.topology)
+    told = {"earlier": done.earlier, "told": str(done)}
+    return [{**each, **told} for each in rows if each["rebuild"] == done.rebuild.number]
 
 
 def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: bool) -> Rows:

@@ -63,6 +63,26 @@ class Swapped:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a call came to: this rebuild counts, and `txid` is the newest that was counted before it.
+
+    `earlier`: an earlier call for the same has swapped it, and this one counted nothing.
+    """
+
+    rebuild: Rebuild
+    txid: int
+    earlier: bool = False
+
+    def __str__(self) -> str:
+        if self.earlier:
+            return (
+                f"{self.rebuild} was asked for in these words, with the job as it is now, and counts already: "
+                "nothing was counted again. Give another why to count all once more"
+            )
+        return f"{self.rebuild} counts; up to txid {self.txid} the states before it are kept"
+
+
+@dataclass(frozen=True, slots=True)
 class Behind:
     """Nothing was swapped: batches were committed that the new generation lacks."""
 
@@ -80,7 +100,7 @@ class Rebuilds(Protocol):
     def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
         """Begin a rebuild, or go on with the one that runs; TerminalError where that is another's."""
 
-    def done(self, topology: str, code: str, why: str | None) -> tuple[Rebuild, Swapped] | None:
+    def done(self, topology: str, code: str, why: str | None) -> Rebuilt | None:
         """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
 
     def progress(self, rebuild: Rebuild) -> Progress:

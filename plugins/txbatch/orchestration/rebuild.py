@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _DOC = """**{topology}** is counted again, all of it, by `{job}` as it is now, beside what counts. When that has
 caught up, one transaction swaps the two.
 
-Trigger it with `why`. A task that is retried or cleared goes on where it was. `txbatch rebuild {topology} --status` says
+Trigger it with `why`; the same words, while the job is the same, count nothing a second time. A task that is retried or cleared
+goes on where it was. `txbatch rebuild {topology} --status` says
 how far it is, `--cancel` forgets it; what it means stands in docs/operate.md, under *Rebuild*.
 """
 
@@ -63,6 +64,6 @@ class RebuildOperator(EmitBatchOperator):
             check_main(self.job)
             with closing(open_rebuilder(open_steps(self.job), self._application())) as rebuilder:
                 by = getattr(context["dag_run"], "triggering_user_name", None)
-                rebuild, swapped = rebuilder.run(str(context["params"]["why"]), by)
-        result.tell(context, f"{rebuild} counts; up to txid {swapped.txid} the states before it are kept")
-        return rebuild.number
+                done = rebuilder.run(str(context["params"]["why"]), by)
+        result.tell(context, str(done))
+        return done.rebuild.number

@@ -15,7 +15,7 @@ from txbatch.core import rebuild as decided
 from txbatch.core.definition import check_owner
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.manifest import Manifest, check_manifest, check_states
-from txbatch.core.rebuild import Behind, Progress, Rebuild, Swapped, Watched
+from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
 from txbatch.postgres import definitions, rows, state_tables, swap
@@ -63,13 +63,13 @@ class PostgresRebuilds:
         with transaction(self.engine) as connection:
             return _running(connection, topology)
 
-    def done(self, topology: str, code: str, why: str | None) -> tuple[Rebuild, Swapped] | None:
+    def done(self, topology: str, code: str, why: str | None) -> Rebuilt | None:
         """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
         with transaction(self.engine) as connection:
             row = connection.execute(query("newest_rebuild"), {"topology": topology}).mappings().first()
             if row is None or (row["status"], row["code"], row["why"]) != ("swapped", code, why):
                 return None
-            return _rebuild(row), Swapped(row["swapped_txid"])
+            return Rebuilt(_rebuild(row), row["swapped_txid"], earlier=True)
 
     def all(self, topology: str) -> list[dict[str, Any]]:
         """Return the rebuilds of a topology, newest first, as report.rebuilds shows them."""

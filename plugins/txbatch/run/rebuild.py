@@ -15,7 +15,7 @@ from typing import assert_never
 from txbatch.core import planning
 from txbatch.core.errors import LeaseHeld, TerminalError, Unavailable
 from txbatch.core.plan import BatchPlan
-from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Swapped, Watched, check_same
+from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.transaction import Batch, Restate, Run
 from txbatch.core.verify import EmitAgain, Unverifiable
 from txbatch.run.steps import Steps
@@ -36,23 +36,22 @@ class Rebuilder:
     emitter: EmitAgain
     pause: Callable[[float], None] = time.sleep
 
-    def run(self, why: str | None, by: str | None = None) -> tuple[Rebuild, Swapped]:
+    def run(self, why: str | None, by: str | None = None) -> Rebuilt:
         """Begin a rebuild, or go on with the one that runs, up to its swap.
 
-        A call that was cut off after the swap, and comes again, finds that done. Unavailable names who reads the old generation
-        for too long: called again, it goes on there. TerminalError names the batch that the job cannot count: the old generation
-        goes on.
+        A call that was cut off after the swap, and comes again, finds that done, and counts nothing. Unavailable names who reads
+        the old generation for too long: called again, it goes on there. TerminalError names the batch that the job cannot count:
+        the old generation goes on.
         """
         job = self.steps.job
         with self.steps.locks.hold(job.topology.name, REBUILD) as held:
             if not held:
                 raise LeaseHeld(f"{job.topology.name}: another process rebuilds it; see report.rebuilds")
             if (done := self.rebuilds.done(job.topology.name, job.code, why)) is not None:
-                log.info("%s was asked for with these words, by the job as it is now, and has been swapped", done[0])
                 return done
             rebuild = self.rebuilds.begin(job.topology, job.name, job.code, why, by)
             log.info("%s: %s", rebuild, self.rebuilds.progress(rebuild))
-            return rebuild, self._to_swap(rebuild)
+            return Rebuilt(rebuild, self._to_swap(rebuild).txid)
 
     def close(self) -> None:
         """Remove what is staged, and end the application."""
