@@ -11,9 +11,11 @@ from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Su
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
+from txbatch.core.spread import StdDev, Variance
 from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
+from txbatch.core.tallies import BoolAnd, BoolOr, CountIf, Histogram
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, TransactionAttempt
 from txbatch.spouts.file import FileSpout
@@ -29,11 +31,15 @@ __all__ = [
     "Avg",
     "BatchCoordinator",
     "BatchSpout",
+    "BoolAnd",
+    "BoolOr",
     "CombinerAggregator",
     "Count",
+    "CountIf",
     "Emitter",
     "FileSpout",
     "FixedBatchSpout",
+    "Histogram",
     "Interval",
     "IntervalSpout",
     "Max",
@@ -49,11 +55,13 @@ __all__ = [
     "Spout",
     "SpoutKind",
     "StaticState",
+    "StdDev",
     "Stream",
     "Sum",
     "Topology",
     "TransactionAttempt",
     "TransactionalState",
+    "Variance",
     "emit",
 ]
 

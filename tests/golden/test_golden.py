@@ -440,8 +440,8 @@ def report_row(aggregate: PersistentAggregate, row: Row) -> Row:
 
 
 def python_value(type_: str, value: Any) -> Any:
-    if value is None:
-        return None
+    if value is None or isinstance(value, list):
+        return value
     if type_.startswith("decimal"):
         return Decimal(value)
     convert = {

@@ -40,6 +40,10 @@ def sales_without_header(data: Path) -> None:
     write(data / "sales" / "monday.csv", "2026-01-05T10:00:00Z,Soho,1.50", '2026-01-05,"Mayf""air",7.00')
 
 
+def calls(data: Path) -> None:
+    write(data / "calls" / "1.txt", "Soho 4 true", "Soho 10 true", "Soho 70 false", "Mayfair 60 false")
+
+
 def airports(data: Path) -> None:
     write(data / "airlines.csv", "AA,American", "UA,United")
     write(data / "newark" / "1.txt", "AA 5", "XX 70")
@@ -57,6 +61,15 @@ def logs(data: Path) -> None:
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
     "sales_in_warehouse": (sales_without_header, {"shops": {("Soho",): (1, 1.5), ('Mayf"air',): (1, 7)}}),
+    "calls": (
+        calls,
+        {
+            "calls": {
+                ("Soho",): (3, 2, False, True, 14, 2, *(84, 5016, 3) * 2, 1, 1, 1),
+                ("Mayfair",): (1, 0, False, False, None, 0, *(60, 3600, 1) * 2, 0, 0, 1),
+            }
+        },
+    ),
     "airports": (
         airports,
         {

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -13,11 +14,25 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from txbatch import Avg, CombinerAggregator, Count, Max, Min, Sum
+from txbatch import (
+    Avg,
+    BoolAnd,
+    BoolOr,
+    CombinerAggregator,
+    Count,
+    CountIf,
+    Histogram,
+    Max,
+    Min,
+    StdDev,
+    Sum,
+    Variance,
+)
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST
+from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST
 from txbatch.core.spark_sql import spark_name
+from txbatch.core.where import check_where
 
 integers = st.none() | st.integers(-(2**40), 2**40)
 decimals = st.none() | st.decimals(-(10**20), 10**20, places=2)
@@ -25,6 +40,12 @@ strings = st.none() | st.text()
 floats = st.none() | st.floats(allow_nan=True).map(lambda value: value + 0.0)  # one zero
 booleans = st.none() | st.booleans()
 dates = st.none() | st.dates()
+
+
+def _cut(value: Decimal | None) -> Decimal | None:
+    """With so few digits that its square can be summed."""
+    return None if value is None else value % 10**14
+
 
 AGGREGATORS: list[tuple[CombinerAggregator, st.SearchStrategy[Any]]] = [
     (Count(), integers),
@@ -34,6 +55,11 @@ AGGREGATORS: list[tuple[CombinerAggregator, st.SearchStrategy[Any]]] = [
     (Sum("v", scale=2), decimals),
     (Avg("v"), integers),
     (Avg("v"), decimals),
+    *((kind("v"), values) for kind in (Variance, StdDev) for values in (integers, decimals.map(_cut))),
+    (BoolAnd("v"), booleans),
+    (BoolOr("v"), booleans),
+    (Histogram("v", [-5, 0, "0.5", 1000]), integers),
+    (Histogram("v", [-5, 0, 0.5, 1000]), floats),
     *((kind("v"), values) for kind in (Min, Max) for values in (integers, decimals, strings, floats, booleans, dates)),
 ]
 laws = pytest.mark.parametrize(("aggregator", "values"), AGGREGATORS, ids=lambda each: type(each).__name__)
@@ -78,8 +104,16 @@ def expected(aggregator: CombinerAggregator, records: list[Any]) -> Any:
     present = [value for value in records if value is not None]
     if isinstance(aggregator, Count):
         return len(records if aggregator.input is None else present)
+    if isinstance(aggregator, Histogram):
+        edges = [-math.inf, *map(float, aggregator.edges)]
+        above = [sum(math.isnan(value) or value >= edge for value in present) for edge in edges]
+        return [n - later for n, later in zip(above, [*above[1:], 0], strict=True)]
     if not present:
         return None
+    if isinstance(aggregator, BoolAnd | BoolOr):
+        return all(present) if isinstance(aggregator, BoolAnd) else any(present)
+    if isinstance(aggregator, Variance):
+        return _spread(aggregator, [Fraction(value) for value in present])
     if isinstance(aggregator, Avg):
         total = (
             sum((Decimal(value) for value in present), Decimal(0))
@@ -96,6 +130,16 @@ def expected(aggregator: CombinerAggregator, records: list[Any]) -> Any:
         (lambda value: (math.isnan(value), value)) if isinstance(present[0], float) else lambda value: value
     )
     return (max if isinstance(aggregator, Max) else min)(present, key=key)
+
+
+def _spread(aggregator: Variance, values: list[Fraction]) -> Decimal | None:
+    """As the books define it: how far from the mean."""
+    if len(values) < 2:
+        return None
+    mean = sum(values) / len(values)
+    exact = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    variance = EXACT.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    return EXACT.sqrt(variance) if isinstance(aggregator, StdDev) else variance
 
 
 def test_of_nothing() -> None:
@@ -163,6 +207,9 @@ def test_strings_compare_by_their_bytes(left: str, right: str) -> None:
     )
 
 
+CAST = Sum("v", scale=1)._finite(Field("v", "double"))
+
+
 @pytest.mark.parametrize(
     ("aggregator", "field", "types", "sql"),
     [
@@ -175,6 +222,34 @@ def test_strings_compare_by_their_bytes(left: str, right: str) -> None:
         (Avg("v"), "bigint", ["bigint", "bigint"], ["sum(cast(`v` as bigint))", "count(`v`)"]),
         (Min("v"), "timestamp", ["timestamp"], ["min(`v`)"]),
         (Max("v"), "binary", ["binary"], ["max(`v`)"]),
+        (BoolAnd("v"), "boolean", ["boolean"], ["bool_and(`v`)"]),
+        (CountIf("v > 1"), None, ["bigint"], ["count(1)"]),
+        (
+            Histogram("v", [1, "2.5"]),
+            "int",
+            ["bigint"] * 3,
+            [
+                "count_if(`v` < cast('1' as decimal(38,0)))",
+                "count_if(`v` >= cast('1' as decimal(38,0)) and `v` < cast('3' as decimal(38,0)))",
+                "count_if(`v` >= cast('3' as decimal(38,0)))",
+            ],
+        ),
+        (
+            Histogram("v", [0.1]),
+            "float",
+            ["bigint"] * 2,
+            ["count_if(`v` < double('0.1'))", "count_if(`v` >= double('0.1'))"],
+        ),
+        (
+            Variance("v", scale=1),
+            "double",
+            ["decimal(38,1)", "decimal(38,2)", "bigint"],
+            [
+                f"sum(cast(cast({CAST} as decimal(18,1)) as decimal(38,1)))",
+                f"sum(cast(cast({CAST} as decimal(18,1)) * cast({CAST} as decimal(18,1)) as decimal(38,2)))",
+                "count(`v`)",
+            ],
+        ),
     ],
 )
 def test_columns(aggregator: CombinerAggregator, field: str | None, types: list[str], sql: list[str]) -> None:
@@ -198,6 +273,11 @@ def test_a_double_that_is_no_decimal_is_refused(kind: type[Sum], value: float) -
         (Avg("v"), "float", "Avg of 'v', a float, is not exact: give scale=digits or approximate=True"),
         (Sum("v"), "string", "Sum of 'v', a string, is not exact: sum a number"),
         (Sum("v"), "timestamp", "sum a number"),
+        (Variance("v"), "double", "Variance of 'v', a double, is not exact: give scale=digits$"),
+        (StdDev("v"), "decimal(38,19)", "squares would have 38 digits after the point; give a scale of 0 to 18"),
+        (BoolAnd("v"), "string", "BoolAnd of 'v', a string: it is not true or false; make a boolean field of it"),
+        (Histogram("v", [1]), "string", "Histogram of 'v', a string: edges are numbers; give a field of numbers"),
+        (Histogram("v", ["1e37"]), "decimal(10,2)", "edge 1(0){37} has more digits than such a number can have"),
     ],
 )
 def test_no_exact_sum(aggregator: CombinerAggregator, type_: str, says: str) -> None:
@@ -205,7 +285,30 @@ def test_no_exact_sum(aggregator: CombinerAggregator, type_: str, says: str) -> 
         aggregator.columns(Field("v", type_))
 
 
-@pytest.mark.parametrize("aggregator", [Sum("v"), Avg("v"), Min("v"), Max("v")])
+@pytest.mark.parametrize(
+    ("edges", "says"),
+    [
+        ([], "0 edges; give 1 to 63"),
+        (range(64), "64 edges; give 1 to 63"),
+        ([1, 1], "each must be greater than the one before"),
+        ([1, math.nan], "leave out NaN and infinity"),
+        (["low"], "give a list of numbers that rise"),
+        (3, "give a list of numbers that rise"),
+    ],
+)
+def test_edges_that_make_no_histogram(edges: Any, says: str) -> None:
+    with pytest.raises(DefinitionError, match=f"^Histogram of 'v': .*{says}"):
+        Histogram("v", edges)
+
+
+@pytest.mark.parametrize("value", [10**18, Decimal("1234567890123456.789")])
+def test_what_has_no_square_that_can_be_summed(value: Any) -> None:
+    """R24: as in Spark, where the cast fails."""
+    with pytest.raises(BadRecord, match="of more than 18 digits"):
+        Variance("v").init(value)
+
+
+@pytest.mark.parametrize("aggregator", [Sum("v"), Avg("v"), Min("v"), Max("v"), Variance("v"), Histogram("v", [1])])
 def test_an_input_is_needed(aggregator: CombinerAggregator) -> None:
     with pytest.raises(DefinitionError, match="needs the name of a field"):
         aggregator.columns(None)
@@ -218,6 +321,37 @@ def test_an_aggregator_of_ones_own_must_be_whole() -> None:
     for call in (lambda: Mine().columns(None), lambda: Mine().init(1)):
         with pytest.raises(DefinitionError, match="Mine defines no"):
             call()
+
+
+def test_a_condition_leaves_records_out_of_one_value() -> None:
+    column = Sum("v", where="v > 1").columns(Field("v", "bigint"))[0]
+    assert column.spark() == "sum(cast(`v` as bigint))"
+    assert column.spark("counts") == "sum(cast(`v` as bigint)) FILTER (WHERE counts)"
+    said = [
+        each.described for each in (Count(), Sum("v"), CountIf("v > 1"), Max("v", where=bool), Histogram("v", [1, 2]))
+    ]
+    assert said == [
+        "Count",
+        "Sum of v",
+        "CountIf where v > 1",
+        "Max of v where a function holds",
+        "Histogram of v by 1, 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "aggregate", "says"),
+    [
+        ("", "max(v)", "^state 's': x: where '' is no condition"),
+        (lambda: True, "max(v)", "is called with one argument"),
+        ("v > 1", "max(v) - min(v)", "where cannot be said of 'max.v. - min.v.', which is more than one call"),
+        ("v > 1", "first(v).x", "more than one call"),
+    ],
+)
+def test_a_condition_that_cannot_be_said(where: Any, aggregate: str, says: str) -> None:
+    check_where("state 's': x", "v > 1", "sum(cast(concat(')', `a(`, \"(\") as int))")
+    with pytest.raises(DefinitionError, match=says):
+        check_where("state 's': x", where, aggregate)
 
 
 def test_spark_names() -> None:

@@ -6,7 +6,7 @@ in-memory twin follow that to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -16,6 +16,7 @@ from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, decimal_scale
 from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
+from txbatch.core.where import Condition, described
 
 _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in the job, or say approximate=True"
 
@@ -24,13 +25,22 @@ _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in 
 class PartialColumn:
     """One stored column of an aggregate.
 
-    `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch.
+    `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
+    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it.
     """
 
     suffix: str
     type: str
     merge: Merge
     aggregate: str
+    only: str | None = None
+    shape: str = "{}"
+
+    def spark(self, where: str | None = None) -> str:
+        """Return the Spark SQL of the column, over the records for which `where`, the name of a boolean column, is true."""
+        conditions = [each for each in (self.only, where) if each]
+        filtered = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        return self.shape.replace("{}", self.aggregate + filtered)
 
     @property
     def exact(self) -> bool:
@@ -46,21 +56,53 @@ class PartialColumn:
 class CombinerAggregator:
     """Trident's CombinerAggregator: `init` of one record, `combine` of two partials, `zero`, and `finish` for reports.
 
-    `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None.
-    Where the state has history, `was` is the name that the value had, and `since="now"` lets a new value count from the next
-    txid on (R23).
+    `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None; `where` is
+    a condition, as for `filter`: other records are left out of this value. Where the state has history, `was` is the name that
+    the value had, and `since="now"` lets a new value count from the next txid on (R23).
     """
 
+    where: Condition | None = None
     was: str | None = None
     since: str | None = None
 
-    def __init__(self, input: str | None = None, *, was: str | None = None, since: str | None = None) -> None:
+    def __init__(
+        self,
+        input: str | None = None,
+        *,
+        where: Condition | None = None,
+        was: str | None = None,
+        since: str | None = None,
+    ) -> None:
         check_since(since)
-        self.input, self.was, self.since = input, was, since
+        self.input, self.where, self.was, self.since = input, where, was, since
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the fields that it reads."""
+        return (self.input,) if self.input else ()
+
+    @property
+    def described(self) -> str:
+        """What is aggregated, as definitions and comments have it; two that count otherwise differ in it."""
+        of = f" of {', '.join(self.inputs)}" if self.inputs else ""
+        return f"{type(self).__name__}{of}{self.details}{described(self.where)}"
+
+    @property
+    def details(self) -> str:
+        """What else a partial depends on, with a blank before it; empty: nothing."""
+        return ""
+
+    def columns_of(self, field: Callable[[str], Field]) -> tuple[PartialColumn, ...]:
+        """The partial columns, given the field of each name; DefinitionError when a type does not fit."""
+        return self.columns(field(self.input) if self.input else None)
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         """The partial columns for an input of this type; DefinitionError when the type does not fit."""
         raise DefinitionError(f"{type(self).__name__} defines no partial columns")
+
+    def init_of(self, record: Mapping[str, Any]) -> Partial:
+        """The partial of one record."""
+        return self.init(record[self.input] if self.input else None)
 
     def init(self, value: Any) -> Partial:
         """The partial of one record, given the value of its input field."""
@@ -72,7 +114,11 @@ class CombinerAggregator:
 
     def combine(self, left: Partial, right: Partial) -> Partial:
         """The partial of two disjoint sets of records."""
-        return merger([column.merge for column in self.columns(Field(self.input or "", "bigint"))])(left, right)
+        columns = self.columns_of(lambda name: Field(name, self._any_type))
+        return merger([column.merge for column in columns])(left, right)
+
+    # A type that `columns` takes: merges do not depend on it.
+    _any_type = "bigint"
 
     def finish(self, partial: Partial) -> Any:
         """Return what a report shows for a partial."""
@@ -109,10 +155,11 @@ class Sum(CombinerAggregator):
         *,
         scale: int | None = None,
         approximate: bool = False,
+        where: Condition | None = None,
         was: str | None = None,
         since: str | None = None,
     ) -> None:
-        super().__init__(input, was=was, since=since)
+        super().__init__(input, where=where, was=was, since=since)
         self.scale, self.approximate = scale, approximate
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
@@ -122,6 +169,8 @@ class Sum(CombinerAggregator):
 
     def init(self, value: Any) -> Partial:
         return (self.cast(value),)
+
+    _exact_by = "give scale=digits or approximate=True"
 
     def cast(self, value: Any) -> Any:
         """The value as it is added: with a `scale` a decimal, rounded half up as Spark does; BadRecord for what is none."""
@@ -157,7 +206,7 @@ class Sum(CombinerAggregator):
             return f"decimal(38,{scale})"
         if input.type in FLOATING_TYPES and self.approximate:
             return "double"
-        hint = "give scale=digits or approximate=True" if input.type in FLOATING_TYPES else "sum a number"
+        hint = self._exact_by if input.type in FLOATING_TYPES else "sum a number"
         raise DefinitionError(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
 from txbatch.core.fields import parse_fields
 from txbatch.core.operations import per_batch
@@ -270,7 +269,7 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
-    aggregates = {name: _aggregate(each) for name, each in aggregate.aggregates.items()}
+    aggregates = {name: each.described for name, each in aggregate.aggregates.items()}
     remove = {"remove": True} if aggregate.removable else {}
     operations = per_batch(aggregate.stream)
     within = {"batch": list(operations)} if operations else {}
@@ -418,10 +417,6 @@ def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -
             yield name, f"{what.format(name)} is new ({now[name]})"
         elif before[name] != now[name]:
             yield name, f"{what.format(name)} is {now[name]} now, was {before[name]}"
-
-
-def _aggregate(aggregator: CombinerAggregator) -> str:
-    return type(aggregator).__name__ + (f" of {aggregator.input}" if aggregator.input else "")
 
 
 def _spec(type_: str, merge: str | None = None) -> str:

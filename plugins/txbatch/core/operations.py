@@ -16,11 +16,10 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.static import StateQuery
+from txbatch.core.where import Condition as Condition
 
 # A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
 Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
-# A Spark SQL condition, or a Python predicate of a record (a dict).
-Condition = str | Callable[[Mapping[str, Any]], bool]
 _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 
 

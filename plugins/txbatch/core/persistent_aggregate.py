@@ -11,10 +11,12 @@ from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
 from txbatch.core.merge import ADD, GREATEST, Merge, Partial, merger
-from txbatch.core.operations import Condition, Node
+from txbatch.core.operations import Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
+from txbatch.core.tallies import Histogram
 from txbatch.core.update import Change
+from txbatch.core.where import Condition, check_where
 
 EXACTLY_ONCE = frozenset(
     {
@@ -73,14 +75,15 @@ class PersistentAggregate:
         return tuple(
             ValueColumn(name + partial.suffix, name, partial)
             for name, aggregator in self.aggregates.items()
-            for partial in aggregator.columns(self.stream.field(aggregator.input) if aggregator.input else None)
+            for partial in aggregator.columns_of(self.stream.field)
         )
 
     @property
     def summed(self) -> str:
         """Return the names of the values that may outgrow their type, as an error tells them; empty: none does."""
         names = (each.value for each in self.columns if each.partial.merge is ADD)
-        return " or ".join(repr(name) for name in dict.fromkeys(names) if not isinstance(self.aggregates[name], Count))
+        counts = (Count, Histogram)
+        return " or ".join(repr(name) for name in dict.fromkeys(names) if not isinstance(self.aggregates[name], counts))
 
     @property
     def removable(self) -> bool:
@@ -155,6 +158,10 @@ def _check_aggregators(aggregate: PersistentAggregate) -> None:
             raise DefinitionError(
                 f"state {name!r}: {value} is {aggregator!r}; give an aggregator, such as {value}=Count()"
             )
+    for column in aggregate.columns:
+        where = aggregate.aggregates[column.value].where
+        if where is not None:
+            check_where(f"state {name!r}: {column.value}", where, column.partial.aggregate)
 
 
 def _check_columns(aggregate: PersistentAggregate) -> None:

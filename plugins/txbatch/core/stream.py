@@ -12,7 +12,6 @@ from txbatch.core.fields import Field, parse_fields, unique
 from txbatch.core.functions import check_callable, check_condition, check_function, check_number, check_python
 from txbatch.core.grouped import GroupedStream
 from txbatch.core.operations import (
-    Condition,
     Distinct,
     Each,
     Filter,
@@ -34,6 +33,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.static import StateQuery, StaticState
+from txbatch.core.where import Condition
 
 
 class Owner(Protocol):

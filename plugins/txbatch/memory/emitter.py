@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.called import told
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
 from txbatch.core.fields import parse_fields
@@ -103,9 +104,14 @@ def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
     """Return what one record contributes, with its marks where keys may be removed."""
     if aggregate.removable and called("remove", aggregate.remove)(record):
         return (*(None for _ in aggregate.columns), True, False)
-    inits = (each.init(record[each.input] if each.input else None) for each in aggregate.aggregates.values())
-    values = tuple(part for init in inits for part in init)
+    values = tuple(part for each in aggregate.aggregates.values() for part in _init(each, record))
     return (*values, False, True) if aggregate.removable else values
+
+
+def _init(aggregator: CombinerAggregator, record: Record) -> Partial:
+    """Return what one record contributes to one value: that of no records, where `where` leaves it out."""
+    counts = aggregator.where is None or called("where", aggregator.where)(record)
+    return aggregator.init_of(record) if counts else aggregator.zero()
 
 
 def _zero(aggregate: PersistentAggregate) -> Partial:

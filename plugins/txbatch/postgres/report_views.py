@@ -209,8 +209,8 @@ def described(aggregate: PersistentAggregate) -> dict[str, str]:
 
 
 def _aggregated(aggregator: CombinerAggregator) -> str:
-    of = f" of {aggregator.input}" if aggregator.input else " of the records"
-    return f"{type(aggregator).__name__}{of}"
+    of = "" if aggregator.inputs else " of the records"
+    return f"{aggregator.described}{of}" if aggregator.where is None else aggregator.described
 
 
 def _comments(view: str, text: str, columns: Mapping[str, str]) -> list[str]:

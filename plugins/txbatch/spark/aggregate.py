@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REMOVES = "_txbatch_removes"  # whether a record removes its key
+WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of the values
 _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
 _OUT_OF_RANGE = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 # Of a value that is refused, so many characters are told.
@@ -142,7 +143,10 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [spark_name(key.name) for key in aggregate.keys]
-    values = [F.expr(column.partial.aggregate).alias(column.name) for column in aggregate.columns]
+    where = {name: f"{WHERE}{n}" for n, name in enumerate(aggregate.aggregates) if aggregate.aggregates[name].where}
+    for name, column in where.items():
+        frame = with_condition(frame, aggregate.aggregates[name].where or "", column, "where")
+    values = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in aggregate.columns]
     values.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
     if aggregate.remove is None:
         return frame.groupBy(*keys).agg(*values)

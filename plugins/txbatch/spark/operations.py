@@ -12,7 +12,6 @@ from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.operations import (
     BatchStep,
-    Condition,
     Distinct,
     Each,
     Filter,
@@ -31,6 +30,7 @@ from txbatch.core.operations import (
     Transform,
 )
 from txbatch.core.spark_sql import spark_name
+from txbatch.core.where import Condition
 from txbatch.spark.casts import check_kept
 from txbatch.spark.failures import record_note, shown_record
 from txbatch.spark.frames import ddl
@@ -101,11 +101,11 @@ def run_step(frame: DataFrame, step: RecordStep) -> DataFrame:
             assert_never(other)
 
 
-def with_condition(frame: DataFrame, condition: Condition, name: str) -> DataFrame:
-    """The records with one more column: whether the condition is true for them (null is not)."""
+def with_condition(frame: DataFrame, condition: Condition, name: str, of: str = "remove") -> DataFrame:
+    """The records with one more column: whether the condition `of` something is true for them (null is not)."""
     if isinstance(condition, str):
         marked = f"coalesce({condition}, false) as {spark_name(name)}"
-        return checked(frame, "remove", [condition], lambda records: records.selectExpr("*", marked))
+        return checked(frame, of, [condition], lambda records: records.selectExpr("*", marked))
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes]
     return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])

@@ -1,0 +1,81 @@
+"""Every aggregate in one state, with records of all that each may meet: nulls, ties, NaN, infinity, empty strings."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from txbatch import (
+    Avg,
+    BoolAnd,
+    BoolOr,
+    CombinerAggregator,
+    Count,
+    CountIf,
+    FixedBatchSpout,
+    Histogram,
+    Max,
+    Min,
+    OpaqueState,
+    StdDev,
+    Sum,
+    Topology,
+    Variance,
+)
+from txbatch.core.spout import Spout
+from txbatch.core.state import State
+
+FIELDS = "k string, n bigint, price decimal(10,2), x double, flag boolean, word string"
+NAMES = [each.split()[0] for each in FIELDS.split(", ")]
+INFINITE = float("inf")
+KEYS = "ab"
+# Of each field, what it may be.
+VALUES: list[list[Any]] = [
+    list(KEYS),
+    [None, *range(-3, 4)],
+    [None, *map(Decimal, ("-1.50", "0.00", "0.25", "9.99"))],
+    [None, float("nan"), INFINITE, -INFINITE, 0.0, 0.1, -2.5, 1e300, 3.0],
+    [None, True, False],
+    [None, "", "a", "B", "\u00e9", "\U0001f600", 'a"b', "{1,\\2}", "NULL"],
+]
+records = st.tuples(*map(st.sampled_from, VALUES)).map(lambda values: dict(zip(NAMES, values, strict=True)))
+
+
+def some_records(number: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Random ones."""
+    chosen = random.Random(seed)
+    return [dict(zip(NAMES, map(chosen.choice, VALUES), strict=True)) for _ in range(number)]
+
+
+def aggregates() -> dict[str, CombinerAggregator]:
+    """One of each, and some of them where a condition holds."""
+
+    def holds(record: dict[str, Any]) -> bool:
+        return (record["n"] or 0) > 0
+
+    return {
+        "records": Count(),
+        "some": CountIf(holds),
+        "total": Sum("n"),
+        "some_total": Sum("n", where=holds),
+        "mean": Avg("price"),
+        "low": Min("x"),
+        "high": Max("word"),
+        "variance": Variance("price"),
+        "spread": StdDev("n", where=holds),
+        "every": BoolAnd("flag"),
+        "any": BoolOr("flag"),
+        "bins": Histogram("x", [-2.5, 0.1, 3]),
+        "price_bins": Histogram("price", ["0.001", 9]),
+    }
+
+
+def every_aggregate(spout: Spout | None = None, state: State | None = None, **more: Any) -> Topology:
+    """A topology of one state with all of them, by the field `k`."""
+    topology = Topology("every")
+    stream = topology.new_stream("in", spout or FixedBatchSpout(FIELDS, 1, (None,) * len(NAMES)))
+    stream.group_by("k").persistent_aggregate(state or OpaqueState("s"), **more, **aggregates())
+    return topology
