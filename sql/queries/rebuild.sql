@@ -34,6 +34,32 @@ SELECT b.*, false AS lease_live FROM txbatch.batch b
    AND b.txid > COALESCE((SELECT max(txid) FROM txbatch.rebuilt WHERE rebuild = :rebuild), 0)
  ORDER BY b.txid LIMIT 1;
 
+-- newest_to_count --
+-- The versions of the newest positions that a rebuild counts.
+SELECT b.*, false AS lease_live FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL
+ ORDER BY b.position DESC LIMIT :positions;
+
+-- rebuild_extent --
+-- What a rebuild counts, and how long that took when it was counted: of those whose attempts are not kept as long as of the others.
+SELECT count(*) AS positions, min(b.position) AS first, max(b.position) AS last, COALESCE(sum(b.records), 0)::bigint AS records,
+       sum(a.finished_at - a.started_at) * (count(*)::float8 / NULLIF(count(a.finished_at), 0)) AS took
+  FROM txbatch.batch b
+  LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.committed_fence)
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL;
+
+-- rebuild_reads --
+-- What a rebuild reads: of each stream the partitions, and how many were read and left out, a batch at a time.
+SELECT p.stream, count(DISTINCT p.partition) AS partitions, count(*) FILTER (WHERE p.status = 'read') AS read,
+       count(*) FILTER (WHERE p.status <> 'read') AS left_out, COALESCE(sum(p.records), 0)::bigint AS records
+  FROM txbatch.batch b JOIN txbatch.partition p ON (p.topology, p.txid) = (b.topology, b.txid)
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL
+ GROUP BY p.stream ORDER BY p.stream;
+
+-- horizon_of --
+-- The highest txid whose contributions are folded in a state.
+SELECT horizon FROM txbatch.state WHERE state = :state;
+
 -- rebuild_progress --
 -- How far a rebuild is, and how long each of its last versions took.
 SELECT r.counted, COALESCE(r.to_count, 0) AS to_count,

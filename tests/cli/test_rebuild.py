@@ -202,6 +202,72 @@ def test_a_position_that_is_restated_after_it_was_counted_is_counted_again(
     assert words.report == [("a", 3, 3, 2), ("b", 1, 3, 1), ("c", 2, 3, 1)]
 
 
+ALL_TABLES = """
+SELECT n.nspname, c.relname, c.relpages FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p', 'v') AND n.nspname !~ '^pg_|information_schema' ORDER BY 1, 2
+"""
+
+
+@pytest.mark.rule("R23")
+def test_a_plan_of_it_says_what_it_reads_and_what_becomes_of_keys_and_stores_nothing(
+    words: Words, txbatch: Txbatch, tmp_path: Path
+) -> None:
+    other = 'stream.group_by("record_offset").persistent_aggregate(OpaqueState("offsets"), count=Count())\n'
+    now = words.write(MORE + ")\n" + other.removesuffix(")\n"), "more.py")
+    tables, staged = words.rows(ALL_TABLES), sorted((tmp_path / "home" / "staging").rglob("*"))
+    (planned,) = json.loads(txbatch("plan", now, "--rebuild", "--all", "--json").stdout)
+    assert [planned[name] for name in ("positions", "first", "last", "records")] == [2, 1, 2, 6]
+    assert planned["took"] > 0
+    assert planned["reads"] == [{"stream": "in", "partitions": 2, "read": 4, "left_out": 0, "records": 6}]
+    assert (planned["counted"], planned["records_before"], planned["records_after"]) == ([1, 2], 6, 6)
+    kept, new = planned["states"]
+    assert [kept[name] for name in ("state", "before", "after", "changed", "why_not")] == ["words", 3, 3, 0, None]
+    assert kept["examples"][0] == {
+        "key": {"line": "a"},
+        "stored": {"count": "3"},
+        "recomputed": {"count": "3", "last": "2"},
+    }
+    assert [new[name] for name in ("state", "before", "after", "changed", "why_not")] == [
+        "offsets",
+        None,
+        3,
+        None,
+        "it is new",
+    ]
+    newest = txbatch("plan", now, "--rebuild", "--sample", "1").stdout
+    assert "words: 2 batches would be counted again, txids 1 to 2: 6 records; counting them took " in newest
+    assert "words: value 'last' of state 'words' is new" in newest
+    assert "Counted now, 1 of them, the newest (--all counts all): 2 records, 2 before. Of these alone:" in newest
+    assert "words, line a: count=2 -> count=2, last=2" in newest
+    assert (words.rows(ALL_TABLES), sorted((tmp_path / "home" / "staging").rglob("*"))) == (tables, staged)
+    assert words.report == OLD
+    wrong = txbatch("plan", now, "--rebuild", "--all", "--sample", "1")
+    assert (wrong.exit_code, "with that --sample or --all" in wrong.output) == (2, True)
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_plan_of_it_tells_what_has_other_keys_was_restated_or_would_fail(words: Words, txbatch: Txbatch) -> None:
+    with open_runner(load_job(words.job), settings.resolve()) as runner:
+        assert [batch.txid for batch in runner.restate([1], "again")] == [3]
+    by_offset = JOB.format(root=str(words.log.root), more="").replace('group_by("line")', 'group_by("record_offset")')
+    now = words._write("other.py", by_offset)
+    (planned,) = json.loads(txbatch("plan", now, "--rebuild", "--json").stdout)
+    assert planned["counted"] == [2, 1]  # in the order of their versions, as a rebuild counts them
+    (state,) = planned["states"]
+    assert (state["before"], state["after"], state["changed"]) == (3, 3, None)
+    assert "other keys" in state["why_not"]
+    assert state["examples"][0]["recomputed"] == {"count": "2"}
+
+    def fails() -> None:
+        raise BadRecord("state 'words': no c is expected")
+
+    LikeTheDriver.before = fails
+    failed = txbatch("plan", now, "--rebuild")
+    assert failed.exit_code == 1
+    assert "words: position 2 cannot be counted by the job as it is now: " in failed.output
+    assert "no c is expected" in failed.output
+
+
 @pytest.mark.rule("R23")
 def test_the_same_words_for_the_same_job_count_nothing_again_and_say_so(words: Words) -> None:
     now = words.write(MORE, "more.py")

@@ -20,6 +20,7 @@ from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.history import as_of, why
+from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
@@ -235,6 +236,8 @@ def _show_plan(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if "replaces" in row:
             show_restate(row)
+        elif "rebuilds" in row:
+            show_rebuild(row)
         else:
             show_plan([row])
 
@@ -248,7 +251,20 @@ def _show_plan(rows: list[dict[str, Any]]) -> None:
     "--restate", type=arguments.TXID, help="What counting this txid again would change: read by Spark, not stored."
 )
 @click.option(
-    "--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master of --restate."
+    "--rebuild",
+    is_flag=True,
+    help="What counting all batches again would change: the newest are read by Spark, not stored.",
+)
+@click.option(
+    "--sample", type=arguments.LIMIT, help=f"As many of the newest batches are read for --rebuild; else {SAMPLE}."
+)
+@click.option("--all", "everything", is_flag=True, help="All batches are read for --rebuild.")
+@click.option(
+    "--master",
+    type=arguments.MASTER,
+    default=LOCAL_MASTER,
+    show_default=True,
+    help="Spark master of --restate and --rebuild.",
 )
 @prints_rows(nothing="", show=_show_plan)
 def plan(
@@ -257,17 +273,24 @@ def plan(
     interval: tuple[datetime, datetime] | None,
     params: tuple[tuple[str, Any], ...],
     restate: int | None,
+    rebuild: bool,
+    sample: int | None,
+    everything: bool,
     master: str,
 ) -> Rows:
     """Say what the job file JOB guarantees, and its next batch.
 
-    Uses no txid, and starts no Spark unless --restate is given. What a run would be refused for is said.
+    Uses no txid, and starts no Spark unless --restate or --rebuild is given. What a run would be refused for is said.
     """
-    if restate is not None and (run_id or interval or params):
-        raise click.UsageError("--restate names the batch: leave out --run-id, --interval and --param")
+    if (restate is not None or rebuild) and (run_id or interval or params):
+        raise click.UsageError("--restate and --rebuild say what is read: leave out --run-id, --interval and --param")
+    if (restate is not None) + rebuild > 1 or (not rebuild and (sample or everything)) or (sample and everything):
+        raise click.UsageError("give --restate, or --rebuild, and with that --sample or --all")
     loaded = load_job(job)
     if restate is not None:
         return [preview_restate(loaded, _where(), restate, master)]
+    if rebuild:
+        return [preview_rebuild(loaded, _where(), None if everything else sample or SAMPLE, master)]
     check_main(loaded)
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id

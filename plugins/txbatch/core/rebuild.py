@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 from txbatch.core.definition import Known, source_changes, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
@@ -177,6 +177,14 @@ def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) ->
                 f"{rebuild}: partition {partition!r} of stream {stream!r}, which txid {assignment.attempt.txid} read, cannot be "
                 f"read now: {why}; call it again when it can be"
             )
+
+
+def refuse_again(version: Batch, state: str) -> Never:
+    """TerminalError: a state that keeps no contributions cannot take back the version of a position that it has already."""
+    raise TerminalError(
+        f"{version.topology}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
+        f"{state!r} keeps no contributions: `txbatch rebuild {version.topology} --cancel` and begin again"
+    )
 
 
 def refolded(version: Batch, topology: Topology) -> bool:

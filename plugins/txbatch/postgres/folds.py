@@ -95,6 +95,10 @@ class Folds:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
         return self._folded(f"r.txid <= {txid} AND r.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)
 
+    def of_txids(self, txids: Sequence[int]) -> str:
+        """Keys and values as these versions alone come to, whether they count or not."""
+        return self._folded(f"r.txid = ANY (ARRAY[{listed(str(int(txid)) for txid in txids)}]::bigint[])", None)
+
     def _folded(self, counts: str, keys: str | None) -> str:
         # Two plain tables of the same types, filtered outside: so a join searches the indexes of both for each key.
         columns, marks = listed([*self.keys, *self.values]), self.removable

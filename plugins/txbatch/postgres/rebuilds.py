@@ -43,18 +43,13 @@ class PostgresRebuilds:
             if (running := _running(connection, topology.name)) is not None:
                 decided.check_same(running, topology, code)
                 return running
-            known = definitions.known(connection, topology)
-            decided.check_rebuild(topology, known)
-            for aggregate in topology.aggregates:
-                check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
+            check(connection, topology)
             if why is None or not why.strip():
                 raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
-            for state in known.states:
-                swap.check_readers(connection, state)
             given = {"topology": topology.name, "why": why, "by": by, "job": job, "code": code}
             definition = canonical_json(decided.definition_of(topology))
             number = rows.one(connection, "insert_rebuild", **given, definition=definition)["rebuild"]
-            _create(connection, topology, coming(number))
+            create(connection, topology, coming(number))
             failpoints.hit("rebuild.begun")
             return Rebuild(number, topology.name, job, code, why, decided.definition_of(topology))
 
@@ -108,7 +103,11 @@ class PostgresRebuilds:
             check_manifest(manifest, assignment)
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
             decided.check_whole(rebuild, assignment, manifest)
-            keys = self._write(connection, rebuild, topology, version, assignment, manifest, partials)
+            ids = {"rebuild": rebuild.number, "position": version.position}
+            before = connection.execute(query("rebuilt_version"), ids).scalar_one()
+            keys = write(
+                connection, topology, version, (assignment, manifest, partials), coming(rebuild.number), before
+            )
             _insert(connection, rebuild, version, keys, assignment, manifest)
             failpoints.hit("rebuild.before_commit")
         failpoints.hit("rebuild.counted")
@@ -156,44 +155,48 @@ class PostgresRebuilds:
                 connection.execute(query("past_dropped"), {"rebuild": number})
             return numbers
 
-    def _write(
-        self,
-        connection: Connection,
-        rebuild: Rebuild,
-        topology: Topology,
-        version: Batch,
-        assignment: Assignment,
-        manifest: Manifest,
-        partials: Mapping[str, Any],
-    ) -> dict[str, int]:
-        """Write the partials of a version to each state; return how many keys each has of them."""
-        generation, again = coming(rebuild.number), decided.refolded(version, topology)
-        ids = {"rebuild": rebuild.number, "position": version.position}
-        before = connection.execute(query("rebuilt_version"), ids).scalar_one()
-        keys = {}
-        for number, aggregate in enumerate(topology.aggregates):
-            statements = statements_of(aggregate, f"staged_{number}", generation)
-            writer: StateWriter = LedgerWriter(connection, statements, assignment)
-            if aggregate.state.contributions:
-                state_tables.create_partition(connection, aggregate.state.name, version.txid, generation)
-                if again:
-                    writer = RestateWriter(connection, statements, assignment, version.position, before)
-            elif before:
-                raise TerminalError(
-                    f"{rebuild}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
-                    f"{aggregate.state.name!r} keeps no contributions: `txbatch rebuild {rebuild.topology} --cancel` and begin "
-                    "again"
-                )
-            staged = writer.load(partials[writer.name], manifest.states[writer.name])
-            keys[writer.name] = writer.apply(staged)
-        return keys
+
+def check(connection: Connection, topology: Topology) -> None:
+    """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source, or a state's name that is taken."""
+    known = definitions.known(connection, topology)
+    decided.check_rebuild(topology, known)
+    for aggregate in topology.aggregates:
+        check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
+    for state in known.states:
+        swap.check_readers(connection, state)
 
 
-def _create(connection: Connection, topology: Topology, generation: Generation) -> None:
+def create(connection: Connection, topology: Topology, generation: Generation) -> None:
     for schema in generation.schemas:
         state_tables.execute(connection, f"CREATE SCHEMA {schema}")
     for aggregate in topology.aggregates:
         state_tables.create(connection, aggregate, [1], generation)
+
+
+def write(
+    connection: Connection,
+    topology: Topology,
+    version: Batch,
+    again: tuple[Assignment, Manifest, Mapping[str, Any]],
+    generation: Generation,
+    before: int = 0,
+) -> dict[str, int]:
+    """Write what a version comes to now into each state of a generation; return how many keys each has of it.
+
+    `before` is the version of its position that the generation has already; 0: none.
+    """
+    (assignment, manifest, partials), refolded, keys = again, decided.refolded(version, topology), dict[str, int]()
+    for number, aggregate in enumerate(topology.aggregates):
+        statements = statements_of(aggregate, f"staged_{version.txid}_{number}", generation)
+        writer: StateWriter = LedgerWriter(connection, statements, assignment)
+        if aggregate.state.contributions:
+            state_tables.create_partition(connection, aggregate.state.name, version.txid, generation)
+            if refolded:
+                writer = RestateWriter(connection, statements, assignment, version.position, before)
+        elif before:
+            decided.refuse_again(version, aggregate.state.name)
+        keys[writer.name] = writer.apply(writer.load(partials[writer.name], manifest.states[writer.name]))
+    return keys
 
 
 def _running(connection: Connection, topology: str) -> Rebuild | None:

@@ -223,7 +223,7 @@ def compared(
 def differing(keys: Sequence[str], columns: Sequence[ValueColumn], stored: str, again: str) -> str:
     """Return the query of the keys that only one of two queries has, or that differ in a column: how many, and some of them."""
     same = " AND ".join(f"s.{key} = a.{key}" for key in keys)
-    differ = [_differs(column) for column in columns]
+    differ = [differs(column) for column in columns]
     values = [pg_name(column.name) for column in columns]
     sides = [f"{side}.{keys[0]} IS NOT NULL, ARRAY[{_texts(side, values)}]" for side in "sa"]
     key = listed(f"COALESCE(s.{key}, a.{key})::text" for key in keys)
@@ -238,7 +238,7 @@ def _texts(side: str, values: Sequence[str]) -> str:
     return listed(f"{side}.{value}::text" for value in values)
 
 
-def _differs(column: ValueColumn) -> str:
+def differs(column: ValueColumn) -> str:
     """Where the order of adding may change the last digits, values differ that lie further apart than that can bring them."""
     name = pg_name(column.name)
     distinct = f"s.{name} IS DISTINCT FROM a.{name}"

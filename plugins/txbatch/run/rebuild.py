@@ -98,7 +98,7 @@ class Rebuilder:
     def _count(self, rebuild: Rebuild, version: Batch) -> bool:
         """Emit a version and count it; False where another has taken its place."""
         topology = self.steps.job.topology
-        plan = self._plan(rebuild, version)
+        plan = plan_of(self.steps, version, rebuild.why)
         if plan is None:
             return False
         try:
@@ -113,15 +113,16 @@ class Rebuilder:
         finally:
             again.remove()
 
-    def _plan(self, rebuild: Rebuild, version: Batch) -> BatchPlan | None:
-        """Return what is read again of a version; None where another has taken its place."""
-        name, ledger = rebuild.topology, self.steps.ledger
-        found = ledger.version(name, version.txid)
-        if found.current.txid != version.txid:
-            return None
-        asked = Restate(version.position, rebuild.why)
-        metadata = planning.plan_again(self.steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked)
-        return BatchPlan.from_json(metadata, f"{rebuild}: the plan of {_of(version)}")
+
+def plan_of(steps: Steps, version: Batch, why: str) -> BatchPlan | None:
+    """Return what is read again of a version; None where another has taken its place."""
+    name, ledger = version.topology, steps.ledger
+    found = ledger.version(name, version.txid)
+    if found.current.txid != version.txid:
+        return None
+    asked = Restate(version.position, why)
+    metadata = planning.plan_again(steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked)
+    return BatchPlan.from_json(metadata, f"{name}: the plan of {_of(version)}")
 
 
 def _of(version: Batch) -> str:
