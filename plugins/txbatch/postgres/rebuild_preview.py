@@ -165,7 +165,7 @@ class _Versions:
         if not stored.contributions:
             return "it keeps no contributions: what it has of single batches is not known"
         found = self.connection.execute(query("horizon_of"), {"state": state}).scalar_one()
-        return f"what it has of txids up to {found} is folded" if min(self.txids) <= found else None
+        return f"what it has of txids up to {found} is folded" if min(self.txids, default=found + 1) <= found else None
 
     def _side(self, table: str, folds: Folds, selected: str) -> _Side:
         execute(self.connection, f"DROP TABLE IF EXISTS pg_temp.{table}")
