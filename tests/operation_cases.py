@@ -20,7 +20,7 @@ from support import ListSpout
 import txbatch
 from txbatch import Stream, Topology
 from txbatch.core.fields import Field, decimal_scale, parse_fields
-from txbatch.core.operations import Source
+from txbatch.core.nodes import Source
 from txbatch.memory.operations import records
 
 FOLDER = Path(__file__).parent / "golden" / "operations"
@@ -55,13 +55,16 @@ class OperationCase:
 
 def in_memory(stream: Stream, read: Read) -> Counted:
     """The records of a stream without Spark."""
-    named = {root.name: list(_named(root, read[root.name])) for root in stream.roots}
+    named = {
+        root.name: {name: list(_named(root, part)) for name, part in read.get(root.name, {}).items()}
+        for root in stream.roots
+    }
     return counted(record.values() for record in records(stream.node, named))
 
 
-def _named(root: Source, partitions: dict[str, list[tuple[Any, ...]]]) -> Iterator[dict[str, Any]]:
+def _named(root: Source, part: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     names = [field.name for field in root.fields]
-    return (dict(zip(names, each, strict=True)) for part in partitions.values() for each in part)
+    return (dict(zip(names, each, strict=True)) for each in part)
 
 
 def new_stream(topology: Topology, name: str, fields: str) -> Stream:
@@ -75,11 +78,11 @@ def after(topology: Topology, operations: Iterable[list[Any]]) -> Stream:
     at: Any = next(iter(topology.streams.values()))
     for name, *arguments in operations:
         options = arguments.pop() if arguments and isinstance(arguments[-1], Mapping) else {}
-        given = {option: aggregator(*value) if isinstance(value, list) else value for option, value in options.items()}
         if name in ("merge", "join"):
             others = [topology.streams[other] for other in arguments]
             at = getattr(topology, name)(at, *others, **options)
         else:
+            given = {option: aggregator(*of) if isinstance(of, list) else of for option, of in options.items()}
             at = getattr(at, name)(*arguments, **given)
     return at
 

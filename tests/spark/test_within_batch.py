@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from operation_cases import PATHS, Counted, OperationCase, Read, after, counted, in_memory, new_stream
+from operation_cases import PATHS, Counted, OperationCase, Read, counted, in_memory, new_stream
 from pyspark.sql import DataFrame, SparkSession
 
-from txbatch import Stream, Topology
-from txbatch.core.operations import Source
+from txbatch import Avg, Count, FileSpout, Max, Min, OpaqueState, Stream, Sum, Topology
+from txbatch.core.nodes import Source
 from txbatch.spark.frames import of_rows
 from txbatch.spark.operations import run_operations
+from txbatch.spark.within_batch import OF_FIELD
 
 
 def frame_of(spark: SparkSession, stream: Stream, read: Read) -> DataFrame:
-    def given(source: Source) -> DataFrame:
-        return of_rows(spark, source.fields, [each for part in read[source.name].values() for each in part])
+    def given(source: Source, /, *, parted: bool = False) -> DataFrame:
+        of = [OF_FIELD] if parted else []
+        rows = (
+            (*[f"{source.name}\0{partition}"] * parted, *each)
+            for partition, part in read[source.name].items()
+            for each in part
+        )
+        return of_rows(spark, [*of, *source.fields], rows)
 
     return run_operations(stream.node, given)
 
@@ -50,46 +60,95 @@ def test_functions_that_return_lists_and_functions_that_look(spark: SparkSession
 
 # ---- random chains of operations on random records: the twin is Spark
 
-FIELDS = "k string, m string, n bigint, x bigint"
-CHAINS = 12
+FIELDS = "k string, m string, n bigint, x decimal(10,2)"
+CHAINS = 16
+NUMBERS = [0, 1, 2, None]
 
 
 def random_record(random: Random) -> tuple[Any, ...]:
-    return (
-        *(random.choice(["a", "b", "ü", None]) for _ in range(2)),
-        *(random.choice([0, 1, 2, None]) for _ in range(2)),
-    )
+    texts = (random.choice(["a", "b", "ü", None]) for _ in range(2))
+    return (*texts, random.choice(NUMBERS), random.choice([Decimal("1.50"), Decimal("-0.25"), None]))
 
 
-def random_operations(random: Random) -> list[list[Any]]:
-    made = []
-    for _ in range(random.randint(1, 3)):
-        group = ["group_by", *random.sample(["k", "m", "n"], random.randint(1, 2))]
-        by = random.choice(["k", "n", "x"])
-        first = ["first_n", random.randint(1, 4), by, {"descending": random.random() < 0.5}]
-        made += random.choice([[["distinct"]], [first], [group, first], [group, ["max_by", by]], [["min_by", by]]])
-    return made
+def joined_or_merged(random: Random, topology: Topology) -> Stream:
+    one, other = (new_stream(topology, name, FIELDS) for name in ("in", "more"))
+    if random.random() < 0.3:
+        return topology.merge(one, other, name="all")
+    how, on = random.choice(["inner", "left", "right", "full"]), random.choice([["k"], ["n", "k"]])
+    return topology.join(one.project("k", "n", "x"), other.project(*on, "m"), on=on, how=how, name="all")
+
+
+def random_step(random: Random, stream: Stream) -> Stream:
+    names = [field.name for field in stream.fields]
+    number = next((field.name for field in stream.fields if field.type != "string"), names[0])
+    summed = Sum(number) if number != names[0] else Count(number)
+    keys, by = random.sample(names, random.randint(1, min(2, len(names)))), random.choice(names)
+    grouped: Any = stream.group_by(*keys) if random.random() < 0.7 else stream
+    match random.randint(0, 4):
+        case 0:
+            return stream.distinct()
+        case 1:
+            return cast(Stream, grouped.first_n(random.randint(1, 4), by, descending=random.random() < 0.5))
+        case 2:
+            return cast(Stream, random.choice([grouped.min_by, grouped.max_by])(by))
+        case 3:
+            return cast(Stream, grouped.aggregate(v1=Count(by), v2=summed, v3=Max(by)) if "v1" not in names else stream)
+        case _:
+            mean = Avg(number) if number != names[0] else Count()
+            return cast(Stream, grouped.aggregate(w1=mean, w2=Min(by)) if "w1" not in names else stream)
 
 
 def test_random_chains_are_as_in_memory(spark: SparkSession) -> None:
     """All chains are one job of Spark."""
     random, expected, found = Random(13), list[Counted](), list[DataFrame]()
     for number in range(CHAINS):
-        topology = Topology("t")
-        new_stream(topology, "in", FIELDS)
-        new_stream(topology, "more", FIELDS)
-        read = {name: {"": [random_record(random) for _ in range(random.randint(0, 12))]} for name in ("in", "more")}
-        operations = random_operations(random)
-        stream = after(topology, [["merge", "more", {"name": "all"}], *operations])
+        stream = joined_or_merged(random, Topology("t"))
+        for _ in range(random.randint(1, 3)):
+            stream = random_step(random, stream)
+        read = {name: {"": [random_record(random) for _ in range(random.randint(0, 9))]} for name in ("in", "more")}
         expected.append(in_memory(stream, read))
-        whole = frame_of(spark, stream, read).selectExpr(
-            "to_json(array(struct(*)), map('ignoreNullFields', 'false')) as r"
-        )
-        found.append(whole.selectExpr(f"{number} as number", "r"))
-    together = found[0]
-    for each in found[1:]:
-        together = together.union(each)
+        record = "to_json(array(struct(*)), map('ignoreNullFields', 'false'))"
+        found.append(frame_of(spark, stream, read).selectExpr(f"{number} as number", f"{record} as record"))
     out: list[list[tuple[Any, ...]]] = [[] for _ in range(CHAINS)]
-    for number, record in rows(together):
-        out[number].append(tuple(json.loads(record)[0].values()))
+    for number, record in rows(reduce(DataFrame.union, found)):
+        out[number].append(tuple(json.loads(record, parse_float=Decimal)[0].values()))
     assert [counted(each) for each in out] == expected
+    assert sum(bool(each) for each in expected) > CHAINS // 2
+
+
+# ---- through spouts, to a state
+
+
+def test_what_is_joined_and_aggregated_reaches_its_state(emit: Callable[..., Any], tmp_path: Path) -> None:
+    """The audit counts the records of the sources; a stream that has nothing in the batch is an empty side."""
+    for name, text in (("orders/1", "a 5\na 7\nb 1\n"), ("orders/2", "a 5\nc -\n"), ("paid/1", "a x\nb y\n")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "none").mkdir()
+    topology = Topology("t")
+
+    def is_seven(record: dict[str, Any]) -> bool:
+        return bool(record["orders"] == "7")
+
+    words = "split(line, ' ')[0]", "split(line, ' ')[1]"
+    orders, paid, none = (
+        topology.new_stream(name, FileSpout(tmp_path / name)).map(words, f"k string, {name} string")
+        for name in ("orders", "paid", "none")
+    )
+    each = orders.group_by("k").aggregate(n=Count(), five=Count(where="orders = '5'"), big=Count(where=is_seven))
+    both = topology.join(topology.join(each, paid, on="k", how="left", name="b"), none, on="k", how="left", name="c")
+    values = {"most": Max("n"), "five": Max("five"), "seven": Max("big"), "paid": Count("paid"), "none": Count("none")}
+    both.group_by("k").persistent_aggregate(OpaqueState("both"), remove="paid = 'y'", **values)
+    per_file = topology.merge(orders.project("k"), paid.project("k"), name="lines").partition_aggregate(lines=Count())
+    per_file.group_by("lines").persistent_aggregate(OpaqueState("per_file"), files=Count())
+    none.aggregate(n=Count()).group_by("n").persistent_aggregate(OpaqueState("nothing"), times=Count())
+    emitted = emit(topology)
+    assert emitted.partials["both"] == {
+        ("a",): (3, 2, 1, 1, 0, False, True),
+        ("b",): (None, None, None, None, None, True, False),
+        ("c",): (1, 0, 0, 0, 0, False, True),
+    }
+    assert emitted.partials["per_file"] == {(3,): (1,), (2,): (2,)}
+    assert emitted.partials["nothing"] == {(0,): (1,)}
+    assert emitted.read("orders") == {"1": 3, "2": 2}
+    assert emitted.manifest.states["both"].kept == 3

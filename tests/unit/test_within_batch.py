@@ -10,7 +10,7 @@ import pytest
 from operation_cases import PATHS, OperationCase, in_memory
 from support import ListSpout
 
-from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology
+from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Sum, Topology, TransactionalState
 from txbatch.core.definition import column_changes, columns
 from txbatch.core.errors import DefinitionError
 from txbatch.core.guarantee import guarantees
@@ -28,7 +28,9 @@ def stream_of(*given: Any, fields: str = "word string, n bigint", size: int = 3)
 def out(stream: Stream) -> list[dict[str, Any]]:
     """All records of a FixedBatchSpout's stream, after its operations."""
     names = [field.name for field in stream.roots[0].fields]
-    return list(records(stream.node, {"in": [dict(zip(names, each, strict=True)) for each in stream.spout.records]}))
+    return list(
+        records(stream.node, {"in": {"": [dict(zip(names, each, strict=True)) for each in stream.spout.records]}})
+    )
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -68,6 +70,18 @@ def test_transform_keeps_its_fields_unless_told() -> None:
     assert [field.name for field in stream.transform(lambda frame: frame, "x int").fields] == ["x"]
 
 
+class Spread(Max):
+    """Of values that are finished otherwise than they are kept."""
+
+    def finish(self, partial: Any) -> Any:
+        return [partial]
+
+
+def joined(stream: Stream, on: Any = "word", how: str = "inner", fields: str = "word string, n string") -> Stream:
+    other = stream.topology.new_stream("more", FixedBatchSpout(fields, 1, ("a", None)))
+    return stream.topology.join(stream, other, on=on, how=how, name="both")
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "first_n of none": (lambda s: s.first_n(0, "n"), "stream 'in': first_n 0: give a whole number, at least 1"),
     "first_n of true": (lambda s: s.first_n(True, "n"), "first_n True: give a whole number"),
@@ -79,6 +93,59 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "repartition by what is not there": (lambda s: s.repartition(2, "x"), "no field 'x' here"),
     "peek by SQL": (lambda s: s.peek("print(n)"), "peek 'print(n)' is no function; give one of a record"),
     "peek by a function of two": (lambda s: s.peek(lambda a, b: None), "is called with one argument; let it take one"),
+    "aggregate of nothing": (lambda s: s.aggregate(), "aggregate: give at least one aggregate, such as count=Count()"),
+    "aggregate by no aggregator": (
+        lambda s: s.aggregate(n=3),
+        "aggregate n is 3; give an aggregator, such as n=Count()",
+    ),
+    "aggregate what is not there": (lambda s: s.aggregate(n=Max("x")), "no field 'x' here; it has word, n"),
+    "sum of text": (lambda s: s.aggregate(n=Sum("word")), "Sum of 'word', a string, is not exact: sum a number"),
+    "value named as a key": (lambda s: s.group_by("word").aggregate(word=Count()), "field 'word' is given twice"),
+    "value of a state's life": (
+        lambda s: s.aggregate(n=Count(since="now")),
+        "aggregate n: was and since are of a state's values; this value is of one batch: leave them out",
+    ),
+    "value that is no field": (lambda s: s.aggregate(n=Spread("n")), "Spread cannot be finished within a batch"),
+    "partitions behind distinct": (
+        lambda s: s.distinct().filter("n > 1").partition_aggregate(n=Count()),
+        "partition_aggregate comes behind distinct, where nobody knows the spout's partition any more; put it before",
+    ),
+    "partitions behind Spark's code": (
+        lambda s: s.transform(lambda frame: frame).partition_aggregate(n=Count()),
+        "partition_aggregate comes behind transform,",
+    ),
+    "partitions behind first_n": (lambda s: s.min_by("n").partition_aggregate(n=Count()), "first_n, min_by or max_by,"),
+    "partitions behind a join": (
+        lambda s: joined(s.project("word")).partition_aggregate(n=Count()),
+        "comes behind join,",
+    ),
+    "join on other types": (
+        lambda s: joined(s, on="n"),
+        "stream 'both': join on 'n', a bigint of 'in' and a string of 'more'; cast one of them",
+    ),
+    "join on what one side lacks": (
+        lambda s: joined(s, on=["word", "x"]),
+        "stream 'in' has no field 'x' here; it has word, n",
+    ),
+    "join on what the other side lacks": (
+        lambda s: joined(s.each("n", "x bigint"), on=["word", "x"]),
+        "stream 'more' has no field 'x' here; it has word, n",
+    ),
+    "join with a name in common": (
+        lambda s: joined(s, on="word", fields="word string, N bigint"),
+        "'in' and 'more' both have 'N'; rename one by map, or leave it out by project",
+    ),
+    "join on nothing": (lambda s: joined(s, on=[]), "join: on is empty; name the fields that are equal in both"),
+    "join on one thing twice": (lambda s: joined(s, on=["word", "word"]), "key 'word' is given twice"),
+    "join some other way": (lambda s: joined(s, how="cross"), "how is 'cross'; it is one of inner, left, right, full"),
+    "join with another topology": (
+        lambda s: s.topology.join(s, Topology("u").new_stream("x", s.spout), on="word", name="both"),
+        "'x' is of another topology; join streams of one",
+    ),
+    "join named as a stream": (
+        lambda s: s.topology.join(s, s.project("word"), on="word", name="in"),
+        "stream 'in' is given twice",
+    ),
     "transform by SQL": (lambda s: s.transform("n"), "transform 'n' is no function; give one of a DataFrame"),
 }
 
@@ -118,3 +185,43 @@ def test_a_state_behind_operations_per_batch_counts_each_batch_alone() -> None:
     words.distinct().group_by("word").persistent_aggregate(OpaqueState("s"), batches=Count(), best=Max("n"))
     assert {key: row.value for (key,), row in run(words.topology).rows("s").items()} == {"a": (2, 1), "b": (2, 5)}
     assert per_batch(words.topology.aggregates[0].stream) == ("distinct",)
+
+
+def test_streams_that_are_joined_in_the_batches_that_both_have() -> None:
+    """The shorter stream has nothing in the third batch: an empty side. Each state counts what one batch made."""
+    topology = Topology("t")
+    orders = topology.new_stream(
+        "orders", FixedBatchSpout("id bigint, shop string", 2, *((n, "ab"[n % 2]) for n in range(6)))
+    )
+    paid = topology.new_stream("paid", FixedBatchSpout("id bigint, price bigint", 2, (0, 5), (1, 7), (2, 5), (9, 9)))
+    both = topology.join(orders, paid, on="id", how="full", name="both")
+    assert [field.name for field in both.fields] == ["id", "shop", "price"]
+    assert [root.name for root in both.roots] == ["orders", "paid"]
+    with pytest.raises(DefinitionError, match="'both' is joined and has several spouts"):
+        _ = both.spout
+    shops = (
+        both.filter(lambda record: record["shop"] is not None)
+        .group_by("shop")
+        .aggregate(n=Count(where=lambda record: True), price=Sum("price"), none=Count(where=lambda record: False))
+    )
+    shops.group_by("shop").persistent_aggregate(
+        TransactionalState("shops"), batches=Count(), most=Max("price"), none=Sum("none")
+    )
+    both.aggregate(n=Count()).persistent_aggregate(OpaqueState("sizes"), records=Sum("n"), largest=Max("n"))
+    paid.aggregate(n=Count()).group_by("n").persistent_aggregate(OpaqueState("paid"), batches=Count())
+    ledger = run(topology)
+    assert ledger.rows("shops")["a",].value == (3, 5, 0)
+    assert ledger.rows("sizes")[()].value == (7, 3)
+    assert {key: row.value for (key,), row in ledger.rows("paid").items()} == {2: (2,), 0: (1,)}
+    assert guarantees(topology)[1]["counts"] == "per batch: full join of orders and paid on id; aggregate n Count"
+
+
+def test_records_that_remove_their_key_behind_a_join() -> None:
+    topology = Topology("t")
+    stock = topology.new_stream(
+        "stock", FixedBatchSpout("item string, n bigint", 2, ("nut", 1), ("bolt", 2), ("nut", 3))
+    )
+    gone = topology.new_stream("gone", FixedBatchSpout("item string, gone boolean", 1, ("bolt", True), ("nut", False)))
+    both = topology.join(stock, gone, on="item", how="left", name="both")
+    both.group_by("item").persistent_aggregate(OpaqueState("s"), remove=lambda record: record["gone"], n=Sum("n"))
+    assert {key: row.value for (key,), row in run(topology).rows("s").items()} == {"nut": (4,)}

@@ -13,11 +13,12 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, decimal_scale
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, checked_type, decimal_scale
 from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
 
+_AVG_SCALE_MIN = 6
 _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in the job, or say approximate=True"
 
 
@@ -128,6 +129,17 @@ class CombinerAggregator:
         """`finish` as a PostgreSQL expression over the quoted names of the partial columns."""
         return columns[0]
 
+    def result_type(self, field: Callable[[str], Field]) -> str:
+        """The type of `finish`, as a field of a stream, given the field of each name; DefinitionError when it can be none."""
+        columns = self.columns_of(field)
+        if len(columns) > 1 or type(self).finish is not CombinerAggregator.finish:
+            raise DefinitionError(f"{type(self).__name__} cannot be finished within a batch; aggregate it into a state")
+        return checked_type(columns[0].type)
+
+    def finish_spark(self, columns: Sequence[str], type: str) -> str:
+        """`finish` as a Spark expression over the quoted names of the partial columns; `type` is that of the result."""
+        return columns[0]
+
 
 class Count(CombinerAggregator):
     """Number of records; with an input, of those where it is not null."""
@@ -235,6 +247,15 @@ class Avg(Sum):
         total, count = columns
         divisor = f"nullif({count}, 0)"
         return f"{total} / {divisor}" if self.approximate else f"{total}::numeric / {divisor}"
+
+    def result_type(self, field: Callable[[str], Field]) -> str:
+        """A decimal with at least six digits after the point, as Spark divides; a double where it is approximate."""
+        scale = decimal_scale(self.columns_of(field)[0].type)
+        return "double" if self.approximate and scale is None else f"decimal(38,{max(scale or 0, _AVG_SCALE_MIN)})"
+
+    def finish_spark(self, columns: Sequence[str], type: str) -> str:
+        total, count = columns
+        return f"cast({total} as {type}) / nullif({count}, 0)"
 
 
 class Min(CombinerAggregator):

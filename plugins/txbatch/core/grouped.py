@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.batch_steps import Aggregate, FirstN, batch_value
+from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.functions import check_number
-from txbatch.core.operations import Condition, FirstN
+from txbatch.core.operations import Node, parted
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.state import State
+from txbatch.core.where import Condition
 
 if TYPE_CHECKING:
     from txbatch.core.stream import Stream
@@ -36,6 +40,25 @@ class GroupedStream:
         check_number(self.stream.of("first_n"), number)
         return self._first(number, by, descending=descending, known=False)
 
+    def aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+        """Make one record of each group: its keys, and a value per keyword, with its finished type.
+
+        A null key is a group. DefinitionError for no aggregator, or one whose result is no field's.
+        """
+        return self._aggregate("aggregate", aggregates, partitions=False)
+
+    def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+        """Make one record of each group in each partition of the spout: it needs no other partition, as Spark's are none.
+
+        DefinitionError also behind what knows no partition any more, such as a join.
+        """
+        if before := parted(self.stream.node):
+            raise DefinitionError(
+                f"{self.stream.of('partition_aggregate')} comes behind {_called(before)}, where nobody knows the spout's "
+                "partition any more; put it before, or aggregate the batch"
+            )
+        return self._aggregate("partition_aggregate", aggregates, partitions=True)
+
     def persistent_aggregate(
         self,
         state: State,
@@ -59,7 +82,20 @@ class GroupedStream:
         topology.add(aggregate)
         return aggregate
 
+    def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Stream:
+        node = self.stream.node
+        if not aggregates:
+            raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
+        made = (batch_value(node, value, aggregator) for value, aggregator in aggregates.items())
+        fields = (*self.keys, *(Field(value.name, value.type) for value in made))
+        return self.stream.then(Aggregate(node.name, fields, node, self.keys, aggregates, partitions))
+
     def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
         stream = self.stream
         node = FirstN(stream.name, stream.fields, stream.node, self.keys, number, stream.field(by), descending, known)
         return stream.then(node)
+
+
+def _called(node: Node) -> str:
+    """What an operation is called where it is defined."""
+    return {"FirstN": "first_n, min_by or max_by"}.get(type(node).__name__, type(node).__name__.lower())

@@ -7,88 +7,29 @@ the type checker until every backend runs it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.fields import Field
-from txbatch.core.spout import Spout, SpoutKind
+from txbatch.core.nodes import After, Join, Merged, Source
 from txbatch.core.static import StateQuery
 from txbatch.core.where import Condition as Condition
 
 # A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
 Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
-_WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Records(ABC):
-    """What every node has: the name of its stream, and the fields of its records."""
-
-    name: str
-    fields: tuple[Field, ...]
-
-    @property
-    @abstractmethod
-    def roots(self) -> tuple[Source, ...]:
-        """The sources its records come from, each once."""
-
-    @property
-    def kind(self) -> SpoutKind:
-        """That of its spout; the weakest, where streams are merged (R11)."""
-        return min((root.spout.kind for root in self.roots), key=_WEAKEST_FIRST.index)
-
-    def field(self, name: str) -> Field:
-        """Return the field of this name; DefinitionError names those that exist."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        known = ", ".join(candidate.name for candidate in self.fields)
-        raise DefinitionError(f"stream {self.name!r} has no field {name!r} here; it has {known}")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source(Records):
-    """The records of a spout, as it gives them."""
-
-    spout: Spout
-
-    @property
-    def roots(self) -> tuple[Source, ...]:
-        return (self,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged(Records):
-    """The records of several nodes, whose fields have the same types; `fields` are called as in the first."""
-
-    inputs: tuple[Node, ...]
-
-    @property
-    def roots(self) -> tuple[Source, ...]:
-        return tuple({root.name: root for each in self.inputs for root in each.roots}.values())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Step(Records):
-    before: Node
-
-    @property
-    def roots(self) -> tuple[Source, ...]:
-        return self.before.roots
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Filter(_Step):
+class Filter(After):
     """The records for which the condition is true."""
 
     condition: Condition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Each(_Step):
+class Each(After):
     """Each record with more fields; as often as a Python function says, which returns a list."""
 
     function: Function
@@ -100,89 +41,62 @@ class Each(_Step):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Map(_Step):
+class Map(After):
     """Another record for each."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FlatMap(_Step):
+class FlatMap(After):
     """Any number of records for each."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transform(_Step):
+class Transform(After):
     """What Spark code makes of the DataFrame."""
 
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Project(_Step):
+class Project(After):
     """Each record with only the fields that are left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lookup(_Step):
+class Lookup(After):
     """Each record with the fields that a static state has for its key."""
 
     query: StateQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Peek(_Step):
+class Peek(After):
     """The same records, each of which a function has seen."""
 
     function: Callable[[Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repartition(_Step):
+class Repartition(After):
     """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
 
     number: int
     by: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Distinct(_Step):
-    """The batch's different records, each once."""
-
-    def __str__(self) -> str:
-        return "distinct"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstN(_Step):
-    """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
-
-    Nulls come last; with `known` alone, those that are null in the field are none of them.
-    """
-
-    keys: tuple[Field, ...]
-    number: int
-    by: Field
-    descending: bool
-    known: bool
-
-    def __str__(self) -> str:
-        of = f" of each {', '.join(key.name for key in self.keys)}" if self.keys else ""
-        known = " that is known" if self.known else ""
-        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{known}{of}"
-
-
 RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | Peek | Repartition
-BatchStep = Distinct | FirstN
+BatchStep = Distinct | FirstN | Aggregate
 Step = RecordStep | BatchStep
-Node = Source | Merged | Step
+Node = Source | Merged | Join | Step
 
 
-def origin_of(node: Node) -> Source | Merged:
+def origin_of(node: Node) -> Source | Merged | Join:
     """Return the node at which its steps begin."""
-    while not isinstance(node, Source | Merged):
+    while not isinstance(node, Source | Merged | Join):
         node = node.before
     return node
 
@@ -197,7 +111,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None if None in parts else tuple(source for part in parts for source in part or ())
         case Each(function=function) if callable(function):
             return None
-        case Filter() | FlatMap() | Transform() | Distinct() | FirstN():
+        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join():
             return None
         case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
             return one_for_one(node.before)
@@ -212,7 +126,37 @@ def per_batch(node: Node) -> tuple[str, ...]:
             return ()
         case Merged(inputs=inputs):
             return tuple(each for part in inputs for each in per_batch(part))
-        case Distinct() | FirstN():
+        case Join(left=left, right=right):
+            return (*per_batch(left), *per_batch(right), str(node))
+        case Distinct() | FirstN() | Aggregate():
             return (*per_batch(node.before), str(node))
         case step:
             return per_batch(step.before)
+
+
+def makes_records(node: Node) -> bool:
+    """True if the node has a record also where its sources have none: an aggregate without keys has one."""
+    match node:
+        case Source():
+            return False
+        case Merged(inputs=inputs):
+            return any(map(makes_records, inputs))
+        case Join(left=left, right=right):
+            return makes_records(left) or makes_records(right)
+        case Aggregate(keys=(), partitions=False):
+            return True
+        case step:
+            return makes_records(step.before)
+
+
+def parted(node: Node) -> Node | None:
+    """Return the first node, from the end, behind which nobody knows the spout's partition of a record; None: all do."""
+    match node:
+        case Source():
+            return None
+        case Merged(inputs=inputs):
+            return next((found for each in inputs if (found := parted(each))), None)
+        case Join() | Transform() | Distinct() | FirstN() | Aggregate():
+            return node
+        case step:
+            return parted(step.before)

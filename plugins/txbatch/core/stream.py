@@ -7,24 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.batch_steps import Distinct
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
 from txbatch.core.functions import check_callable, check_condition, check_function, check_number, check_python
 from txbatch.core.grouped import GroupedStream
+from txbatch.core.nodes import Merged, Source
 from txbatch.core.operations import (
-    Distinct,
     Each,
     Filter,
     FlatMap,
     Function,
     Lookup,
     Map,
-    Merged,
     Node,
     Peek,
     Project,
     Repartition,
-    Source,
     Step,
     Transform,
     origin_of,
@@ -67,8 +66,9 @@ class Stream:
     def spout(self) -> Spout:
         """The spout of a stream that was not merged."""
         origin = origin_of(self.node)
-        if isinstance(origin, Merged):
-            raise DefinitionError(f"stream {self.name!r} is merged and has several spouts; ask its roots")
+        if not isinstance(origin, Source):
+            how = "merged" if isinstance(origin, Merged) else "joined"
+            raise DefinitionError(f"stream {self.name!r} is {how} and has several spouts; ask its roots")
         return origin.spout
 
     @property
@@ -169,6 +169,14 @@ class Stream:
         unique(names, "key")
         return GroupedStream(self, tuple(self.field(name) for name in names))
 
+    def aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+        """Make one record of the whole batch, with a value per keyword; of no records too: a count is 0 then, a sum null."""
+        return GroupedStream(self, ()).aggregate(**aggregates)
+
+    def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+        """Make one record of each partition of the spout that has records, whatever partitions Spark makes of them."""
+        return GroupedStream(self, ()).partition_aggregate(**aggregates)
+
     def persistent_aggregate(
         self,
         state: State,
@@ -192,26 +200,3 @@ class Stream:
         """Return the stream after one more step."""
         unique((each.name for each in step.fields), "field")
         return replace(self, node=step)
-
-
-def merged(name: str, streams: Sequence[Stream]) -> Stream:
-    """Return one stream of the records of several, in which the fields are called as in the first.
-
-    Raises DefinitionError unless all are of one topology and their fields have the same types in the same order.
-    """
-    if len(streams) < 2:
-        raise DefinitionError(f"stream {name!r}: merge at least two streams")
-    first = streams[0]
-    for other in streams[1:]:
-        if other.topology is not first.topology:
-            raise DefinitionError(f"stream {name!r}: {other.name!r} is of another topology; merge streams of one")
-        if [field.type for field in other.fields] != [field.type for field in first.fields]:
-            raise DefinitionError(
-                f"stream {name!r}: {first.name!r} has {_listed(first)}, {other.name!r} has {_listed(other)}; bring them to "
-                "the same types by map or project"
-            )
-    return Stream(first.topology, Merged(name, first.fields, tuple(each.node for each in streams)))
-
-
-def _listed(stream: Stream) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in stream.fields)

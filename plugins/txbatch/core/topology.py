@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
-from txbatch.core.operations import Source, per_batch
+from txbatch.core.nodes import Source
+from txbatch.core.operations import per_batch
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState
-from txbatch.core.stream import Stream, merged
+from txbatch.core.stream import Stream
+from txbatch.core.united import joined, merged
 
 _TOPOLOGY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -62,6 +64,16 @@ class Topology:
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         return merged(name, streams)
+
+    def join(self, left: Stream, right: Stream, *, on: str | Sequence[str], how: str = "inner", name: str) -> Stream:
+        """A stream of the records of two in one batch that are equal in the fields `on`, which are there once.
+
+        `how` is inner, left, right or full: whose records stay without a match, with nulls for the other's fields. A null key
+        matches nothing. A stream that has nothing in the batch is an empty side.
+        """
+        checked_name(name, "stream")
+        unique([*self.streams, name], "stream")
+        return joined(name, left, right, on, how)
 
     def new_static_state(self, static: StaticState) -> StaticState:
         """Take in a table to look values up in, by `state_query`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.called import told
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
 from txbatch.core.fields import parse_fields
@@ -18,8 +17,10 @@ from txbatch.core.staging import AttemptFolder
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, digest
-from txbatch.memory.operations import Record, called, records
+from txbatch.memory.functions import called, init_of
+from txbatch.memory.operations import records
 from txbatch.memory.staging import MemoryStaging
+from txbatch.memory.within_batch import Record
 
 
 class MemoryApplication:
@@ -41,7 +42,7 @@ class MemoryApplication:
 def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
     """Do what Spark does: read what the plan names, run the operations, aggregate to partials."""
     found = {name: _read(topology.streams[name], planned) for name, planned in assignment.plan.streams.items()}
-    read = {name: [each for part in parts.values() for each in part] for name, (parts, _) in found.items()}
+    read = {name: parts for name, (parts, _) in found.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
     partials = {each.state.name: partials_of(each, kept[each.state.name]) for each in topology.aggregates}
     manifest = Manifest(
@@ -104,14 +105,8 @@ def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
     """Return what one record contributes, with its marks where keys may be removed."""
     if aggregate.removable and called("remove", aggregate.remove)(record):
         return (*(None for _ in aggregate.columns), True, False)
-    values = tuple(part for each in aggregate.aggregates.values() for part in _init(each, record))
+    values = tuple(part for each in aggregate.aggregates.values() for part in init_of(each, record))
     return (*values, False, True) if aggregate.removable else values
-
-
-def _init(aggregator: CombinerAggregator, record: Record) -> Partial:
-    """Return what one record contributes to one value: that of no records, where `where` leaves it out."""
-    counts = aggregator.where is None or called("where", aggregator.where)(record)
-    return aggregator.init_of(record) if counts else aggregator.zero()
 
 
 def _zero(aggregate: PersistentAggregate) -> Partial:

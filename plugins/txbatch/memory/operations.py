@@ -2,59 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, assert_never
 
 from txbatch.arrow import arrow_array
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
-    Distinct,
     Each,
     Filter,
-    FirstN,
     FlatMap,
     Lookup,
     Map,
-    Merged,
     Node,
     Peek,
     Project,
     RecordStep,
     Repartition,
-    Source,
     Transform,
 )
 from txbatch.core.static import StateQuery
-from txbatch.memory.within_batch import distinct, first_n
+from txbatch.memory.functions import called, needs_spark
+from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
 
-Record = dict[str, Any]
+# By stream the records of each of its partitions.
+Read = Mapping[str, Mapping[str, Sequence[Record]]]
 
 
-def records(node: Node, read: Mapping[str, Iterable[Record]]) -> Iterable[Record]:
+def records(node: Node, read: Read) -> Iterable[Record]:
     """Return the node's records; `read` holds those of the sources in the batch."""
     match node:
         case Source(name=name):
-            return read.get(name, ())
+            return chain.from_iterable(read.get(name, {}).values())
         case Merged(inputs=inputs):
             names = [field.name for field in node.fields]
             united = (record for each in inputs for record in records(each, read))
             return (dict(zip(names, record.values(), strict=True)) for record in united)
-        case Distinct() | FirstN():
+        case Join(left=left, right=right):
+            return join(records(left, read), records(right, read), node)
+        case Aggregate(partitions=True):
+            return chain.from_iterable(aggregate(part, node) for part in _parts(node, read))
+        case Distinct() | FirstN() | Aggregate():
             return _run_batch_step(records(node.before, read), node)
         case step:
             return _run(records(step.before, read), step)
 
 
-def called(what: str, function: Any) -> Any:
-    """Return the function; DefinitionError when it is SQL."""
-    if not callable(function):
-        raise _needs_spark(what, function)
-    return function
-
-
-def _needs_spark(what: str, function: Any) -> DefinitionError:
-    return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+def _parts(node: Aggregate, read: Read) -> Iterator[Iterable[Record]]:
+    """Yield the records that reach the node of each partition that its sources have in the batch."""
+    for root in node.roots:
+        for partition, part in read.get(root.name, {}).items():
+            yield records(node.before, {root.name: {partition: part}})
 
 
 def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Record]:
@@ -64,6 +65,8 @@ def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Recor
             return distinct(before)
         case FirstN():
             return first_n(before, step)
+        case Aggregate():
+            return aggregate(before, step)
         case other:
             assert_never(other)
 
@@ -85,7 +88,7 @@ def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
             split = called("flat_map", function)
             return (_record(step, _as_tuple(each)) for record in before for each in split(record))
         case Transform(function=function):
-            raise _needs_spark("transform", function)
+            raise needs_spark("transform", function)
         case Project(fields=fields):
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from functools import reduce
 from typing import Any
 
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN
 from txbatch.core.comparing import key_of, order_of
-from txbatch.core.fields import Field
-from txbatch.core.operations import FirstN
+from txbatch.core.errors import BadRecord
+from txbatch.core.fields import Field, decimal_scale
+from txbatch.core.merge import EXACT, Partial, merger
+from txbatch.core.nodes import How, Join
+from txbatch.memory.functions import init_of
 
 Record = dict[str, Any]
 
@@ -41,3 +47,51 @@ def _ordered(records: list[Record], step: FirstN) -> list[Record]:
     known.sort(key=lambda record: order_of(record.values()))
     known.sort(key=lambda record: order_of([record[step.by.name]]), reverse=step.descending)
     return [*known, *sorted(null, key=lambda record: order_of(record.values()))]
+
+
+def aggregate(records: Iterable[Record], step: Aggregate) -> Iterator[Record]:
+    """Yield a record for each key; without keys also of no records, unless it is one for each partition."""
+    values, groups = step.values, grouped(records, step.keys)
+    if not (step.keys or step.partitions):
+        groups.setdefault((), [])
+    for group in groups.values():
+        key = {key.name: group[0][key.name] for key in step.keys}
+        yield key | {value.name: _value(value, group, step.name) for value in values}
+
+
+def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterator[Record]:
+    """Yield the records of both sides that are equal in the join's fields; null is equal to nothing."""
+    ours, theirs = list(left), list(right)
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for other in theirs:
+        found.setdefault(_match(other, node), []).append(other)
+    matched = {key for one in ours if (key := _match(one, node)) in found and None not in key}
+    for one in ours:
+        key = _match(one, node)
+        yield from (_joined(one, other, node) for other in (found[key] if key in matched else ()))
+        if key not in matched and node.how in (How.LEFT, How.FULL):
+            yield _joined(one, {}, node)
+    if node.how in (How.RIGHT, How.FULL):
+        yield from (_joined({}, other, node) for other in theirs if _match(other, node) not in matched)
+
+
+def _match(record: Record, node: Join) -> tuple[Any, ...]:
+    return key_of(record[name] for name in node.on)
+
+
+def _joined(one: Record, other: Record, node: Join) -> Record:
+    return {field.name: one.get(field.name, other.get(field.name)) for field in node.fields}
+
+
+def _value(value: BatchValue, group: Sequence[Record], stream: str) -> Any:
+    """Return the finished value of some records; BadRecord names the stream and the value."""
+    aggregator, combine = value.aggregator, merger([column.merge for column in value.partials])
+    try:
+        made = (init_of(aggregator, record) for record in group)
+        partial: Partial = reduce(combine, made, aggregator.zero())
+    except BadRecord as error:
+        raise BadRecord(f"stream {stream!r}: aggregate {value.name}: {error}") from error
+    finished, scale = aggregator.finish(partial), decimal_scale(value.type)
+    if finished is None or scale is None:
+        return finished
+    return Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)

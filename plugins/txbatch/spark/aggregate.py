@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
-from txbatch.core.operations import Source, one_for_one
+from txbatch.core.nodes import Source
+from txbatch.core.operations import makes_records, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import Ranges
-from txbatch.core.spark_sql import spark_name
+from txbatch.core.spark_sql import spark_name, spark_text
+from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.spark.counted import Counted
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
-from txbatch.spark.operations import run_operations, with_condition
+from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.reader import BatchReader
+from txbatch.spark.within_batch import OF_FIELD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REMOVES = "_txbatch_removes"  # whether a record removes its key
-WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of the values
 _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
 _OUT_OF_RANGE = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 # Of a value that is refused, so many characters are told.
@@ -47,12 +50,14 @@ class BatchAggregator:
 
     @property
     def has_records(self) -> bool:
-        """True if a stream of the state is in the batch, or the state is a global value, which is written in any case."""
-        return not self.aggregate.keys or any(root.name in self.readers for root in self.aggregate.stream.roots)
+        """True if a stream of the state is in the batch, or what is made of no records is written in any case."""
+        stream = self.aggregate.stream
+        made = not self.aggregate.keys or makes_records(stream)
+        return made or any(root.name in self.readers for root in stream.roots)
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
         """Return a row for each key: the partials of the batch, or of some places, and the number of their records."""
-        frame = run_operations(self.aggregate.stream, lambda root: self._records(root, places))
+        frame = run_operations(self.aggregate.stream, partial(self._records, places))
         grouped = _aggregated(frame, self.aggregate)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)
@@ -90,12 +95,13 @@ class BatchAggregator:
         stream, state = self.aggregate.stream, self.aggregate.state
         return f"{assignment.topology} {assignment.attempt}, stream {stream.name!r}, state {state.name!r}"
 
-    def _records(self, root: Source, places: Collection[Place] | None) -> DataFrame:
+    def _records(self, places: Collection[Place] | None, root: Source, parted: bool = False) -> DataFrame:
         reader = self.readers.get(root.name)
         partitions = None if places is None else [name for stream, name in places if stream == root.name]
         if reader is None or partitions == []:
-            return nothing(next(iter(self.readers.values())).spark, root.fields)
-        records = reader.records(partitions).select(*(spark_name(field.name) for field in root.fields))
+            return nothing(next(iter(self.readers.values())).spark, [*([OF_FIELD] if parted else []), *root.fields])
+        names = (spark_name(field.name) for field in root.fields)
+        records = reader.records(partitions).selectExpr(*([_of(root)] if parted else []), *names)
         if places is not None or not reader.says_records or one_for_one(self.aggregate.stream) is not None:
             return records
         counted = Counted.of(records)
@@ -138,14 +144,18 @@ class BatchAggregator:
         return False
 
 
+def _of(root: Source) -> str:
+    """The stream and the partition of a record, as one text: U+0000 is in no name of a stream."""
+    partition = PARTITION_COLUMN if isinstance(root.spout, PartitionedSpout) else "''"
+    return f"concat({spark_text(root.name)}, char(0), {partition}) as {OF_FIELD.name}"
+
+
 def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     """One row per key. Where keys may be removed, first one for the records that remove it and one for the others."""
     from pyspark.sql import functions as F
 
     keys = [spark_name(key.name) for key in aggregate.keys]
-    where = {name: f"{WHERE}{n}" for n, name in enumerate(aggregate.aggregates) if aggregate.aggregates[name].where}
-    for name, column in where.items():
-        frame = with_condition(frame, aggregate.aggregates[name].where or "", column, "where")
+    frame, where = with_where(frame, aggregate.aggregates)
     values = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in aggregate.columns]
     values.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
     if aggregate.remove is None:

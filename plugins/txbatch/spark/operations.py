@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from txbatch.arrow import arrow_array
+from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
+from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
-    Distinct,
     Each,
     Filter,
-    FirstN,
     FlatMap,
     Function,
     Lookup,
     Map,
-    Merged,
     Node,
     Peek,
     Project,
     RecordStep,
     Repartition,
-    Source,
     Transform,
 )
 from txbatch.core.spark_sql import spark_name
@@ -36,29 +35,43 @@ from txbatch.spark.failures import record_note, shown_record
 from txbatch.spark.frames import ddl
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.static import state_query
-from txbatch.spark.within_batch import first_n
+from txbatch.spark.within_batch import OF_FIELD, aggregate, carried, first_n, join
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
-def run_operations(node: Node, read: Callable[[Source], DataFrame]) -> DataFrame:
-    """Return the node's records, with exactly its fields and types; `read` gives those of a source."""
+WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of the values
+
+
+class Read(Protocol):
+    """Gives the records of a source; `parted`: with the field `OF_FIELD` in front, which says of which partition each is."""
+
+    def __call__(self, source: Source, /, *, parted: bool = False) -> DataFrame:
+        """Return the records."""
+
+
+def run_operations(node: Node, read: Read) -> DataFrame:
+    """Return the node's records, with exactly its fields and types, behind the partition where `read` gives it."""
     frame = _frame(node, read)
-    check_kept(node.name, frame.dtypes, node.fields)
-    return frame.selectExpr(
-        *(f"cast({spark_name(field.name)} as {field.type}) as {spark_name(field.name)}" for field in node.fields)
-    )
+    kept = carried(frame)
+    check_kept(node.name, frame.dtypes[len(kept) :], node.fields)
+    names = ((spark_name(field.name), field.type) for field in node.fields)
+    return frame.selectExpr(*kept, *(f"cast({name} as {type_}) as {name}" for name, type_ in names))
 
 
-def _frame(node: Node, read: Callable[[Source], DataFrame]) -> DataFrame:
+def _frame(node: Node, read: Read) -> DataFrame:
     match node:
         case Source():
             return read(node)
         case Merged(inputs=inputs):
             return reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in inputs))
-        case Distinct() | FirstN():
+        case Join(left=left, right=right):
+            return join(run_operations(left, read), run_operations(right, read), node)
+        case Aggregate(partitions=True):
+            return _run_batch_step(run_operations(node.before, partial(read, parted=True)), node)
+        case Distinct() | FirstN() | Aggregate():
             return _run_batch_step(run_operations(node.before, read), node)
         case step:
             return run_step(_frame(step.before, read), step)
@@ -71,6 +84,8 @@ def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
             return frame.distinct()
         case FirstN():
             return first_n(frame, step)
+        case Aggregate():
+            return aggregate(*with_where(frame, step.aggregates), step)
         case other:
             assert_never(other)
 
@@ -90,7 +105,7 @@ def run_step(frame: DataFrame, step: RecordStep) -> DataFrame:
             transformed: DataFrame = function(frame)
             return transformed
         case Project(fields=fields):
-            return frame.select(*(spark_name(field.name) for field in fields))
+            return frame.select(*carried(frame), *(spark_name(field.name) for field in fields))
         case Lookup(query=query):
             return state_query(frame, query)
         case Peek(function=function):
@@ -107,8 +122,16 @@ def with_condition(frame: DataFrame, condition: Condition, name: str, of: str = 
         marked = f"coalesce({condition}, false) as {spark_name(name)}"
         return checked(frame, of, [condition], lambda records: records.selectExpr("*", marked))
     holds = condition
-    fields = [Field(column, type_) for column, type_ in frame.dtypes]
+    fields = [Field(column, type_) for column, type_ in frame.dtypes[len(carried(frame)) :]]
     return _python(frame, [*fields, Field(name, "boolean")], lambda record: [(*record.values(), bool(holds(record)))])
+
+
+def with_where(frame: DataFrame, aggregates: Mapping[str, CombinerAggregator]) -> tuple[DataFrame, dict[str, str]]:
+    """The records with a column for each value that has a condition, and how these columns are called."""
+    names = {name: f"{WHERE}{number}" for number, name in enumerate(aggregates) if aggregates[name].where}
+    for name, column in names.items():
+        frame = with_condition(frame, aggregates[name].where or "", column, "where")
+    return frame, names
 
 
 def _filter(frame: DataFrame, condition: Condition, fields: Sequence[Field]) -> DataFrame:
@@ -145,7 +168,7 @@ def _seen(function: Callable[[dict[str, Any]], object], record: dict[str, Any]) 
 def _map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataFrame:
     if not callable(function):
         columns = _expressions(function, fields)
-        after = checked(frame, "map", _listed(function), lambda records: records.selectExpr(*columns))
+        after = checked(frame, "map", _listed(function), lambda records: records.selectExpr(*carried(frame), *columns))
         _check_kept(frame, "map", function, fields)
         return after
     called, width = function, len(fields)
@@ -161,7 +184,7 @@ def _flat_map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> 
     names = ", ".join(spark_name(field.name) for field in fields)
     (expression,) = _listed(function)
     checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
-    return frame.selectExpr(f"{generator}({expression}) as ({names})")
+    return frame.selectExpr(*carried(frame), f"{generator}({expression}) as ({names})")
 
 
 def _expressions(function: str | Sequence[str], fields: Sequence[Field]) -> list[str]:
@@ -194,22 +217,26 @@ def _python(
     frame: DataFrame, fields: Sequence[Field], rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]]
 ) -> DataFrame:
     """`rows` of every record, on the executors. Columns go by number: Spark takes a name with a dot apart on this way."""
-    before, after = list(frame.columns), [field.name for field in fields]
-    numbered = [Field(f"c{number}", field.type) for number, field in enumerate(fields)]
+    kept = [OF_FIELD] * len(carried(frame))
+    before, after = list(frame.columns), [field.name for field in (*kept, *fields)]
+    made = [Field(f"c{number}", field.type) for number, field in enumerate((*kept, *fields))]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             records = [dict(zip(before, record, strict=True)) for record in values]
-            yield _batch(records, [_told(rows, record) for record in records], fields)
+            yield _batch(records, [_told(rows, record, len(kept)) for record in records], (*kept, *fields))
 
-    return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(numbered)).toDF(*after)
+    return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(made)).toDF(*after)
 
 
-def _told(rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]], record: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """`rows` of a record; an exception says which record it was."""
+def _told(
+    rows: Callable[[dict[str, Any]], list[tuple[Any, ...]]], record: dict[str, Any], kept: int
+) -> list[tuple[Any, ...]]:
+    """`rows` of a record, behind the columns that are kept and not shown; an exception says which record it was."""
+    unseen = tuple(record.pop(name) for name in list(record)[:kept])
     try:
-        return rows(record)
+        return [(*unseen, *row) for row in rows(record)]
     except Exception as error:
         error.add_note(record_note(record))
         raise

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, assert_never
 
-from txbatch.core.operations import FirstN
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN
+from txbatch.core.fields import Field
+from txbatch.core.nodes import How, Join
 from txbatch.core.spark_sql import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# In front of a frame's columns where the spouts' partitions are asked for: the stream and the partition of each record.
+OF_FIELD = Field("_txbatch_of", "string")
 _RANK = "_txbatch_rank"
 
 
@@ -27,3 +32,65 @@ def first_n(frame: DataFrame, step: FirstN) -> DataFrame:
     group = Window.partitionBy(*(spark_name(key.name) for key in step.keys)).orderBy(*order)
     ranked = records.select(*names, F.row_number().over(group).alias(_RANK))
     return ranked.filter(F.col(_RANK) <= step.number).select(*names)
+
+
+def carried(frame: DataFrame) -> list[str]:
+    """Return the columns that go with records through every step, unseen by it: their partition, where it is asked for."""
+    return [OF_FIELD.name] if OF_FIELD.name in frame.columns else []
+
+
+def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> DataFrame:
+    """Return a record for each key, in each partition where the frame has those.
+
+    `where` names the columns that say which records count, of the values that have a condition.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [spark_name(key.name) for key in step.keys]
+    partials = [
+        F.expr(column.spark(where.get(value.name))).alias(name)
+        for number, value in enumerate(step.values)
+        for name, column in zip(_partials(number, value), value.partials, strict=True)
+    ]
+    values = [_finished(number, value) for number, value in enumerate(step.values)]
+    return frame.groupBy(*carried(frame), *keys).agg(*partials).selectExpr(*keys, *values)
+
+
+def join(left: DataFrame, right: DataFrame, node: Join) -> DataFrame:
+    """Return the records of both sides that are equal in the join's fields; columns go by number: sides may share a source."""
+    from pyspark.sql import functions as F
+
+    ours, theirs = ([field.name for field in side.fields] for side in (node.left, node.right))
+    condition = " and ".join(f"l{ours.index(key)} = r{theirs.index(key)}" for key in node.on)
+    keys = [_key(node.how, f"l{ours.index(key)}", f"r{theirs.index(key)}") for key in node.on]
+    rest = [f"l{n}" for n, name in enumerate(ours) if name not in node.on]
+    rest += [f"r{n}" for n, name in enumerate(theirs) if name not in node.on]
+    both = _numbered(left, "l").join(_numbered(right, "r"), F.expr(condition), node.how.value)
+    columns = zip([*keys, *rest], node.fields, strict=True)
+    return both.selectExpr(*(f"{column} as {spark_name(field.name)}" for column, field in columns))
+
+
+def _numbered(side: DataFrame, letter: str) -> DataFrame:
+    return side.toDF(*(f"{letter}{number}" for number in range(len(side.columns))))
+
+
+def _key(how: How, left: str, right: str) -> str:
+    """Return where a key is had from: the side whose records all stay, or either."""
+    match how:
+        case How.INNER | How.LEFT:
+            return left
+        case How.RIGHT:
+            return right
+        case How.FULL:
+            return f"coalesce({left}, {right})"
+        case other:
+            assert_never(other)
+
+
+def _finished(number: int, value: BatchValue) -> str:
+    finished = value.aggregator.finish_spark(_partials(number, value), value.type)
+    return f"cast({finished} as {value.type}) as {spark_name(value.name)}"
+
+
+def _partials(number: int, value: BatchValue) -> list[str]:
+    return [f"_txbatch_{number}_{n}" for n in range(len(value.partials))]

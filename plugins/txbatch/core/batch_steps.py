@@ -1,0 +1,92 @@
+"""Steps per batch: what is made of all records that one batch has at a place, and so depends on where batches end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txbatch.core.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field
+from txbatch.core.nodes import After, Records
+from txbatch.core.where import check_where
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(After):
+    """The batch's different records, each once."""
+
+    def __str__(self) -> str:
+        return "distinct"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstN(After):
+    """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
+
+    Nulls come last; with `known` alone, those that are null in the field are none of them.
+    """
+
+    keys: tuple[Field, ...]
+    number: int
+    by: Field
+    descending: bool
+    known: bool
+
+    def __str__(self) -> str:
+        of = f" of each {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        known = " that is known" if self.known else ""
+        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{known}{of}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchValue:
+    """A value that an aggregate of a batch makes: its name and finished type, and the partial columns it is made of."""
+
+    name: str
+    aggregator: CombinerAggregator
+    type: str
+    partials: tuple[PartialColumn, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.aggregator.described}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(After):
+    """A record for each key: the key, and the values over the batch's records of it.
+
+    Without keys it is one record, also of no records. `partitions`: apart for each of the spouts' partitions that has records.
+    """
+
+    keys: tuple[Field, ...]
+    aggregates: Mapping[str, CombinerAggregator]
+    partitions: bool = False
+
+    @property
+    def values(self) -> tuple[BatchValue, ...]:
+        """What is aggregated, in order."""
+        return tuple(map(self._value, self.aggregates))
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        partition = " in each partition" if self.partitions else ""
+        return f"aggregate {', '.join(map(str, self.values))}{by}{partition}"
+
+    def _value(self, name: str) -> BatchValue:
+        return batch_value(self.before, name, self.aggregates[name])
+
+
+def batch_value(records: Records, name: str, aggregator: CombinerAggregator) -> BatchValue:
+    """Return what an aggregator makes of records; DefinitionError when it cannot, or not within a batch."""
+    of = f"stream {records.name!r}: aggregate {name}"
+    if not isinstance(aggregator, CombinerAggregator):
+        raise DefinitionError(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
+    if aggregator.was or aggregator.since:
+        raise DefinitionError(
+            f"{of}: was and since are of a state's values; this value is of one batch: leave them out"
+        )
+    partials = aggregator.columns_of(records.field)
+    for column in partials if aggregator.where is not None else ():
+        check_where(of, aggregator.where, column.aggregate)
+    return BatchValue(name, aggregator, aggregator.result_type(records.field), partials)
