@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
+from uuid import uuid4
 
 import psycopg2
 from sqlalchemy import Engine, make_url, text
 from support import Keyed, LogSpout, code, manifest_of, record_batch, run, word_count
 
 from txbatch.core import coordinator
+from txbatch.core.rebuild import Rebuild
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch
+from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.warehouses import Warehouses
 
 
@@ -43,6 +46,20 @@ class Bench:
         batch = self.emitted(partials, name)
         assert self.commit(batch, partials)
         return batch
+
+    @property
+    def rebuilds(self) -> PostgresRebuilds:
+        return PostgresRebuilds(self.engine)
+
+    def rebuilt(self, rebuild: Rebuild, partials: Any) -> bool:
+        """Count the next version of a rebuild by these partials."""
+        version = self.rebuilds.next(rebuild)
+        assert version is not None
+        attempt = TransactionAttempt(version.txid, 1)
+        assignment = Assignment(self.topology.name, attempt, uuid4().hex, version.metadata, code("new"))
+        arrow = {each.state.name: [record_batch(each, partials[each.state.name])] for each in self.topology.aggregates}
+        manifest = manifest_of(self.topology, assignment, partials)
+        return self.rebuilds.count(rebuild, self.topology, assignment, manifest, arrow)
 
     def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         with self.engine.connect() as connection:

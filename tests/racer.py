@@ -17,6 +17,7 @@ from support import LogSpout, code, manifest_of, run, word_count
 
 from txbatch import failpoints
 from txbatch.core import coordinator
+from txbatch.core.rebuild import Rebuild
 from txbatch.core.transaction import Batch, Restate
 from txbatch.postgres.engine import connect
 
@@ -68,6 +69,21 @@ class Racer:
     def abort(self) -> Any:
         return str(self.bench.ledger.abort(self.topology.name, self.txid, "why").status)
 
+    def rebuild(self) -> Any:
+        """Begin one, or go on with the one that runs."""
+        return self.begun().number
+
+    def count(self) -> Any:
+        """Of the rebuild that runs, the version that is the next now."""
+        rebuild = self.begun()
+        return self.bench.rebuilt(rebuild, words(dog=1))
+
+    def swap(self) -> Any:
+        return type(self.bench.rebuilds.swap(self.begun(), self.topology)).__name__
+
+    def begun(self) -> Rebuild:
+        return self.bench.rebuilds.begin(self.topology, "jobs/job.py", code("new"), "why")
+
     def batch(self) -> Batch:
         return self.bench.ledger.batch(self.topology.name, self.txid)
 
@@ -82,6 +98,9 @@ def main(url: str, step: str, name: str, txid: str, max_pending: str) -> None:
         "manifest": racer.manifest,
         "commit": racer.commit,
         "abort": racer.abort,
+        "rebuild": racer.rebuild,
+        "count": racer.count,
+        "swap": racer.swap,
     }
     try:
         print(json.dumps({"answer": steps[step]()}))

@@ -19,17 +19,20 @@ from typing import Any
 import pytest
 from postgres_bench import Bench, raw_connection, words
 from sqlalchemy import Engine, make_url
-from support import LogSpout, code, manifest_of, record_batch, run, word_count
+from support import LogSpout, code, manifest_of, record_batch, run, until, word_count
 
-from txbatch import settings
+from txbatch import failpoints, settings
 from txbatch.core import coordinator
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
+from txbatch.core.rebuild import Rebuild, Swapped
 from txbatch.core.transaction import Batch, BatchStatus, Restate, TransactionAttempt
 from txbatch.postgres import stalled_commit
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
 
 TESTS = Path(__file__).parents[1]
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+FREE = "success.cleaned"  # which none of these steps comes to
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -270,6 +273,113 @@ def test_a_zombie_commits_a_restate_that_was_aborted_and_asked_for_again(bench: 
     assert bench.commit(restated(bench, "1"), words(dog=1))
     assert race(zombie) == ["StaleAttempt"]
     assert counted(bench) == [("dog", 1, 3)]
+
+
+# ---- a rebuild, whose states come to the same
+
+
+def begun(bench: Bench) -> Rebuild:
+    return bench.rebuilds.begin(bench.topology, "jobs/job.py", code("new"), "why")
+
+
+def to_the_end(bench: Bench, expected: list[tuple[Any, ...]]) -> None:
+    """Count what is left to count, and swap."""
+    rebuild = begun(bench)
+    while bench.rebuilds.next(rebuild) is not None:
+        assert bench.rebuilt(rebuild, words(dog=1))
+    assert isinstance(bench.rebuilds.swap(rebuild, bench.topology), Swapped)
+    assert counted(bench) == expected
+
+
+@pytest.mark.rule("R23")
+def test_two_begin_a_rebuild(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=1))
+    (first := start("rebuild", at="rebuild.begun")).wait_until_held()
+    second = start("rebuild", at=FREE)
+    until(lambda: bench.rows(WAITING) == [(1,)], "the second does not wait")
+    first.let_go()
+    assert [first.answer(), second.answer()] == [1, 1]
+    assert bench.rows("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'state\\_next%'") == [(1,)]
+
+
+@pytest.mark.rule("R10", "R23")
+def test_two_count_the_same_version(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=1))
+    begun(bench)
+    (first := start("count", at="rebuild.before_commit")).wait_until_held()
+    second = start("count", at=FREE)
+    until(lambda: bench.rows(WAITING) == [(1,)], "the second does not wait")
+    first.let_go()
+    assert [first.answer(), second.answer()] == [True, False]
+    to_the_end(bench, [("dog", 1, 1)])
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_batch_and_a_restate_are_committed_while_a_rebuild_counts(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=9))
+    begun(bench)
+    (counts := start("count", at="rebuild.before_commit")).wait_until_held()
+    bench.emitted(words(dog=1), "next")
+    assert start("commit", txid=2, at=FREE).answer() is True
+    again = restated(bench, "again")
+    assert start("commit", txid=again.txid, at=FREE).answer() is True
+    counts.let_go()
+    assert counts.answer() is True  # the version that was the next when it began: the restate of it comes in its turn
+    assert bench.rows("SELECT counted, to_count FROM report.rebuilds") == [(0, 2)]
+    to_the_end(bench, [("dog", 2, 3)])
+
+
+@pytest.mark.rule("R6", "R23")
+def test_a_commit_waits_for_the_swap_and_finds_that_its_attempt_counts_no_more(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=1))
+    rebuild = begun(bench)
+    assert bench.rebuilt(rebuild, words(dog=1))
+    bench.emitted(words(dog=5), "next")
+    (commits := start("commit", txid=2)).wait_until_held()
+    (swaps := start("swap", at="rebuild.before_swap")).wait_until_held()
+    with pytest.raises(Unavailable):
+        bench.rebuilds.swap(rebuild, bench.topology)
+    commits.let_go()
+    until(lambda: bench.rows(WAITING) == [(1,)], "the commit does not wait")
+    swaps.let_go()
+    assert (swaps.answer(), commits.answer()) == ("Swapped", "StaleAttempt")
+    assert counted(bench) == [("dog", 1, 1)]
+    assert bench.ledger.batch("word_count", 2).status is BatchStatus.PLANNED
+
+
+@pytest.mark.rule("R6", "R23")
+def test_the_swap_waits_for_a_commit_and_then_for_its_batch(bench: Bench, start: Start) -> None:
+    bench.whole(words(dog=1))
+    assert bench.rebuilt(begun(bench), words(dog=1))
+    bench.emitted(words(dog=1), "next")
+    (commits := start("commit", txid=2, at="commit.before_commit")).wait_until_held()
+    assert start("swap", at=FREE).answer() in ("Unavailable", "Watched")
+    commits.let_go()
+    assert commits.answer() is True
+    assert start("swap", at=FREE).answer() == "Behind"
+    to_the_end(bench, [("dog", 2, 2)])
+
+
+@pytest.mark.rule("R10", "R23")
+@pytest.mark.parametrize("point", sorted(name for name in failpoints.NAMES if name.startswith("rebuild.")))
+def test_a_rebuild_is_killed(bench: Bench, start: Start, point: str) -> None:
+    bench.whole(words(dog=1))
+    rebuild = None if point == "rebuild.begun" else begun(bench)
+    if rebuild and "swap" in point:
+        assert bench.rebuilt(rebuild, words(dog=1))
+    step = "rebuild" if rebuild is None else "swap" if "swap" in point else "count"
+    (killed := start(step, at=point)).wait_until_held()
+    killed.popen.kill()
+    killed.popen.wait()
+    if point == "rebuild.swapped":
+        done = bench.rebuilds.done("word_count", code("new"), "why")
+        assert done is not None
+        assert (done.rebuild, done.txid, done.earlier) == (rebuild, 1, True)
+    else:
+        to_the_end(bench, [("dog", 1, 1)])
+    assert bench.rows("SELECT status, counted FROM report.rebuilds") == [("swapped", 1)]
+    bench.whole(words(dog=1), "next")
+    assert counted(bench) == [("dog", 2, 2)]
 
 
 # ---- a zombie wakes up late
