@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -240,6 +241,34 @@ def test_a_report_that_reads_the_old_generation_is_named_and_nothing_is_swapped(
     assert rebuilding.swap() == Behind()
     rebuilding.count(counted(man=1))
     assert rebuilding.swap() == Swapped(2)
+
+
+@pytest.mark.rule("R23", "R19")
+@pytest.mark.parametrize("asked", ["report.word_count", "report.word_count_changes"])
+def test_who_asks_again_and_again_keeps_no_swap_from_its_turn(bench: Bench, postgres_url: str, asked: str) -> None:
+    bench.whole(words(man=1), "1")
+    bench.whole(words(man=2), "2")
+    rebuilding, calls, done = Rebuilding(bench), Calls(), Event()
+    rebuilding.count(counted(man=1), counted(man=2))
+
+    def ask() -> set[Any]:
+        seen = set()
+        with raw_connection(postgres_url) as analyst:
+            while not done.wait(0.001):
+                cursor = analyst.cursor()
+                cursor.execute(f"SELECT word, count FROM {asked}")
+                seen.add(tuple(cursor.fetchall()))
+                analyst.rollback()
+        return seen
+
+    for number in range(3):
+        calls.start(f"analyst {number}", ask)
+    found = rebuilding.swap()
+    while isinstance(found, Watched):
+        found = rebuilding.swap()
+    done.set()
+    assert found == Swapped(2)
+    assert all(len(seen) == 1 for seen in calls.join().values())
 
 
 @pytest.mark.rule("R23")

@@ -85,10 +85,25 @@ def drop(connection: Connection, state: str) -> Iterator[str]:
     names = {"names": [f"{prefix}_{state}" for prefix in past.PREFIXES]}
     for row in connection.execute(query("report_functions"), names).mappings():
         yield f"DROP FUNCTION {row['signature']}"
-    yield f"DROP VIEW IF EXISTS report.{pg_name(state)}"
-    for view in (changes_name(state), versions_name(state)):
-        if not _taken(connection, view):
-            yield f"DROP VIEW IF EXISTS report.{pg_name(view)}"
+    for view in _views_of(connection, state):
+        yield f"DROP VIEW IF EXISTS {view}"
+
+
+def lock(connection: Connection, state: str) -> Iterator[str]:
+    """Yield what keeps readers out of a state's views until the transaction ends, and takes nothing else.
+
+    A reader has a view before its tables: who took the tables first would wait for one that waits for them. LOCK TABLE would take
+    all that a view reads, and so the ledger.
+    """
+    for view in _views_of(connection, state):
+        if connection.execute(query("relation_exists"), {"name": view}).scalar_one():
+            yield f"ALTER VIEW {view} RESET (check_option)"
+
+
+def _views_of(connection: Connection, state: str) -> list[str]:
+    """The views that a state may have, by its name alone."""
+    more = [view for view in (changes_name(state), versions_name(state)) if not _taken(connection, view)]
+    return [f"report.{pg_name(view)}" for view in (state, *more)]
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:

@@ -113,6 +113,8 @@ def _lock(connection: Connection, names: list[str]) -> None:
     tables = [each for name in names for each in _there(connection, name, CURRENT)]
     execute(connection, "SAVEPOINT unlocked")
     try:
+        for name in names:
+            run_all(connection, report_views.lock(connection, name))
         execute(connection, f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
     except LockNotAvailable as error:
         execute(connection, "ROLLBACK TO unlocked")
