@@ -15,10 +15,14 @@ from txbatch import (
     CombinerAggregator,
     Count,
     CountIf,
+    First,
     FixedBatchSpout,
     Histogram,
+    Last,
     Max,
+    MaxBy,
     Min,
+    MinBy,
     OpaqueState,
     StdDev,
     Sum,
@@ -70,6 +74,11 @@ def aggregates() -> dict[str, CombinerAggregator]:
         "any": BoolOr("flag"),
         "bins": Histogram("x", [-2.5, 0.1, 3]),
         "price_bins": Histogram("price", ["0.001", 9]),
+        "first": First("word", by="n"),
+        "last": Last("x", by="price"),
+        "least": MinBy("price", by="x"),
+        "most": MaxBy("flag", by="word"),
+        "last_of_some": Last("word", by="n", where=holds),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
+from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance
@@ -38,12 +39,16 @@ __all__ = [
     "CountIf",
     "Emitter",
     "FileSpout",
+    "First",
     "FixedBatchSpout",
     "Histogram",
     "Interval",
     "IntervalSpout",
+    "Last",
     "Max",
+    "MaxBy",
     "Min",
+    "MinBy",
     "NonTransactionalState",
     "OpaquePartitionedLogSpout",
     "OpaquePartitionedSpout",

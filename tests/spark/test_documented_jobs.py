@@ -41,7 +41,8 @@ def sales_without_header(data: Path) -> None:
 
 
 def calls(data: Path) -> None:
-    write(data / "calls" / "1.txt", "Soho 4 true", "Soho 10 true", "Soho 70 false", "Mayfair 60 false")
+    calls = ["Soho 4 true 1970-01-01T12", "Soho 10 true 1970-01-01T11", "Soho 70 false 1970-01-01T13"]
+    write(data / "calls" / "1.txt", *calls, "Mayfair 60 false 1970-01-01T12")
 
 
 def airports(data: Path) -> None:
@@ -58,6 +59,7 @@ def logs(data: Path) -> None:
     write(data / "logs" / "a.log", "x", "y", "x")
 
 
+AT = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
     "sales_in_warehouse": (sales_without_header, {"shops": {("Soho",): (1, 1.5), ('Mayf"air',): (1, 7)}}),
@@ -65,8 +67,36 @@ WHAT = {
         calls,
         {
             "calls": {
-                ("Soho",): (3, 2, False, True, 14, 2, *(84, 5016, 3) * 2, 1, 1, 1),
-                ("Mayfair",): (1, 0, False, False, None, 0, *(60, 3600, 1) * 2, 0, 0, 1),
+                ("Soho",): (
+                    3,
+                    2,
+                    False,
+                    True,
+                    14,
+                    2,
+                    *(84, 5016, 3) * 2,
+                    1,
+                    1,
+                    1,
+                    *(AT[11], 10, AT[13], 70, 4, AT[12], 10, AT[11]),
+                ),
+                ("Mayfair",): (
+                    1,
+                    0,
+                    False,
+                    False,
+                    None,
+                    0,
+                    *(60, 3600, 1) * 2,
+                    0,
+                    0,
+                    1,
+                    *(AT[12], 60) * 2,
+                    60,
+                    AT[12],
+                    None,
+                    None,
+                ),
             }
         },
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, checked_type, decimal_scale
-from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, Total, merger
+from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, RowMerge, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
 
@@ -32,7 +32,7 @@ class PartialColumn:
 
     suffix: str
     type: str
-    merge: Merge
+    merge: RowMerge
     aggregate: str
     only: str | None = None
     shape: str = "{}"
@@ -85,7 +85,7 @@ class CombinerAggregator:
     @property
     def described(self) -> str:
         """What is aggregated, as definitions and comments have it; two that count otherwise differ in it."""
-        of = f" of {', '.join(self.inputs)}" if self.inputs else ""
+        of = f" of {self.input}" if self.input else ""
         return f"{type(self).__name__}{of}{self.details}{described(self.where)}"
 
     @property

@@ -45,7 +45,13 @@ _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # What a report of changes has of each batch, beside its txid.
 BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end", "replaced_by"})
 # How a value's partials merge, in the words of who defines it.
-_MERGES = {"add": "summed", "least": "smallest", "greatest": "greatest"}
+_MERGES = {
+    "add": "summed",
+    "least": "smallest",
+    "greatest": "greatest",
+    "least_by": "of the least",
+    "greatest_by": "of the greatest",
+}
 _SOURCE_LENGTH_MAX = 200
 
 

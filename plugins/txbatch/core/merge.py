@@ -1,6 +1,7 @@
-"""Merge: how two values of one partial column become one, in Python and in PostgreSQL; and what is counted of a column.
+"""Merge: how two partials become one, in Python and in PostgreSQL; and what is counted of a column.
 
-A merge is one class, which says its rule for two values and for the rows of one key. Null merged with x is x, in both.
+A merge is one class, which says its rule for two values and for the rows of one key; most are of one column, a `RowMerge` of
+several that belong together. Null merged with x is x, in both.
 
 >>> ADD.merge(2, 3), ADD.merge(None, 3), LEAST.merge("dog", "cat")
 (5, 3, 'cat')
@@ -11,7 +12,7 @@ A merge is one class, which says its rule for two values and for the rows of one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from enum import StrEnum
@@ -43,16 +44,54 @@ class Total(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Merge(ABC):
+class RowMerge(ABC):
     """A rule that is commutative and associative, so that the order of batches does not matter (R18).
 
-    `name` is stored with the state: two definitions of one name must merge alike.
+    It is of `width` columns, which stand one after the other. `name` is stored with the state, for each of them: two definitions
+    of one name must merge alike.
     """
 
     name: ClassVar[str]
+    width: ClassVar[int]
 
     def __str__(self) -> str:
         return self.name
+
+    @abstractmethod
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        """Return the columns of two rows as those of one."""
+
+    @abstractmethod
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        """Return `rows` as a PostgreSQL expression for each column, over those of two rows."""
+
+    @abstractmethod
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        """Return a PostgreSQL aggregate over all rows of one key for each column."""
+
+    def exact(self, type: str) -> bool:
+        """Return whether values of this type merge to the same digits in any order."""
+        return True
+
+    def total(self, type: str) -> Total:
+        """Return what is compared of a column of this type."""
+        return Total.TRUE if type == "boolean" else Total.PRESENT
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(RowMerge):
+    """A rule for the values of one column."""
+
+    width = 1
+
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        return (self.merge(left[0], right[0]),)
+
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        return [self.pair_sql(state[0], partial[0])]
+
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        return [self.fold_sql(columns[0])]
 
     def merge(self, left: Any, right: Any) -> Any:
         """Return both values as one; null merged with x is x."""
@@ -71,14 +110,6 @@ class Merge(ABC):
     @abstractmethod
     def fold_sql(self, column: str) -> str:
         """Return a PostgreSQL aggregate over all rows of one key: null when all are null."""
-
-    def exact(self, type: str) -> bool:
-        """Return whether values of this type merge to the same digits in any order."""
-        return True
-
-    def total(self, type: str) -> Total:
-        """Return what is compared of a column of this type."""
-        return Total.TRUE if type == "boolean" else Total.PRESENT
 
 
 class Add(Merge):
@@ -116,7 +147,7 @@ class Least(Merge):
     name = "least"
 
     def both(self, left: Any, right: Any) -> Any:
-        return min(left, right, key=_order)
+        return min(left, right, key=order)
 
     def pair_sql(self, state: str, partial: str) -> str:
         return f"LEAST({state}, {partial})"
@@ -131,7 +162,7 @@ class Greatest(Merge):
     name = "greatest"
 
     def both(self, left: Any, right: Any) -> Any:
-        return max(left, right, key=_order)
+        return max(left, right, key=order)
 
     def pair_sql(self, state: str, partial: str) -> str:
         return f"GREATEST({state}, {partial})"
@@ -140,17 +171,79 @@ class Greatest(Merge):
         return _first_sql(column, f"{column} DESC")
 
 
-ADD, LEAST, GREATEST = Add(), Least(), Greatest()
-MERGES: Mapping[str, Merge] = {each.name: each for each in (ADD, LEAST, GREATEST)}
+class GreatestBy(RowMerge):
+    """Two columns, of the record whose first is greatest: ties are settled by the second, null below all. No first: no record."""
+
+    name = "greatest_by"
+    width = 2
+    _beats, _descends = ">", " DESC"
+
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        found = [each for each in (left, right) if each[0] is not None]
+        return self._first(found) if found else (None, None)
+
+    def _first(self, found: Sequence[Partial]) -> Partial:
+        return max(
+            found, key=lambda each: (order(each[0]), each[1] is not None, order(each[1] if each[1] is not None else 0))
+        )
+
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        (at, value), (new_at, new) = state, partial
+        tie = f"({new} {self._beats} {value} OR ({value} IS NULL AND {new} IS NOT NULL))"
+        newer = f"({at} IS NULL OR {new_at} {self._beats} {at} OR ({new_at} = {at} AND {tie}))"
+        # Spelled out: (a, b) > (c, d) is null where b or d is.
+        return [
+            f"CASE WHEN {new_at} IS NOT NULL AND {newer} THEN {new_at} ELSE {at} END",
+            f"CASE WHEN {new_at} IS NOT NULL AND {newer} THEN {new} ELSE {value} END",
+        ]
+
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        at, value = columns
+        first = f"{at}{self._descends}, {value}{self._descends} NULLS LAST"
+        return [f"(array_agg({each} ORDER BY {first}) FILTER (WHERE {at} IS NOT NULL))[1]" for each in columns]
 
 
-def merger(merges: Sequence[Merge]) -> Callable[[Partial, Partial], Partial]:
+class LeastBy(GreatestBy):
+    """The same of the record whose first is least: ties are settled by the least second, null above all."""
+
+    name = "least_by"
+    _beats, _descends = "<", ""
+
+    def _first(self, found: Sequence[Partial]) -> Partial:
+        return min(
+            found, key=lambda each: (order(each[0]), each[1] is None, order(each[1] if each[1] is not None else 0))
+        )
+
+
+ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY = Add(), Least(), Greatest(), LeastBy(), GreatestBy()
+MERGES: Mapping[str, RowMerge] = {each.name: each for each in (ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY)}
+
+
+def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
+    """Yield the merges of a row's columns, and which columns each is of.
+
+    >>> [merge.name for merge, _ in grouped([ADD, LEAST_BY, LEAST_BY, ADD])]
+    ['add', 'least_by', 'add']
+    """
+    at = 0
+    while at < len(merges):
+        yield merges[at], slice(at, at + merges[at].width)
+        at += merges[at].width
+
+
+def merger(merges: Sequence[RowMerge]) -> Callable[[Partial, Partial], Partial]:
     """Return the `combine` of a whole row of partial columns."""
+    groups = list(grouped(merges))
 
     def combine(left: Partial, right: Partial) -> Partial:
-        return tuple(merge.merge(a, b) for merge, a, b in zip(merges, left, right, strict=True))
+        return tuple(value for merge, at in groups for value in merge.rows(left[at], right[at]))
 
     return combine
+
+
+def folded(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
+    """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
+    return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
 
 
 def _first_sql(column: str, order: str) -> str:
@@ -158,5 +251,6 @@ def _first_sql(column: str, order: str) -> str:
     return f"(array_agg({column} ORDER BY {order}) FILTER (WHERE {column} IS NOT NULL))[1]"
 
 
-def _order(value: Any) -> tuple[bool, Any]:
-    return value != value, value
+def order(value: Any) -> tuple[bool, Any]:
+    """Return what values compare by, as in Spark and PostgreSQL: NaN above all numbers, and equal to itself."""
+    return value != value, None if value != value else value

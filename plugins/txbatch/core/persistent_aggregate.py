@@ -10,7 +10,7 @@ from txbatch.core.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
-from txbatch.core.merge import ADD, GREATEST, Merge, Partial, merger
+from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
 from txbatch.core.operations import Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
@@ -96,12 +96,12 @@ class PersistentAggregate:
         return self.columns + (MARKS if self.removable else ())
 
     @property
-    def merges(self) -> tuple[Merge, ...]:
+    def merges(self) -> tuple[RowMerge, ...]:
         """How each value column merges."""
         return tuple(column.partial.merge for column in self.columns)
 
     @property
-    def partial_merges(self) -> tuple[Merge, ...]:
+    def partial_merges(self) -> tuple[RowMerge, ...]:
         """How each column of a partial merges with that of another one of the same batch."""
         return tuple(column.partial.merge for column in self.partial_columns)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from txbatch.core.definition import columns
-from txbatch.core.merge import MERGES, Merge
+from txbatch.core.merge import MERGES, RowMerge, folded
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text, sql_type
@@ -24,7 +24,7 @@ class Folds:
     topology: str
     state: str
     stored: Mapping[str, Any]
-    merges: Mapping[str, Merge] = field(default_factory=lambda: MERGES)
+    merges: Mapping[str, RowMerge] = field(default_factory=lambda: MERGES)
     generation: Generation = CURRENT
 
     @classmethod
@@ -116,10 +116,10 @@ class Folds:
 
     def merged(self) -> Sequence[str]:
         """The values of the rows `r` of a key as one."""
-        return [
-            f"CAST({self.merges[merge].fold_sql(f'r.{pg_name(name)}')} AS {sql_type(type_)}) AS {pg_name(name)}"
-            for name, type_, merge in self.stored["values"]
-        ]
+        values = self.stored["values"]
+        merges = folded([self.merges[merge] for *_, merge in values], [f"r.{name}" for name in self.values])
+        typed = zip(merges, values, self.values, strict=True)
+        return [f"CAST({merge} AS {sql_type(type_)}) AS {name}" for merge, (_, type_, _), name in typed]
 
     def _replaced(self, when: str = "IS NOT NULL") -> str:
         """The txids that a restate has replaced."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from txbatch.core.merge import folded
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
@@ -137,9 +138,12 @@ class Past:
         for number in range(len(counted)):
             stands = self._stands(number)
             made.append(f"bool_or({stands}) AS s{number}")
-            for n, column in enumerate(self.aggregate.columns):
-                merged = column.partial.merge.fold_sql(f"(CASE WHEN {stands} THEN r.p{n} END)")
-                made.append(f"CAST({merged} AS {sql_type(column.partial.type)}) AS p{number}_{n}")
+            columns = self.aggregate.columns
+            merges = folded(
+                self.aggregate.merges, [f"(CASE WHEN {stands} THEN r.p{n} END)" for n in range(len(columns))]
+            )
+            for n, (column, merge) in enumerate(zip(columns, merges, strict=True)):
+                made.append(f"CAST({merge} AS {sql_type(column.partial.type)}) AS p{number}_{n}")
         keys = listed(f"t.{key} AS k{n}" for n, key in enumerate(self._keys))
         same = " AND ".join(f"v.{key} = k.k{n}" for n, key in enumerate(self._keys))
         read = self._read(counted, changed, f"{same} AND {where}")

@@ -224,7 +224,7 @@ def described(aggregate: PersistentAggregate) -> dict[str, str]:
 
 
 def _aggregated(aggregator: CombinerAggregator) -> str:
-    of = "" if aggregator.inputs else " of the records"
+    of = "" if aggregator.input else " of the records"
     return f"{aggregator.described}{of}" if aggregator.where is None else aggregator.described
 
 

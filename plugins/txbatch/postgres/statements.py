@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate, ValueColumn
+from txbatch.core.merge import folded, grouped
+from txbatch.core.persistent_aggregate import GLOBAL_KEY, PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.state import StateKind
 from txbatch.postgres.expressions import (
     column_type,
@@ -100,9 +101,10 @@ class StateStatements:
 
     def once(self) -> str:
         """The staged rows, several of one key as one."""
+        merges = folded(self.aggregate.partial_merges, self.partials)
         merged = [
-            f"CAST({column.partial.merge.fold_sql(name)} AS {sql_type(column.partial.type)}) AS {name}"
-            for column, name in zip(self.partial_columns, self.partials, strict=True)
+            f"CAST({merge} AS {sql_type(column.partial.type)}) AS {name}"
+            for column, merge, name in zip(self.partial_columns, merges, self.partials, strict=True)
         ]
         return f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
 
@@ -167,19 +169,17 @@ class StateStatements:
 
         Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out.
         """
+        merges = folded(self.aggregate.partial_merges, self.partials)
         merged = [
-            column.partial.merge.fold_sql(name) if column.partial.exact else f"count({name})"
-            for column, name in zip(self.partial_columns, self.partials, strict=True)
+            merge if column.partial.exact else f"count({name})"
+            for column, merge, name in zip(self.partial_columns, merges, self.partials, strict=True)
         ]
         by_key = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
         hashed = "left(encode(sha256(convert_to(to_jsonb(e)::text, 'UTF8')), 'hex'), 15)"
         return f"SELECT count(*) || ':' || sum(('x' || {hashed})::bit(60)::bigint) FROM ({by_key}) e"
 
     def _assignments(self, txid: int) -> list[str]:
-        assigned = [
-            f"{value} = {self._after(column, f's.{value}', f'e.{value}')}"
-            for column, value in zip(self.columns, self.values, strict=True)
-        ]
+        assigned = [f"{value} = {after}" for value, after in zip(self.values, self._after(), strict=True)]
         assigned += [f"{mark} = e.{mark}" for mark in self.marks]
         if self.kind is StateKind.OPAQUE:
             kept = zip(self.previous, self.values, strict=True)
@@ -187,8 +187,11 @@ class StateStatements:
             assigned.append(f"prev_txid = {self._prev_txid}")
         return [*assigned, f"txid = {txid:d}"]
 
-    def _after(self, column: ValueColumn, value: str, partial: str) -> str:
-        return column.partial.merge.pair_sql(value, partial)
+    def _after(self) -> list[str]:
+        """The values after the batch, of the state's row `s` and the staged one `e`."""
+        state, staged = ([f"{row}.{value}" for value in self.values] for row in "se")
+        groups = grouped(self.aggregate.merges)
+        return [sql for merge, at in groups for sql in merge.merge_sql(state[at], staged[at])]
 
     def _condition(self, txid: int) -> str:
         return "" if self.kind is StateKind.NON_TRANSACTIONAL else f" AND s.txid < {txid:d}"
@@ -226,8 +229,9 @@ class RemovableStatements(StateStatements):
             return self.remove(txid)
         return (f"DELETE FROM {self.state} WHERE NOT counted AND (txid < {txid:d} OR prev_txid IS NULL)",)
 
-    def _after(self, column: ValueColumn, value: str, partial: str) -> str:
-        return f"CASE WHEN e.removed THEN {partial} ELSE {super()._after(column, value, partial)} END"
+    def _after(self) -> list[str]:
+        merged = zip(self.values, super()._after(), strict=True)
+        return [f"CASE WHEN e.removed THEN e.{value} ELSE {after} END" for value, after in merged]
 
 
 def statements_of(

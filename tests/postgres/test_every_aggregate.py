@@ -1,0 +1,138 @@
+"""Every aggregate in PostgreSQL: what batches, folds and the functions on the past make of it is what the core makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from every_aggregate import KEYS, every_aggregate, records
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from past_model import Model, positions
+from postgres_bench import Bench
+from sqlalchemy import Connection, Engine
+from support import code, record_batch, staged
+
+from txbatch import NonTransactionalState, OpaqueState
+from txbatch.core.merge import Partial
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.update import Change
+from txbatch.memory.emitter import partials_of
+from txbatch.postgres import retention
+from txbatch.postgres.folds import Folds
+from txbatch.postgres.report_views import create_report
+from txbatch.postgres.state_tables import execute
+from txbatch.postgres.state_writer import LedgerWriter
+from txbatch.postgres.statements import statements_of
+
+few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+BATCH = st.lists(records, max_size=4)
+# Per txid: the position that it counts again, its records, and whether it removes each key.
+HISTORY = st.lists(
+    st.tuples(st.none() | st.integers(0, 9), BATCH, st.tuples(st.booleans(), st.booleans())), min_size=1, max_size=5
+)
+
+
+def shown(value: Any) -> Any:
+    """Roots and quotients have other digits in PostgreSQL; NaN is not equal to itself."""
+    if isinstance(value, memoryview):
+        value = bytes(value)
+    try:
+        return f"{round(value, 9).normalize():f}"
+    except (AttributeError, TypeError):
+        return repr(value)
+
+
+def selected(connection: Connection, statement: str) -> dict[Any, list[Any]]:
+    return {row[:1]: [shown(each) for each in row[1:]] for row in execute(connection, statement).fetchall()}
+
+
+def finished(aggregate: PersistentAggregate, partial: Partial) -> list[Any]:
+    of = {name: [n for n, c in enumerate(aggregate.columns) if c.value == name] for name in aggregate.aggregates}
+    values = aggregate.aggregates.items()
+    return [shown(each.finish(tuple(partial[n] for n in of[name]))) for name, each in values]
+
+
+@pytest.mark.rule("R9", "R18")
+@given(batches=st.lists(BATCH, min_size=1, max_size=5))
+@few
+def test_batched_in_any_way_is_all_at_once(engine: Engine, batches: list[list[dict[str, Any]]]) -> None:
+    """By the upsert, with each key staged in several rows, and by the fold of what each batch contributed."""
+    (aggregate,) = every_aggregate(state=NonTransactionalState("s"), guarantee="at_least_once").aggregates
+    together = dict(partials_of(aggregate, [record for batch in batches for record in batch]))
+    statements, folds = statements_of(aggregate), Folds.of(aggregate)
+    with engine.connect() as connection:
+        for made in (statements.create_state(), statements.create_contribution(), folds.create_base()):
+            execute(connection, made)
+        execute(connection, f"CREATE TABLE contribution.all_of_it PARTITION OF {folds.contribution} DEFAULT")
+        execute(connection, create_report(aggregate))
+        for txid, batch in enumerate(batches, 1):
+            partials = [each for record in batch for each in partials_of(aggregate, [record])]
+            attempt = Assignment("every", TransactionAttempt(txid, 1), "token", {"streams": {}}, code())
+            writer = LedgerWriter(connection, statements, attempt)
+            writer.apply(writer.load([record_batch(aggregate, partials)], staged(aggregate, partials)))
+            execute(connection, f"DROP TABLE {statements.staged}")
+        stored = ", ".join([*statements.keys, *statements.values])
+        expected = {key: [shown(each) for each in partial] for key, partial in together.items()}
+        assert selected(connection, f"SELECT {stored} FROM state.s") == expected
+        assert selected(connection, folds.now()) == expected
+        reported = selected(connection, "SELECT * FROM report.s")
+        assert {key: row[:-1] for key, row in reported.items()} == {
+            key: finished(aggregate, partial) for key, partial in together.items()
+        }
+        connection.rollback()
+
+
+@pytest.mark.rule("R17", "R19", "R22")
+@pytest.mark.parametrize("removable", [False, True])
+@given(history=HISTORY, base=BATCH, horizon=st.integers(1, 6))
+@few
+def test_the_past_is_what_the_core_folds(
+    engine: Engine, removable: bool, history: list[Any], base: list[dict[str, Any]], horizon: int
+) -> None:
+    """As of each txid, corrected, and what changed, also after retention folded a part of it."""
+    topology = every_aggregate(state=OpaqueState("s"), **({"remove": "true"} if removable else {}))
+    (aggregate,) = topology.aggregates
+    Bench(engine, topology)
+    with engine.connect() as connection:
+        model = Model(connection, aggregate)
+        fill(model, history, base)
+        check(model, model.horizon)
+        done = retention._fold(connection, "every", min(horizon, model.newest))
+        check(model, max(done.horizon, model.horizon))
+        connection.rollback()
+
+
+def fill(model: Model, history: list[Any], base: list[dict[str, Any]]) -> None:
+    plain, (removable,) = every_aggregate().aggregates[0], [model.aggregate.removable]
+    folded = dict(partials_of(plain, base))
+    shift, changes = 1 if folded else 0, []
+    nothing = (None,) * len(plain.columns)
+    for position, (_, batch, removes) in zip(positions([again for again, *_ in history]), history, strict=True):
+        found = {key: Change(partial) for key, partial in partials_of(plain, batch)}
+        for key in ((name,) for name, gone in zip(KEYS, removes, strict=True) if gone and removable):
+            counted = key in found
+            found[key] = Change(found[key].partial if counted else nothing, True, counted)
+        changes.append((position + shift, found))
+    model.fill(folded, changes)
+
+
+def check(model: Model, horizon: int) -> None:
+    def reported(**asked: Any) -> dict[Any, list[Any]]:
+        keys = {*model.base, *model.given}
+        folds = {key: model.fold(key, **asked) for key in keys}
+        return {
+            key: [*finished(model.aggregate, partial), shown(model.txid(key, **asked))]
+            for key, partial in folds.items()
+            if partial is not None
+        }
+
+    for at in range(horizon, model.newest + 1):
+        assert selected(model.connection, f"SELECT * FROM report.as_of_s({at})") == reported(at=at)
+        assert selected(model.connection, f"SELECT * FROM report.corrected_s({at})") == reported(corrected=at)
+    before, after = reported(at=horizon), reported(at=model.newest)
+    changed = selected(model.connection, f"SELECT k, change FROM report.changes_s({horizon}, {model.newest})")
+    assert changed.keys() == {
+        key for key in before.keys() | after.keys() if before.get(key, [])[:-1] != after.get(key, [])[:-1]
+    }
