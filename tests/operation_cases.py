@@ -1,4 +1,5 @@
-"""The golden cases of operations per batch: data in tests/golden/operations/, run in memory and by Spark.
+"""What is run in memory and by Spark: the lines of docs/topology.md, and the golden cases of operations per batch: data in
+tests/golden/operations/.
 
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
 them (name, arguments, options; an aggregate is a list of its class, field and options) and which records come out: `expect`.
@@ -7,6 +8,7 @@ them (name, arguments, options; an aggregate is a list of its class, field and o
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,9 @@ from txbatch.memory.operations import records
 
 FOLDER = Path(__file__).parent / "golden" / "operations"
 PATHS = sorted(FOLDER.glob("*.json"))
+DOCUMENT = Path(__file__).parents[1] / "docs" / "topology.md"
+# In a row of three cells the second one, where it is code.
+LINES = re.findall(r"^\|[^|]*\| `([^|]+)` \|[^|]*\|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
 # By stream the records of each partition.
 Read = dict[str, dict[str, list[tuple[Any, ...]]]]
 Counted = Counter[tuple[Any, ...]]
@@ -51,6 +56,19 @@ class OperationCase:
         named = ", ".join(f"{field.name} {field.type}" for field in stream.fields)
         assert named == case["expect"]["fields"]
         return cls(stream, read, counted(typed(stream.fields, record) for record in case["expect"]["records"]))
+
+
+def documented(line: str) -> tuple[Any, Topology]:
+    """What a line of the document makes, after the lines that stand before all of them; and their topology."""
+    (before,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(before, names)
+    return eval(line, names), names["topology"]
+
+
+def given(stream: Stream) -> Read:
+    """All records of FixedBatchSpouts."""
+    return {root.name: {"": root.spout.records} for root in stream.roots}
 
 
 def in_memory(stream: Stream, read: Read) -> Counted:

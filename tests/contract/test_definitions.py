@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from support import ListSpout, LogSpout, run
 
-from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Sum, Topology, TransactionalState
+from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Stream, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.spout import Spout
@@ -56,15 +57,17 @@ def defined(
     fields: str = FIELDS,
     spout: Spout | None = None,
     keys: str = "word",
+    within: Callable[[Stream], Stream] = lambda stream: stream,
     **values: Any,
 ) -> Topology:
-    """States on one stream, or on the merge of several."""
+    """States on one stream, or on the merge of several, behind operations within a batch."""
     topology, made = Topology(name), []
     for stream in streams:
         source = spout or LogSpout({"a": 100})
         source.fields = fields
         made.append(topology.new_stream(stream, source))
     records = made[0] if len(made) == 1 else topology.merge(*made, name="all")
+    records = within(records)
     for state in states or ("s",):
         given = OpaqueState(state) if isinstance(state, str) else state
         grouped = records.group_by(*keys.split())
@@ -88,6 +91,10 @@ CHANGES = {
     "database": (
         defined("s", OpaqueState("more", database="warehouse")),
         "state 'more' is in database 'warehouse' now, was in the ledger's database",
+    ),
+    "operations per batch": (
+        defined("s", "more", within=lambda records: records.distinct().filter("n > 1")),
+        "state 's' counts per batch: distinct now, counted all records together",
     ),
     "key": (defined("s", "more", keys="n"), "key 'word' of state 's' is gone; key 'n' of state 's' is new (bigint)"),
     "value": (

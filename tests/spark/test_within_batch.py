@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -11,7 +11,18 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from operation_cases import PATHS, Counted, OperationCase, Read, counted, in_memory, new_stream
+from operation_cases import (
+    LINES,
+    PATHS,
+    Counted,
+    OperationCase,
+    Read,
+    counted,
+    documented,
+    given,
+    in_memory,
+    new_stream,
+)
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import Avg, Count, FileSpout, Max, Min, OpaqueState, Stream, Sum, Topology
@@ -98,22 +109,36 @@ def random_step(random: Random, stream: Stream) -> Stream:
             return cast(Stream, grouped.aggregate(w1=mean, w2=Min(by)) if "w1" not in names else stream)
 
 
+def by_spark(spark: SparkSession, all_of: Sequence[tuple[Stream, Read]]) -> list[Counted]:
+    """The records of several streams, by one job."""
+    record = "to_json(array(struct(*)), map('ignoreNullFields', 'false'))"
+    frames = [
+        frame_of(spark, stream, read).selectExpr(f"{number} as number", f"{record} as record")
+        for number, (stream, read) in enumerate(all_of)
+    ]
+    found: list[list[Any]] = [[] for _ in all_of]
+    for number, text in rows(reduce(DataFrame.union, frames)):
+        found[number].append(json.loads(text, parse_float=Decimal)[0].values())
+    return [counted(each) for each in found]
+
+
 def test_random_chains_are_as_in_memory(spark: SparkSession) -> None:
-    """All chains are one job of Spark."""
-    random, expected, found = Random(13), list[Counted](), list[DataFrame]()
-    for number in range(CHAINS):
+    random, chains = Random(13), list[tuple[Stream, Read]]()
+    for _ in range(CHAINS):
         stream = joined_or_merged(random, Topology("t"))
         for _ in range(random.randint(1, 3)):
             stream = random_step(random, stream)
         read = {name: {"": [random_record(random) for _ in range(random.randint(0, 9))]} for name in ("in", "more")}
-        expected.append(in_memory(stream, read))
-        record = "to_json(array(struct(*)), map('ignoreNullFields', 'false'))"
-        found.append(frame_of(spark, stream, read).selectExpr(f"{number} as number", f"{record} as record"))
-    out: list[list[tuple[Any, ...]]] = [[] for _ in range(CHAINS)]
-    for number, record in rows(reduce(DataFrame.union, found)):
-        out[number].append(tuple(json.loads(record, parse_float=Decimal)[0].values()))
-    assert [counted(each) for each in out] == expected
+        chains.append((stream, read))
+    expected = [in_memory(*each) for each in chains]
+    assert by_spark(spark, chains) == expected
     assert sum(bool(each) for each in expected) > CHAINS // 2
+
+
+def test_the_lines_of_the_document_are_as_in_memory(spark: SparkSession) -> None:
+    streams = [made for made, _ in map(documented, LINES) if isinstance(made, Stream)]
+    lines = [(stream, given(stream)) for stream in streams]
+    assert by_spark(spark, lines) == [in_memory(*each) for each in lines]
 
 
 # ---- through spouts, to a state
