@@ -14,6 +14,27 @@ TOPOLOGY = (
 )
 
 
+# Jobs of a log, with two records a batch, and of days by the hour; `root` is where that is.
+WORDS_OF_LOG = """
+topology = Topology("words")
+stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=2))
+stream.group_by("line").persistent_aggregate(OpaqueState("words"), count=Count(), last=Max("record_offset"))
+"""
+DAYS = """
+from datetime import datetime
+class Days(IntervalSpout):
+    def batch(self, plan):
+        start, end = map(datetime.fromisoformat, plan["interval"])
+        lines = [line for name in plan["files"] for line in (self.root / name).read_text().split()]
+        read = [(datetime.fromisoformat(at), name) for at, name in (line.split(",") for line in lines)]
+        return [(name,) for at, name in read if start <= at < end]
+topology = Topology("days")
+stream = topology.new_stream("in", Days({root!r}, "at timestamp, name string", time="at")).project("name")
+stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
+"""
+MAIN = "if __name__ == '__main__':\n    raise SystemExit(emit(topology))\n"
+
+
 def job_of(name: str, state: str, fields: str = "word string") -> str:
     return TOPOLOGY.format(name=name, fields=fields) + COUNT.format(state=state)
 

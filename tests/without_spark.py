@@ -56,6 +56,17 @@ class WithoutSpark:
         """Nothing was started."""
 
 
+class LikeTheDriver(WithoutSpark):
+    """Leaves the reason of a failure in the folder, as the driver does."""
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        try:
+            super().emit(folder, assignment)
+        except TxbatchError as error:
+            folder.write_error("transient", str(error))
+            raise TransientError(str(error)) from error
+
+
 def emit_without_spark(job: Job, folder: AttemptFolder, assignment: Assignment) -> None:
     """Reads, aggregates and writes the manifest."""
     stage(load_job(str(job.path)).topology, folder, assignment)

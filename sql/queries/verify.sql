@@ -33,3 +33,49 @@ SELECT state, horizon FROM txbatch.state WHERE topology = :topology;
 -- The partitions that a batch had to leave out, and that no batch has read since.
 SELECT stream, partition, unreadable_since_txid AS txid FROM report.completeness
  WHERE topology = :topology AND unreadable_since_txid IS NOT NULL ORDER BY stream, partition;
+
+-- audited_batches --
+-- All that the ledger says of each committed txid; where a rebuild counts, also what that said. Nobody else may write meanwhile.
+SELECT b.txid, b.position, b.kind, b.replaced_by, b.metadata, b.records, b.keys, b.kept, b.committed_at, b.succeeded_at,
+       lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
+       a.manifest, a.finished_at, COALESCE(b.txid <= r.swapped_txid, false) AS before_rebuild,
+       d.keys AS rebuilt_keys, d.kept AS rebuilt_kept, d.records AS rebuilt_records, d.streams AS rebuilt_streams,
+       (SELECT json_agg(json_build_object('stream', p.stream, 'partition', p.partition, 'status', p.status, 'metadata',
+               p.metadata, 'records', p.records, 'fingerprint', p.fingerprint::text))
+          FROM txbatch.partition p WHERE (p.topology, p.txid) = (b.topology, b.txid)) AS partitions
+  FROM txbatch.batch b
+  LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.committed_fence)
+  LEFT JOIN LATERAL (
+       SELECT rebuild, swapped_txid FROM txbatch.rebuild n
+        WHERE n.topology = b.topology AND n.status = 'swapped' ORDER BY rebuild DESC LIMIT 1) r ON true
+  LEFT JOIN txbatch.rebuilt d ON (d.rebuild, d.txid) = (r.rebuild, b.txid)
+ WHERE b.topology = :topology AND b.status = 'committed' ORDER BY b.txid;
+
+-- numbers_missing --
+-- How many txids of a topology are missing between the first and the newest (R1).
+SELECT max(txid) - count(*) AS missing FROM txbatch.batch WHERE topology = :topology;
+
+-- consumed_otherwise --
+-- Partitions of which the next batch would begin elsewhere than where the newest ended. What was given up is committed at once,
+-- also before a batch with a lower txid: so newer is what has the higher txid and was committed later.
+WITH read AS (
+    SELECT p.stream, p.partition, p.txid, p.metadata::text AS metadata, b.committed_at
+      FROM txbatch.partition p JOIN txbatch.batch b ON (b.topology, b.txid) = (p.topology, p.txid)
+     WHERE p.topology = :topology AND p.status <> 'unreadable' AND b.kind <> 'restate')
+SELECT c.stream, c.partition, c.txid FROM txbatch.consumed c
+  LEFT JOIN read r ON (r.stream, r.partition, r.txid, r.metadata) = (c.stream, c.partition, c.txid, c.metadata::text)
+ WHERE c.topology = :topology AND (r.txid IS NULL OR EXISTS (
+       SELECT FROM read n
+        WHERE (n.stream, n.partition) = (r.stream, r.partition) AND n.txid > r.txid AND n.committed_at > r.committed_at))
+ ORDER BY c.stream, c.partition;
+
+-- rebuilt_otherwise --
+-- Rebuilds that did not count just the batches that counted when they took the old generation's place.
+SELECT r.rebuild, r.swapped_txid FROM txbatch.rebuild r
+ WHERE r.topology = :topology AND r.status = 'swapped' AND (
+       EXISTS (SELECT FROM txbatch.rebuilt d WHERE d.rebuild = r.rebuild AND d.txid > r.swapped_txid)
+    OR EXISTS (SELECT FROM txbatch.batch b
+                WHERE b.topology = r.topology AND b.txid <= r.swapped_txid AND b.status = 'committed' AND b.kind <> 'skip'
+                  AND COALESCE(b.replaced_by > r.swapped_txid, true)
+                  AND NOT EXISTS (SELECT FROM txbatch.rebuilt d WHERE (d.rebuild, d.txid) = (r.rebuild, b.txid))))
+ ORDER BY r.rebuild;

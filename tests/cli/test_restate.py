@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import Popen
 
 import pytest
-from cli_support import contents, refused, rows
+from cli_support import DAYS, contents, refused, rows
 from click.testing import Result
 from sqlalchemy import Engine, text
 
@@ -17,18 +17,6 @@ from txbatch.launch.job_file import LAST_LINES
 pytestmark = pytest.mark.rule("R17")
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
-DAYS = """
-from datetime import datetime
-class Days(IntervalSpout):
-    def batch(self, plan):
-        start, end = map(datetime.fromisoformat, plan["interval"])
-        lines = [line for name in plan["files"] for line in (self.root / name).read_text().split()]
-        read = [(datetime.fromisoformat(at), name) for at, name in (line.split(",") for line in lines)]
-        return [(name,) for at, name in read if start <= at < end]
-topology = Topology("days")
-stream = topology.new_stream("in", Days({root!r}, "at timestamp, name string", time="at")).project("name")
-stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
-"""
 BARE = 'stream.group_by("name").persistent_aggregate(TransactionalState("bare", contributions=False), count=Count())\n'
 FIRST = "2024-01-01T10:00Z,a 2024-01-01T11:00Z,wrong 2024-01-02T10:00Z,b 2024-01-03T10:00Z,b"
 MENDED = FIRST.replace("wrong", "b 2024-01-01T12:00Z,c")

@@ -10,52 +10,20 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from cli_support import contents, refused
+from cli_support import DAYS, MAIN, WORDS_OF_LOG, contents, refused
 from click.testing import Result
 from sqlalchemy import Engine, text
-from without_spark import WithoutSpark
+from without_spark import LikeTheDriver
 
 from txbatch import settings
-from txbatch.core.errors import TransientError, TxbatchError
-from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
-from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
-LOG = """
-topology = Topology("words")
-stream = topology.new_stream("in", OpaquePartitionedLogSpout({root!r}, max_records=2))
-stream.group_by("line").persistent_aggregate(OpaqueState("words"), count=Count(), last=Max("record_offset"))
-"""
 BARE = 'stream.group_by("line").persistent_aggregate(OpaqueState("bare", contributions=False), count=Count())\n'
-DAYS = """
-from datetime import datetime
-class Days(IntervalSpout):
-    def batch(self, plan):
-        start, end = map(datetime.fromisoformat, plan["interval"])
-        lines = [line for name in plan["files"] for line in (self.root / name).read_text().split()]
-        read = [(datetime.fromisoformat(at), name) for at, name in (line.split(",") for line in lines)]
-        return [(name,) for at, name in read if start <= at < end]
-topology = Topology("days")
-stream = topology.new_stream("in", Days({root!r}, "at timestamp, name string", time="at")).project("name")
-stream.group_by("name").persistent_aggregate(TransactionalState("days"), count=Count())
-"""
-MAIN = "if __name__ == '__main__':\n    raise SystemExit(emit(topology))\n"
-
-
-class LikeTheDriver(WithoutSpark):
-    """Leaves the reason of a failure in the folder, as the driver does."""
-
-    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        try:
-            super().emit(folder, assignment)
-        except TxbatchError as error:
-            folder.write_error("transient", str(error))
-            raise TransientError(str(error)) from error
 
 
 @pytest.fixture
@@ -70,7 +38,7 @@ def log(tmp_path: Path, txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.fixture
 def job(log: PartitionedLog, txbatch: Txbatch, write_job: WriteJob) -> str:
     """Two batches of two partitions are committed."""
-    job = write_job("words.py", LOG.format(root=str(log.root)) + MAIN)
+    job = write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)) + MAIN)
     done = txbatch("run", job, "--until-idle")
     assert done.exit_code == 0, done.output
     return job
@@ -136,7 +104,7 @@ def test_a_state_that_is_not_its_contributions_is_different(txbatch: Txbatch, jo
     found = verified(txbatch("verify", job, "1", "--json"))
     assert {what: row["outcome"] for what, row in found.items()} == {"txid 1": "EQUAL", "state words": "DIFFERENT"}
     keys = {each["key"]["line"]: each["stored"] for each in found["state words"]["compared"][0]["examples"]}
-    assert keys == {"b": None, "c": {"count": "2", "last": "7"}}
+    assert keys == {"b": None, "c": {"count": "2", "last": "7", "txid": "1"}}
 
 
 @pytest.mark.rule("R24")
@@ -166,30 +134,22 @@ def test_other_records_are_told_by_number_and_partition(txbatch: Txbatch, job: s
 
 @pytest.mark.rule("R13", "R24")
 def test_a_hole_is_told_until_it_is_filled_and_is_no_part_of_its_batch(
-    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
+    txbatch: Txbatch, job: str, log: PartitionedLog
 ) -> None:
-    """Of txid 2 partition 1 counts as a hole, by the ledger: its record is in none of what is compared."""
-    change(
-        engine,
-        "UPDATE txbatch.partition SET status = 'unreadable', records = NULL, fingerprint = NULL, reason = 'away' "
-        "WHERE txid = 2 AND partition = '1'",
-    )
-    change(
-        engine, "UPDATE txbatch.consumed SET txid = 1, metadata = '{\"start\": 0, \"end\": 2}' WHERE partition = '1'"
-    )
-    change(engine, "UPDATE contribution.words SET count = 1, last = 2 WHERE txid = 2 AND line = 'a'")
-    change(engine, "UPDATE state.words SET count = 2 WHERE line = 'a'")
+    log.append("0", ["b"])
+    log.append("1", ["d"])
+    log.take_away("1")
+    assert txbatch("run", job).exit_code == 0
+    log.give_back("1")
     found = verified(txbatch("verify", job, "--json"))
     assert {what: row["outcome"] for what, row in found.items()} == {
-        "txid 1": "EQUAL",
-        "txid 2": "EQUAL",
-        "state words": "EQUAL",
+        **dict.fromkeys(("txid 1", "txid 2", "txid 3", "state words"), "EQUAL"),
         "missing": "NOT COUNTED",
     }
     assert (
-        found["missing"]["reason"] == "partition '1' of stream 'in' could not be read in txid 2, and is not read since"
+        found["missing"]["reason"] == "partition '1' of stream 'in' could not be read in txid 3, and is not read since"
     )
-    assert txbatch("verify", job, "1", "2").exit_code == 0  # named: what is missing besides is not asked
+    assert txbatch("verify", job, "1", "3").exit_code == 0  # named: what is missing besides is not asked
     assert txbatch("run", job).exit_code == 0
     assert "missing" not in verified(txbatch("verify", job, "--json"))
 
@@ -217,14 +177,13 @@ def test_what_was_given_up_is_told(
 def test_of_a_restated_batch_the_version_that_counts_is_verified(
     txbatch: Txbatch, job: str, engine: Engine, log: PartitionedLog
 ) -> None:
-    """Twice: of what the first two versions contributed nothing is left, and nobody misses it."""
+    """Twice: the source has nothing of what the first two versions contributed; that it is what was staged is known."""
     for why, line in (("one was wrong", "z"), ("no, another one", "y")):
         next((log.root / "0").iterdir()).write_text(f"a\n{line}\na\n")
         assert next(iter(outcomes(txbatch("verify", job, "1", "--json")).values())) == "UNVERIFIABLE"
         with open_runner(load_job(job), settings.resolve()) as runner:
             (restated,) = runner.restate([1], why)
     assert restated.txid == 4
-    change(engine, "UPDATE contribution.words SET count = 99 WHERE txid = 3 AND line = 'z'")
     assert outcomes(txbatch("verify", job, "--json")) == {
         "txid 4 (restates 1)": "EQUAL",
         "txid 2": "EQUAL",
@@ -232,6 +191,9 @@ def test_of_a_restated_batch_the_version_that_counts_is_verified(
     }
     for asked in ("1", "3", "4"):
         assert list(outcomes(txbatch("verify", job, asked, "--json"))) == ["txid 4 (restates 1)", "state words"]
+    change(engine, "UPDATE contribution.words SET count = 99 WHERE txid = 3 AND line = 'z'")
+    (told,) = [row["reason"] for what, row in verified(txbatch("verify", job, "--json")).items() if what == "ledger"]
+    assert "txid 3: contribution.words has 3 keys of txid 3 whose total of 'count' is 102, its attempt staged 4" in told
     change(engine, "UPDATE contribution.words SET count = 99 WHERE txid = 4 AND line = 'y'")
     assert outcomes(txbatch("verify", job, "1", "--json"))["txid 4 (restates 1)"] == "DIFFERENT"
 
@@ -266,7 +228,7 @@ def test_what_is_folded_is_left_out_and_unverifiable_where_it_is_named(
 def test_a_state_without_contributions_is_counted_again_from_all_batches(
     txbatch: Txbatch, log: PartitionedLog, write_job: WriteJob, engine: Engine, home: Path
 ) -> None:
-    job = write_job("words.py", LOG.format(root=str(log.root)) + BARE + MAIN)
+    job = write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)) + BARE + MAIN)
     assert txbatch("run", job, "--until-idle").exit_code == 0
     assert outcomes(txbatch("verify", job, "--json"))["state bare"] == "EQUAL"
     change(engine, "UPDATE state.bare SET count = 9 WHERE line = 'b'")
@@ -292,7 +254,7 @@ def test_a_state_in_another_database_is_counted_again_there(
 ) -> None:
     monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", databases("warehouse"))
     apart = BARE.replace("contributions=False", 'database="warehouse"')
-    job = write_job("words.py", LOG.format(root=str(log.root)) + apart + MAIN)
+    job = write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)) + apart + MAIN)
     assert txbatch("run", job, "--until-idle").exit_code == 0
     assert outcomes(txbatch("verify", job, "--json"))["state bare"] == "EQUAL"
     change(connect(databases("warehouse")), "DELETE FROM state.bare WHERE line = 'b'")
@@ -329,7 +291,7 @@ def test_what_joined_later_is_compared_from_then_on(
 ) -> None:
     least = 'count=Count(), least=Min("record_offset", since="now")'
     more = BARE.replace("contributions=False", 'since="now"')
-    write_job("words.py", LOG.format(root=str(log.root)).replace("count=Count()", least) + more + MAIN)
+    write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)).replace("count=Count()", least) + more + MAIN)
     applied = txbatch("change", job, "--why", "asked for", "--yes")
     assert applied.exit_code == 0, applied.output
     log.append("0", ["b"])
@@ -428,9 +390,9 @@ def test_bad_input_is_refused_before_anything_is_read(
     monkeypatch.setattr(LikeTheDriver, "emit", None)
     refused(txbatch("verify", "nosuch"), "no topology 'nosuch' is known; `txbatch status` lists them")
     refused(txbatch("verify", "words", "1", "9"), "topology 'words' has no txid 9; see `txbatch batches words`")
-    other = write_job("words.py", LOG.format(root=str(log.root)).replace("count=Count(), ", "") + MAIN)
+    other = write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)).replace("count=Count(), ", "") + MAIN)
     refused(txbatch("verify", other), "is defined otherwise now")
-    unknown = write_job("other.py", LOG.format(root=str(log.root)).replace('"words"', '"other"') + MAIN)
+    unknown = write_job("other.py", WORDS_OF_LOG.format(root=str(log.root)).replace('"words"', '"other"') + MAIN)
     refused(txbatch("verify", unknown), "no topology 'other' is known")
     for wrong in (
         ["words", "--sample", "0"],

@@ -24,15 +24,18 @@ from support import ListSpout
 from without_spark import stage
 
 from txbatch import Count, OpaqueState, PartitionedSpout, Spout, SpoutKind, Topology, TransactionalState
+from txbatch.core.audit import Audit
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
+from txbatch.core.verify import Outcome
 from txbatch.launch.job_file import Job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.run_locks import PostgresRunLocks
+from txbatch.postgres.verifier import PostgresBooks
 from txbatch.run.advance import Advance, Finished
 from txbatch.run.steps import Steps
 from txbatch.storage import parquet
@@ -324,6 +327,9 @@ class History:
         for engine, suffix in ((self.look, ""), (self.look_there, "_there")):
             assert counts(engine, f"{self.name}_words{suffix}") == expected, f"words{suffix}, given up: {given_up}"
             assert counts(engine, f"{self.name}_buckets{suffix}") == buckets, f"buckets{suffix}, given up: {given_up}"
+        books = PostgresBooks(self.look)
+        assert (found := books.audit(self.topology)) == Audit(), found
+        assert {each.outcome for each in books.states(self.topology)} == {Outcome.EQUAL}
 
     def all_words(self) -> set[str]:
         if isinstance(self.spout, Records):

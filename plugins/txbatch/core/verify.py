@@ -16,6 +16,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Protocol
 
+from txbatch.core.audit import Audit
 from txbatch.core.errors import TerminalError
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan
@@ -233,6 +234,9 @@ class EmitAgain(Protocol):
 
 class Books(Protocol):
     """What verifying asks of the ledger's database, which it never changes. `postgres.verifier` answers."""
+
+    def audit(self, topology: Topology) -> Audit:
+        """Return what of the ledger contradicts itself; the job is defined as the ledger knows it."""
 
     def current(self, topology: str) -> dict[int, bool]:
         """Return the positions that are committed, in order, and whether each is folded in all states (R22).

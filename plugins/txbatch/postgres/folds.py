@@ -91,6 +91,18 @@ class Folds:
         """
         return self._folded(f"r.txid <> ALL ({self._replaced()})", keys)
 
+    def dated(self) -> str:
+        """All keys and values as they count now, with the txid that changed each last, if only by taking something away."""
+        keys, same = listed(self.keys), " AND ".join(f"n.{key} = c.{key}" for key in self.keys)
+        later = f"SELECT b.txid, b.replaced_by FROM txbatch.batch b WHERE b.topology = {pg_text(self.topology)}"
+        contributed = (
+            f"SELECT {listed(f'r.{key}' for key in self.keys)}, GREATEST(r.txid, b.replaced_by) AS txid "
+            f"FROM {self.contribution} r LEFT JOIN ({later}) b ON b.txid = r.txid"
+        )
+        changed = f"SELECT {keys}, txid FROM {self.base} UNION ALL {contributed}"
+        newest = f"SELECT {keys}, max(txid) AS txid FROM ({changed}) u GROUP BY {keys}"
+        return f"SELECT n.*, c.txid FROM ({self.now()}) n JOIN ({newest}) c ON {same}"
+
     def at(self, txid: str, keys: str) -> str:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
         return self._folded(f"r.txid <= {txid} AND r.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)

@@ -9,14 +9,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping
 
+from txbatch.core.aggregator import PartialColumn
+from txbatch.core.audit import Audit
 from txbatch.core.errors import TerminalError
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.merge import GREATEST
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
 from txbatch.core.plan import BatchPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Read, Recorded, Unverifiable, folded
-from txbatch.postgres import definitions, rows
+from txbatch.postgres import auditor, definitions, rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
@@ -27,6 +30,8 @@ from txbatch.postgres.statements import StateStatements, statements_of
 from txbatch.postgres.warehouses import Warehouses
 
 READ_ONLY = "SET TRANSACTION READ ONLY"
+# Beside the values of a state: which txid changed a key last.
+_TXID = ValueColumn("txid", "txid", PartialColumn("", "bigint", GREATEST, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,12 @@ class PostgresBooks:
 
     engine: Engine
     warehouses: Warehouses = field(default_factory=Warehouses)
+
+    def audit(self, topology: Topology) -> Audit:
+        """Return what of the ledger contradicts itself; the job is defined as the ledger knows it."""
+        with _snapshot(self.engine) as connection:
+            execute(connection, READ_ONLY)
+            return auditor.audit(connection, topology)
 
     def current(self, topology: str) -> dict[int, bool]:
         """Return the positions that are committed, in order, and whether each is folded in all states.
@@ -193,12 +204,13 @@ def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid:
 
 
 def _of_state(aggregate: PersistentAggregate) -> tuple[Sequence[ValueColumn], str, str]:
-    """The columns of a state, its rows, and what its contributions amount to."""
-    return aggregate.columns, _stored(statements_of(aggregate)), Folds.of(aggregate).now()
+    """The columns of a state, its rows, and what its contributions amount to; with the txid that changed each last."""
+    return [*aggregate.columns, _TXID], _stored(statements_of(aggregate), "txid"), Folds.of(aggregate).dated()
 
 
-def _stored(statements: StateStatements) -> str:
-    return f"SELECT {listed([*statements.keys, *statements.values])} FROM {statements.state}"
+def _stored(statements: StateStatements, *more: str) -> str:
+    counted = " WHERE counted" if statements.marks else ""
+    return f"SELECT {listed([*statements.keys, *statements.values, *more])} FROM {statements.state}{counted}"
 
 
 def compared(

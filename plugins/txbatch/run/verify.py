@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core.application import Job
+from txbatch.core.audit import Audit
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan
@@ -84,16 +85,21 @@ class Verifier:
         positions = list(known)
         self.ledger.check_definition(self.job.topology, self.job.name)
         kept = [position for position, folded in known.items() if not folded]
+        audit = self.books.audit(self.job.topology)
+        if audit.versions:  # which of them count is not known
+            yield from map(_of_ledger, audit.versions)
+            return
         chosen = self._chosen(kept, asked)
         try:
-            found = []
+            found = list[Finding]()
             for number, txid in enumerate(chosen, 1):
-                found.append(finding := self._batch(self.books.recorded(self.name, txid)))
+                found.append(finding := self._batch(self.books.recorded(self.name, txid), audit))
                 log.info("%s (%s of %s)", _line(self.name, finding), number, len(chosen))
                 yield finding
             yield from self._states(asked, positions, found)
         finally:
             self.emitter.close()
+        yield from map(_of_ledger, _unsaid(audit, found))
         if not asked.txids:
             if len(kept) < len(positions):
                 yield Finding("folded", Outcome.SKIPPED, reason=f"{len(positions) - len(kept):,} batches, by retention")
@@ -109,11 +115,21 @@ class Verifier:
         log.info("%s: %s of %s batches, by seed %s", self.name, len(some), len(positions), asked.seed)
         return some
 
-    def _batch(self, recorded: Recorded) -> Finding:
-        """Return what a batch came to."""
+    def _batch(self, recorded: Recorded, audit: Audit) -> Finding:
+        """Return what a batch came to: nothing is read for what the ledger tells in two ways."""
         told = Finding("batch", position=recorded.position, txid=recorded.txid)
+        if (contradictions := audit.of.get(recorded.txid)) is not None:
+            return _with(told, Outcome.DIFFERENT, reason=_contradicted(contradictions))
         if recorded.skipped:
             return _with(told, Outcome.SKIPPED, reason=f"its records were given up: {recorded.reason}")
+        found = self._read(recorded, told)
+        contributed = audit.contributed.get(recorded.txid)
+        if contributed is None or found.outcome is Outcome.DIFFERENT:
+            return found
+        return _with(found, Outcome.DIFFERENT, reason=_contradicted(contributed))
+
+    def _read(self, recorded: Recorded, told: Finding) -> Finding:
+        """Return what reading a batch again came to."""
         try:
             return self._compared(recorded, told)
         except Unverifiable as error:
@@ -227,6 +243,22 @@ def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: boo
         return "it keeps no contributions, and what was removed when is not known"
     lost = next((each for each in found if each.outcome is Outcome.UNVERIFIABLE), None)
     return f"it keeps no contributions, and txid {lost.txid} cannot be read again" if lost else None
+
+
+def _unsaid(audit: Audit, found: Sequence[Finding]) -> list[str]:
+    """Return what contradicts itself besides the batches that were verified."""
+    said = {each.txid for each in found}
+    told = [*audit.of.items(), *audit.contributed.items()]
+    of = [f"txid {txid}: {text}" for txid, texts in told if txid not in said for text in texts]
+    return [*of, *audit.others]
+
+
+def _of_ledger(told: str) -> Finding:
+    return Finding("ledger", Outcome.DIFFERENT, reason=_contradicted([told]))
+
+
+def _contradicted(told: Sequence[str]) -> str:
+    return f"the ledger was changed by hand, compare it with a backup: {'; '.join(told)}"
 
 
 def _of_state(compared: Compared) -> Finding:
