@@ -54,6 +54,47 @@ SELECT min(rebuild) FROM txbatch.rebuild WHERE topology = :topology AND status =
 WITH running AS (UPDATE txbatch.running SET topology = :topology WHERE topology = :was)
 UPDATE txbatch.topology SET topology = :topology WHERE topology = :was;
 
+-- rename_stream_of_partitions --
+-- A stream has another name in what batches have read of it.
+UPDATE txbatch.partition SET stream = :stream WHERE topology = :topology AND stream = :was;
+
+-- rename_stream_of_consumed --
+-- A stream goes on under another name.
+UPDATE txbatch.consumed SET stream = :stream WHERE topology = :topology AND stream = :was;
+
+-- rename_stream_of_states --
+-- A stream has another name in what states count.
+UPDATE txbatch.state SET streams =
+       (SELECT json_agg(CASE WHEN s = :was THEN :stream ELSE s END ORDER BY CASE WHEN s = :was THEN :stream ELSE s END COLLATE "C")
+          FROM json_array_elements_text(streams) s)
+ WHERE topology = :topology AND streams IS NOT NULL;
+
+-- plans_of_txids --
+-- What batches were planned to read.
+SELECT topology, txid, metadata FROM txbatch.batch WHERE topology = :topology AND txid BETWEEN :first AND :last;
+
+-- rename_plan --
+-- The same plan, by a stream's other name.
+UPDATE txbatch.batch SET metadata = :metadata WHERE topology = :topology AND txid = :txid;
+
+-- manifests_of_txids --
+-- What attempts have read.
+SELECT topology, txid, attempt_id, manifest FROM txbatch.attempt
+ WHERE topology = :topology AND txid BETWEEN :first AND :last AND manifest IS NOT NULL;
+
+-- rename_manifest --
+-- The same manifest, by a stream's other name.
+UPDATE txbatch.attempt SET manifest = :manifest WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
+
+-- rebuilt_of_txids --
+-- What rebuilds have read.
+SELECT v.rebuild, v.txid, v.metadata, v.streams FROM txbatch.rebuilt v JOIN txbatch.rebuild r USING (rebuild)
+ WHERE r.topology = :topology AND v.txid BETWEEN :first AND :last AND v.streams IS NOT NULL;
+
+-- rename_rebuilt --
+-- What a rebuild has read, by a stream's other name.
+UPDATE txbatch.rebuilt SET metadata = :metadata, streams = :streams WHERE rebuild = :rebuild AND txid = :txid;
+
 -- definition_of_states --
 -- The states of a topology, and whoever has these names.
 SELECT state, topology, kind, contributions, database, columns, streams, values_since, joined FROM txbatch.state

@@ -209,6 +209,32 @@ def test_a_topology_that_is_renamed_goes_on_where_it_was(backing: Any) -> None:
         backing.initialize(before, "4")
 
 
+@pytest.mark.rule("R23", "R2")
+def test_a_stream_that_is_renamed_is_read_on_where_it_was(backing: Any) -> None:
+    before = defined(state=[OpaqueState("s")])
+    whole(backing, before, "1", dog=2)
+    backing.initialize(before, "2")
+    now = Topology("t")
+    stream = now.new_stream("lines", before.streams["in"].spout, was="in")
+    stream.group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(ChangeTooEarly, match="txid 2 of 2 is open"):
+        backing.ledger.change(now, JOB, WHY)
+    backing.ledger.abort("t", 2, "in the way")
+    assert change(backing, now) == [("in place", "stream 'lines' was 'in'")]
+    batch = whole(backing, now, "3", dog=1)
+    assert (batch.prev_txid, batch.plan.streams["lines"].ranges) == (1, {"a": {"start": 10, "end": 20}})
+    assert backing.values("s", "count") == {("dog",): (3, 3)}
+    first = backing.ledger.version("t", 1)
+    assert {name: list(parts) for name, parts in first.read.items()} == {"lines": ["a"]}
+    assert list(first.current.plan.streams) == ["lines"]
+    again = coordinator.initialize_transaction(backing.ledger, now, Run("again", restate=Restate(1, WHY)))
+    assert isinstance(again, Batch)
+    assert again.plan.streams["lines"].ranges == {"a": {"start": 0, "end": 10}}
+    backing.ledger.abort("t", again.txid, "seen")
+    with pytest.raises(SchemaMismatch, match="stream 'lines' is gone; stream 'in' is new"):
+        backing.initialize(before, "4")
+
+
 @pytest.mark.rule("R23")
 def test_fields_that_go_and_come(backing: Any) -> None:
     whole(backing, defined(), "1", dog=2)

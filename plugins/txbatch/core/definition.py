@@ -27,6 +27,7 @@ from txbatch.core.redefinition import (
     NeedsRebuild,
     Redefinition,
     RenameState,
+    RenameStream,
     RenameTopology,
     RenameValue,
     Step,
@@ -175,7 +176,7 @@ def by_name(known: Known, was: str, topology: Topology) -> Known:
 
 
 def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
-    """Return what is known by the names that states have now, and how they got them."""
+    """Return what is known by the names that streams and states have now, and how they got them."""
     now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
     names = {
         state.was: state.name
@@ -183,11 +184,29 @@ def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
         if state.was is not None and state.was in known.states and state.was not in now
         if state.name not in known.owners and state.database is None and known.states[state.was].database is None
     }
-    found = [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
+    known, found = _streams_renamed(topology, known)
+    found += [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
     counted = known.committed and (known.committed[0], [names.get(state, state) for state in known.committed[1]])
     states = {names.get(name, name): state for name, state in known.states.items()}
     owners = {names.get(name, name): owner for name, owner in known.owners.items()}
     return replace(known, states=states, owners=owners, committed=counted), found
+
+
+def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+    now = {name: stream.roots[0].was for name, stream in topology.streams.items()}
+    steps = [
+        RenameStream(name, was)
+        for name, was in now.items()
+        if was is not None and was in known.streams and was not in now and name not in known.streams
+    ]
+    names = {step.was: step.stream for step in steps}
+    streams = {names.get(name, name): stream for name, stream in known.streams.items()}
+    states = {
+        name: replace(state, streams=state.streams and sorted(names.get(each, each) for each in state.streams))
+        for name, state in known.states.items()
+    }
+    found = [InPlace(f"stream {step.stream!r} was {step.was!r}", step) for step in steps]
+    return replace(known, streams=streams, states=states), found
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:

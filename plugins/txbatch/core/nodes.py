@@ -55,9 +55,10 @@ class Records(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Records):
-    """The records of a spout, as it gives them."""
+    """The records of a spout, as it gives them. `was` is the name that the stream had, where it has history by that (R23)."""
 
     spout: Spout
+    was: str | None = None
 
     @property
     def roots(self) -> tuple[Source, ...]:

@@ -16,6 +16,8 @@ from txbatch.core.transaction import Metadata
 
 # A type, and those in which each of its values is the same.
 _WIDER = {"smallint": {"int", "bigint"}, "int": {"bigint"}, "float": {"double"}}
+# What of a plan or a manifest is kept by stream.
+_BY_STREAM = ("streams", "idle", "unreadable")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -93,12 +95,30 @@ class RenameTopology:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameStream:
+    """A stream has another name, also in what batches were planned to read of it, and have read."""
+
+    stream: str
+    was: str
+
+    def of(self, name: str) -> str:
+        """Return what a stream of this name is called."""
+        return self.stream if name == self.was else name
+
+    def within(self, value: Metadata) -> Metadata:
+        """Return the JSON of a plan or manifest with the stream's other name."""
+        parts = {part: value[part] for part in _BY_STREAM if part in value}
+        return {**value, **{part: {self.of(name): each for name, each in of.items()} for part, of in parts.items()}}
+
+
+@dataclass(frozen=True, slots=True)
 class Define:
     """Nothing that is counted changes, only what the ledger keeps of the definition."""
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-Step = ValueStep | KeepContributions | DropState | AddState | RenameState | RenameTopology | Define
+Step = ValueStep | KeepContributions | DropState | AddState | RenameState | RenameTopology | RenameStream | Define
+OfState = ValueStep | KeepContributions | DropState | AddState | RenameState
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,12 @@ class Topology:
         if type(self.max_pending) is not int or self.max_pending < 1:
             raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
 
-    def new_stream(self, name: str, spout: Spout) -> Stream:
-        """A stream of the spout's batches. The name is part of the ledger: renaming it is a migration."""
+    def new_stream(self, name: str, spout: Spout, was: str | None = None) -> Stream:
+        """A stream of the spout's batches. `was` is the name that it had, where batches were planned by that (R23)."""
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         check_identity(name, spout)
-        stream = Stream(self, Source(name, parse_fields(spout.fields), spout))
+        stream = Stream(self, Source(name, parse_fields(spout.fields), spout, was))
         self.streams[name] = stream
         return stream
 

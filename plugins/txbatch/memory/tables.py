@@ -28,12 +28,13 @@ from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.redefinition import (
     AddState,
-    Define,
     DropState,
     KeepContributions,
     NeedsRebuild,
+    OfState,
     Redefinition,
     RenameState,
+    RenameStream,
     RenameTopology,
     Step,
     sources,
@@ -321,11 +322,13 @@ class Tables:
                 del self.states[step.state]
             if isinstance(step, RenameTopology):
                 self._rename_topology(step.was, topology.name)
+            if isinstance(step, RenameStream):
+                self._rename_stream(topology.name, step)
             if isinstance(step, RenameState):
                 self._rename(topology.name, step.was, step.state)
         for aggregate in topology.aggregates:
             name = aggregate.state.name
-            own = [step for step in steps if not isinstance(step, Define | RenameTopology) and step.state == name]
+            own = [step for step in steps if isinstance(step, OfState) and step.state == name]
             if AddState(name) in own:
                 joined = replace(state_definition(aggregate), joined=txid)
                 self.states[name] = StoredState(topology.name, joined)
@@ -342,6 +345,23 @@ class Tables:
         tables: list[dict[Any, Any]] = [self.batches, self.leases, self.intervals, self.batch_keys, self.attempts]
         for table in [*tables, self.waiting, self.partitions, self.consumed, self.changes]:
             _rekey(table, was, name)
+
+    def _rename_stream(self, topology: str, step: RenameStream) -> None:
+        """A stream has another name, in plans, manifests and what was read."""
+        for batch in self.batches_of(topology):
+            self.batches[topology, batch.txid] = replace(batch, metadata=step.within(batch.metadata))
+        for at, attempt in self.attempts.items():
+            if at[0] == topology and attempt.manifest:
+                manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
+                self.attempts[at] = replace(attempt, manifest=manifest)
+        for name, state in self.states.items():
+            if state.topology == topology:
+                streams = state.definition.streams and sorted(map(step.of, state.definition.streams))
+                self.states[name] = replace(state, definition=replace(state.definition, streams=streams))
+        by_stream: list[dict[Any, Any]] = [self.partitions, self.consumed]
+        for table in by_stream:
+            for at in [at for at in table if at[:2] == (topology, step.was)]:
+                table[topology, step.stream, *at[2:]] = table.pop(at)
 
     def _rename(self, topology: str, was: str, state: str) -> None:
         """A state has another name, also in what batches say of it."""

@@ -26,8 +26,10 @@ from txbatch.core.redefinition import (
     DropValue,
     KeepContributions,
     NeedsRebuild,
+    OfState,
     Redefinition,
     RenameState,
+    RenameStream,
     RenameTopology,
     RenameValue,
     Step,
@@ -38,7 +40,7 @@ from txbatch.core.state import StateKind, changes_name
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import definitions, report_views, rows, state_tables
+from txbatch.postgres import definitions, renamed_streams, report_views, rows, state_tables
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
@@ -64,6 +66,9 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
         _check_past(connection, name)
     if known.was is not None:
         connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
+    for step in steps:
+        if isinstance(step, RenameStream):
+            renamed_streams.rename(connection, topology.name, step)
     stored, _ = renamed(topology, known)
     txid = rows.last_txid(connection, topology.name) + 1
     for state in (step.state for step in steps if isinstance(step, DropState)):
@@ -71,7 +76,7 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
             state_tables.drop_state(connection, state)
     for aggregate in topology.aggregates:
         name = aggregate.state.name
-        own = [step for step in steps if not isinstance(step, Define | RenameTopology) and step.state == name]
+        own = [step for step in steps if isinstance(step, OfState) and step.state == name]
         if AddState(name) in own:
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
@@ -170,6 +175,7 @@ def _made(step: Step, prefix: str) -> list[str]:
             | AddState()
             | RenameState()
             | RenameTopology()
+            | RenameStream()
             | Define()
         ):
             return []

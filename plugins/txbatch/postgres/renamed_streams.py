@@ -1,0 +1,37 @@
+"""Gives a stream another name (R23): wherever what is planned, read or counted is kept by stream."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from txbatch.core.redefinition import RenameStream
+from txbatch.core.transaction import STORED_BYTES_MAX, Metadata, canonical_json
+from txbatch.postgres.queries import query
+
+_CHUNK_TXIDS = 1_000
+
+
+def rename(connection: Connection, topology: str, step: RenameStream) -> None:
+    """Rename a stream of a topology whose row is locked and that has no open batch."""
+    names = {"topology": topology, "stream": step.stream, "was": step.was}
+    for statement in ("rename_stream_of_partitions", "rename_stream_of_consumed", "rename_stream_of_states"):
+        connection.execute(query(statement), names)
+    newest = connection.execute(query("last_txid"), {"topology": topology}).scalar_one()
+    for first in range(1, newest + 1, _CHUNK_TXIDS):
+        txids = {"topology": topology, "first": first, "last": first + _CHUNK_TXIDS - 1}
+        for select, update in (
+            ("plans_of_txids", "rename_plan"),
+            ("manifests_of_txids", "rename_manifest"),
+            ("rebuilt_of_txids", "rename_rebuilt"),
+        ):
+            rows = [dict(row) for row in connection.execute(query(select), txids).mappings()]
+            if rows:
+                connection.execute(query(update), [row | _renamed(row, step) for row in rows])
+
+
+def _renamed(row: Metadata, step: RenameStream) -> dict[str, str]:
+    """Return the columns of a row that hold what is kept by stream; what a rebuild read of each is that alone."""
+    found = {name: step.within(row[name]) for name in ("metadata", "manifest") if row.get(name)}
+    if "streams" in row:
+        found["streams"] = step.within({"streams": row["streams"]})["streams"]
+    return {name: canonical_json(value, STORED_BYTES_MAX) for name, value in found.items()}
