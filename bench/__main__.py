@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold_start, commit, corrections, growth, ledger, measure, memory, plan, show, words, year
+from bench import cold_start, commit, corrections, growth, language, ledger, measure, memory, plan, show, words, year
 from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
@@ -20,6 +20,7 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **corrections.SECTIONS,
     **cold_start.SECTIONS,
     **plan.SECTIONS,
+    **language.SECTIONS,
     **year.SECTIONS,
     **memory.SECTIONS,
     **words.SECTIONS,

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
 from bench import corpus, extras
 from bench.measure import Figure, Stopwatch
@@ -24,24 +26,26 @@ def measure(section: str, results: Results) -> None:
     with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as home:
         program = [str(extras.PROGRAMS / "plan.py"), str(corpus.FOLDER), ",".join(FILES), f"{home}/partials"]
         command = [extras.spark_submit(), "--master", LOCAL_MASTER, *conf, "--py-files", what.py_files, *program]
-        runs = _runs(command, {**os.environ, **what.environment})
+        runs = told(command, what.environment)
     for suffix in ("", ", CPU"):
         pairs = zip(runs[f"plan{suffix}"], runs[f"audit{suffix}"], strict=True)
         runs[f"plan and audit{suffix}"] = [Stopwatch(one.seconds + other.seconds) for one, other in pairs]
     results.add(section, runs, FIGURES, files=len(FILES))
 
 
-def _runs(command: list[str], environment: dict[str, str]) -> dict[str, list[Stopwatch]]:
-    """What the program tells, as it tells it."""
+def told(command: list[str], environment: Mapping[str, str]) -> dict[str, list[Stopwatch]]:
+    """Return what a program tells of its contestants, as it tells it; it finds others of its package."""
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, **environment, "PYTHONPATH": root}
     runs: dict[str, list[Stopwatch]] = {}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
         for line in program.stdout or ():
             if not line.startswith('{"name"'):
                 continue
-            told = json.loads(line)
-            print(f"    {told['name']}: {told['seconds']:.3f} s, CPU {told['cpu']:.3f} s", flush=True)
-            runs.setdefault(told["name"], []).append(Stopwatch(told["seconds"], told["cpu"]))
-            runs.setdefault(f"{told['name']}, CPU", []).append(Stopwatch(told["cpu"], told["cpu"]))
+            each = json.loads(line)
+            print(f"    {each['name']}: {each['seconds']:.3f} s, CPU {each['cpu']:.3f} s", flush=True)
+            runs.setdefault(each["name"], []).append(Stopwatch(each["seconds"], each["cpu"]))
+            runs.setdefault(f"{each['name']}, CPU", []).append(Stopwatch(each["cpu"], each["cpu"]))
     if program.returncode:
         raise RuntimeError(f"{command[-4]} ended with {program.returncode}")
     return runs

@@ -3,14 +3,13 @@
 Arguments: the folder of the text, the names of its files, the folder to write to. Run by spark-submit with txbatch on its path.
 """
 
-import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.programs.turns import in_turns
 from pyspark.sql import SparkSession
 
 from txbatch import Count, FileSpout, OpaqueState, Topology
@@ -19,12 +18,9 @@ from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.session import configured
 
-WARM_UP, RUNS = 2, 5
-TICKS = os.sysconf("SC_CLK_TCK")
-
 
 def main(folder: str, names: str, target: str) -> None:
-    """All in turns, so that noise falls on all alike; the first rounds are for the compiler."""
+    """All in turns."""
     spark = configured(SparkSession.builder.appName("plan").getOrCreate())
     root, files = Path(folder), names.split(",")
     topology = Topology("words")
@@ -49,21 +45,8 @@ def main(folder: str, names: str, target: str) -> None:
     }
     if os.environ.get("PLANS"):
         ours().explain("formatted")
-    for number in range(-WARM_UP, RUNS):
-        for name, run in contestants.items():
-            began, used = time.perf_counter(), _cpu()
-            run()
-            told = {"name": name, "seconds": time.perf_counter() - began, "cpu": _cpu() - used}
-            if number >= 0:
-                print(json.dumps(told), flush=True)
-            shutil.rmtree(target, ignore_errors=True)
+    in_turns(contestants, lambda: shutil.rmtree(target, ignore_errors=True))
     spark.stop()
-
-
-def _cpu() -> float:
-    """Seconds of the JVM, which is this program's parent."""
-    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 if __name__ == "__main__":
