@@ -1,4 +1,7 @@
-"""Life after the commit: restate, why, as-of and retention, on a thousand batches of ten thousand keys over a million."""
+"""Life after the commit: restate, why, as-of and retention, on a thousand batches of ten thousand keys over a million.
+
+And a rebuild of the year of flights, a batch a day.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench import batches
+from bench import batches, year
 from bench.commit import MILLION
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
@@ -177,6 +180,20 @@ def long(section: str, results: Results) -> None:
             results.add(section, interleaved(contestants), figures)
 
 
+def rebuild(section: str, results: Results) -> None:
+    """All days of the year counted again by `txbatch rebuild`, against one `txbatch run`; once, as both are long."""
+    with server() as running:
+        job = year.prepare(running.home)
+        first = year.counted_in_one_call(running, job, "year")
+        print(f"    {year.DAYS} days by one run: {first.seconds:.0f} s", flush=True)
+        again = year.txbatch(running, "year", "rebuild", str(job), "--why", "bench")
+        print(f"    the same again by a rebuild: {again.seconds:.0f} s", flush=True)
+        year.check(running)
+    runs = {"counted": [first], "rebuilt": [again]}
+    figure = Figure("rebuild of 365 days / counting them by one run", "rebuilt", "counted", 1.2, 1.0)
+    results.add(section, runs, [figure], source="Parquet sorted by time")
+
+
 _A_KEY = batches.KEY % 7
 FIGURES = [
     Figure("restate / commit, 10,000 of 1 M keys", "restate", "commit", 3, 2),
@@ -185,4 +202,4 @@ FIGURES = [
     Figure("as-of of one key, ms", "as of, one key", None, 20, 5),
     Figure("why of one key, ms", "why, one key", None, 20, 5),
 ]
-SECTIONS = {"corrections": restate, "long history": long}
+SECTIONS = {"corrections": restate, "long history": long, "rebuild of the year": rebuild}

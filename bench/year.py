@@ -31,10 +31,9 @@ def measure(section: str, results: Results) -> None:
     """One run of each: a day is a run of its own, thirty times; the year is long enough."""
     with server() as running:
         job = prepare(running.home)
-        cron = ("--cron", "0 0 * * *", "--timezone", ZONE)
-        year = _run(running, job, FIRST, _day(DAYS), "year", cron)
+        year = counted_in_one_call(running, job, "year")
         print(f"    {DAYS} days coalesced: {year.seconds:.0f} s", flush=True)
-        _check(running)
+        check(running)
         each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(_day, range(ONE_BY_ONE))]
         computed = DAYS * statistics.mean(watch.seconds for watch in each)
         print(
@@ -62,21 +61,30 @@ def prepare(home: Path) -> Path:
 
 def _run(running: Server, job: Path, start: date, end: date, database: str, cron: Sequence[str]) -> Stopwatch:
     """`txbatch run` of an interval, in a database that is made when it is not there."""
+    if start == FIRST:
+        running.run(f"CREATE DATABASE {database}")
+        txbatch(running, database, "migrate")
+    return txbatch(running, database, "run", str(job), "--interval", _midnight(start), _midnight(end), *cron)
+
+
+def txbatch(running: Server, database: str, *arguments: str) -> Stopwatch:
+    """A command on a database, with the flights that were prepared, and how long it took."""
     where = {
         "TXBATCH_DATABASE_URL": running.url_of(database),
         "TXBATCH_STAGING": (running.home / "staging" / database).as_uri(),
     }
-    txbatch, environment = str(Path(sys.executable).with_name("txbatch")), {**os.environ, **where}
-    if start == FIRST:
-        running.run(f"CREATE DATABASE {database}")
-        Command([txbatch, "migrate"], environment).run()
-    watch = Stopwatch()
+    command, watch = str(Path(sys.executable).with_name("txbatch")), Stopwatch()
     with watch.timed():
-        Command([txbatch, "run", str(job), "--interval", _midnight(start), _midnight(end), *cron], environment).run()
+        Command([command, *arguments], {**os.environ, **where}).run()
     return watch
 
 
-def _check(running: Server) -> None:
+def counted_in_one_call(running: Server, job: Path, database: str, days: int = DAYS) -> Stopwatch:
+    """`txbatch run` of the first so many days, a batch each, in a database of its own."""
+    return _run(running, job, FIRST, _day(days), database, ("--cron", "0 0 * * *", "--timezone", ZONE))
+
+
+def check(running: Server) -> None:
     """Every flight of the year is counted, a batch a day."""
     connection = running.connect("year")
     with connection, connection.cursor() as cursor:
