@@ -14,12 +14,15 @@ from support import Keyed, code, manifest_of, record_batch, run
 from txbatch.core import coordinator
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
+from txbatch.core.rebuild import Rebuilds
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.rebuilds import MemoryRebuilds
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Sequence[Keyed]]
@@ -30,6 +33,11 @@ class Backing:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
+
+    @property
+    def rebuilds(self) -> Rebuilds:
+        """What carries out rebuilds of this ledger."""
+        raise NotImplementedError
 
     def reconnect(self) -> None:
         """As after a restart of everything but the database."""
@@ -121,6 +129,10 @@ class Memory(Backing):
         self.now = datetime.now(UTC)
         super().__init__(MemoryLedger(clock=lambda: self.now))
 
+    @property
+    def rebuilds(self) -> Rebuilds:
+        return MemoryRebuilds(self.ledger)
+
     def reconnect(self) -> None:
         """Memory does not survive; the ledger goes on."""
 
@@ -182,6 +194,10 @@ class Postgres(Backing):
     def __init__(self, engine: Engine, databases: Callable[[str], str]) -> None:
         self.engine, self.databases = engine, databases
         super().__init__(PostgresLedger(engine, warehouses=Warehouses(databases)))
+
+    @property
+    def rebuilds(self) -> Rebuilds:
+        return PostgresRebuilds(self.engine)
 
     def reconnect(self) -> None:
         self.engine.dispose()

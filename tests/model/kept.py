@@ -59,6 +59,17 @@ class Kept:
             if values is not None:
                 self.report[word] = values, txid
 
+    def rebuilt(self, counted: Sequence[tuple[int, Sequence[Record]]], newest: int) -> None:
+        """These versions count with other records, which were counted in this order; `newest` is the last of before."""
+        touched, of = dict[str, int](), dict[int, Sequence[Record]]()
+        for txid, records in counted:
+            version = self.versions[txid]
+            touched |= {record.word: txid for record in [*records, *of.get(version.position, ())]}
+            of[version.position] = version.records = records
+        values = {word: self.values(word) for word in touched}
+        self.report = {word: (value, touched[word]) for word, value in values.items() if value is not None}
+        self.shown = {txid: shown for txid, shown in self.shown.items() if txid <= newest}
+
     def final(self, txid: int) -> None:
         """All up to this txid is final: what reports show now is what they showed then."""
         self.shown.setdefault(txid, dict(self.report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Protocol
@@ -16,16 +17,20 @@ from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.ledger import Ledger
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.rebuild import Rebuilds
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.rebuilds import MemoryRebuilds
 from txbatch.memory.tables import Tables
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.rebuilds import PostgresRebuilds
 
 
 class Place(Protocol):
     """A ledger, and what people see of it."""
 
     ledger: Ledger
+    rebuilds: Rebuilds
 
     def expire(self, topology: str) -> None:
         """As if time had passed and no run had renewed its lease."""
@@ -49,6 +54,7 @@ class Twin:
     def __init__(self, ledger: type[MemoryLedger] = MemoryLedger) -> None:
         self.now = datetime.now(UTC)
         self.ledger = ledger(clock=lambda: self.now)
+        self.rebuilds = MemoryRebuilds(self.ledger)
 
     def expire(self, topology: str) -> None:
         self.now += timedelta(days=1)
@@ -66,7 +72,10 @@ class Twin:
         }
 
     def as_of(self, topology: Topology, txid: int) -> Report:
-        return self._folded(topology, contributions(topology.aggregates[0], self.ledger.tables), txid)
+        (aggregate,), tables = topology.aggregates, self.ledger.tables
+        since = (each for each in tables.rebuilds.values() if (each.swapped or 0) >= txid)
+        stored = next((each.past for each in since if each.rebuild.topology == topology.name), tables.states)
+        return self._folded(topology, contributions(aggregate, replace(tables, states=dict(stored))), txid)
 
     def corrected(self, topology: Topology, position: int) -> Report:
         given = contributions(topology.aggregates[0], self.ledger.tables)
@@ -118,7 +127,7 @@ class Real:
     """In PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.ledger = engine, PostgresLedger(engine)
+        self.engine, self.ledger, self.rebuilds = engine, PostgresLedger(engine), PostgresRebuilds(engine)
 
     def expire(self, topology: str) -> None:
         ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s' WHERE topology = :t"
@@ -132,7 +141,11 @@ class Real:
         return self._rows(topology, f"report.{pg_name(topology.name)}")
 
     def as_of(self, topology: Topology, txid: int) -> Report:
-        return self._rows(topology, f"report.{pg_name(f'as_of_{topology.name}')}({txid})")
+        asked = f"SELECT min(rebuild) FROM txbatch.rebuild WHERE topology = :t AND swapped_txid >= {txid}"
+        with self.engine.connect() as connection:
+            past = connection.execute(text(asked), {"t": topology.name}).scalar_one()
+        schema = "report" if past is None else f"report_past_{past}"
+        return self._rows(topology, f"{schema}.{pg_name(f'as_of_{topology.name}')}({txid})")
 
     def corrected(self, topology: Topology, position: int) -> Report:
         return self._rows(topology, f"report.{pg_name(f'corrected_{topology.name}')}({position})")

@@ -95,7 +95,10 @@ class Watched:
 
 
 class Rebuilds(Protocol):
-    """What carries out rebuilds: `postgres.rebuilds`. Each method is one transaction, and may be called again."""
+    """What carries out rebuilds: `postgres.rebuilds`, and `memory.rebuilds`, its twin.
+
+    Each method is one transaction, and may be called again.
+    """
 
     def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
         """Begin a rebuild, or go on with the one that runs; TerminalError where that is another's."""
@@ -157,6 +160,18 @@ def check_rebuild(topology: Topology, known: Known) -> None:
             f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "
             "define another topology, with states of other names, which counts beside this one all that the source still has"
         )
+
+
+def reason(topology: Topology, why: str | None) -> str:
+    """Return why a rebuild begins; TerminalError without a reason."""
+    if why is None or not why.strip():
+        raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
+    return why
+
+
+def runs_no_more(rebuild: Rebuild) -> TerminalError:
+    """Return the error of whoever counts for a rebuild that is over."""
+    return TerminalError(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
 
 
 def check_same(rebuild: Rebuild, topology: Topology, code: str) -> None:

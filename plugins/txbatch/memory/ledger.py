@@ -74,7 +74,7 @@ class MemoryLedger:
         self._lock = Lock()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Tables]:
+    def transaction(self) -> Iterator[Tables]:
         """Context manager. Yield the tables under the lock; they are kept if the block ends without an error."""
         with self._lock:
             snapshot, now = self.tables.copy(), self.clock()
@@ -86,7 +86,7 @@ class MemoryLedger:
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             tables.define(topology, job)
             for aggregate in topology.aggregates:
                 new = tables.ensure_state(topology.name, aggregate)
@@ -95,33 +95,33 @@ class MemoryLedger:
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch where `register` would say so; changes nothing."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             tables.check_definition(topology, job)
 
     def redefinitions(self, topology: Topology) -> list[Redefinition]:
         """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
 
     def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             tables.check_known(tables.name_of(topology))
             return tables.change(topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             self._check_interval(tables, topology, interval)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             return tables.head(topology, run)
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             tables.check_known(head.topology)
             if protocol.moved(head, tables.head(head.topology, run)):
                 return None
@@ -142,7 +142,7 @@ class MemoryLedger:
         Returns None when the batch was aborted, is final, or is looked after again: the caller reads the head again. A batch
         that cannot be aborted, as a warehouse has rows of it, is taken over as well.
         """
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             if not protocol.unattended(now, run):
                 return None
@@ -155,12 +155,12 @@ class MemoryLedger:
 
     def note_wait(self, batch: Batch, run: Run) -> None:
         """Let others see that this run, which has no batch yet, waits for that one's end."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             tables.waiting[batch.topology, run.name] = batch.txid
 
     def start_attempt(self, batch: Batch, run: Run, code: str) -> Assignment:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             protocol.check_attempt(now, run)
             tables.supersede_attempts(now)
@@ -172,7 +172,7 @@ class MemoryLedger:
 
     def renew_lease(self, assignment: Assignment) -> bool:
         """Say that the attempt's run is alive; False when it is no longer the newest attempt of an open batch."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
                 protocol.check_fence(now, assignment)
@@ -183,7 +183,7 @@ class MemoryLedger:
 
     def keep_lease(self, batch: Batch, run: Run) -> bool:
         """Say that the run is alive while it waits; False when it does not look after this open batch any more (R6)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             if now.status.final or now.lease_run != run.name:
                 return False
@@ -192,14 +192,14 @@ class MemoryLedger:
 
     def fail_attempt(self, assignment: Assignment, error: str) -> None:
         """Record why an attempt failed."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             at = assignment.topology, assignment.attempt
             if tables.attempts[at].status == "emitting":
                 tables.attempts[at] = replace(tables.attempts[at], status="failed", error=shown(error))
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             protocol.check_fence(now, assignment)
             check_manifest(manifest, assignment)
@@ -212,29 +212,29 @@ class MemoryLedger:
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             return tables.batch(topology, txid)
 
     def version(self, topology: str, txid: int) -> Version:
         """The version of a txid's position that counts now; UnknownName when there is no such txid."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             return tables.version(topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one; UnknownName before the first attempt."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             newest = tables.newest_attempt(batch)
             return newest.assignment, newest.manifest
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
         """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
             return next((batch for batch in reversed(committed) if batch.lease_run == run.name), None)
 
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
         """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             for batch in tables.batches_of(topology):
                 name = batch.lease_run or ""
                 over = batch.succeeded or batch.status is BatchStatus.ABORTED
@@ -244,12 +244,12 @@ class MemoryLedger:
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             return tables.open_before(topology, txid)
 
     def commit(self, topology: Topology, batch: Batch, partials: Partials, run: Run | None = None) -> Committed:
         """Apply the partials of the attempt that `batch` names, whole or not at all (R6..R10)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
             newest = tables.newest_attempt(now)
             open_before, last_committed = (
@@ -279,7 +279,7 @@ class MemoryLedger:
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(topology, txid)
             protocol.check_success(now)
             tables.batches[topology, txid] = replace(now, succeeded=True)
@@ -287,14 +287,14 @@ class MemoryLedger:
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(topology, txid)
             protocol.check_abort(now)
             return self._abort(tables, now)
 
     def skip(self, topology: str, txid: int, why: str) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16)."""
-        with self._transaction() as tables:
+        with self.transaction() as tables:
             now = tables.batch(topology, txid)
             protocol.check_may_skip(now)
             at = topology, txid

@@ -26,6 +26,7 @@ from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
     AddState,
     DropState,
@@ -111,6 +112,25 @@ class Changed:
     by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """A rebuild, the states that it counts, and the version of each position that they have (R23).
+
+    Once it is `swapped`, that is the newest txid of the states in whose place its own came, and `past` these.
+    """
+
+    rebuild: Rebuild
+    states: Mapping[str, StoredState]
+    versions: Mapping[int, int] = field(default_factory=dict)
+    swapped: int | None = None
+    past: Mapping[str, StoredState] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The version that was counted last: the newest; 0 before the first."""
+        return max(self.versions.values(), default=0)
+
+
 @dataclass
 class Tables:
     """Each field is a table of the ledger, by its primary key."""
@@ -126,6 +146,7 @@ class Tables:
     partitions: dict[tuple[str, str, str, int], ReadPartition | None] = field(default_factory=dict)
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
     changes: dict[tuple[str, int], Changed] = field(default_factory=dict)
+    rebuilds: dict[int, Counting] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot: changes to it do not show here."""
@@ -280,8 +301,18 @@ class Tables:
         had = topology.was is not None and not own and bool(self.batches_of(topology.was))
         return topology.was if had and topology.was else topology.name
 
+    def rebuilding(self, topology: str) -> Counting | None:
+        """The rebuild of a topology that runs; None when none does."""
+        running = (
+            each for each in self.rebuilds.values() if each.rebuild.topology == topology and each.swapped is None
+        )
+        return next(running, None)
+
     def _counted(self, batch: Batch) -> Collection[str]:
-        """The states that a committed batch counted."""
+        """The states that a committed batch counted, or that were counted of it in the newest rebuild that has swapped."""
+        for each in reversed(self.rebuilds.values()):
+            if each.rebuild.topology == batch.topology and each.swapped is not None and batch.position in each.versions:
+                return each.states
         manifest = self.newest_attempt(batch).manifest
         return manifest.states if manifest else ()
 

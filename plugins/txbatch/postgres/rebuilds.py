@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 from txbatch import failpoints
 from txbatch.core import rebuild as decided
 from txbatch.core.definition import check_owner
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import UnknownName
 from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
@@ -44,8 +44,7 @@ class PostgresRebuilds:
                 decided.check_same(running, topology, code)
                 return running
             check(connection, topology)
-            if why is None or not why.strip():
-                raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
+            why = decided.reason(topology, why)
             given = {"topology": topology.name, "why": why, "by": by, "job": job, "code": code}
             definition = canonical_json(decided.definition_of(topology))
             number = rows.one(connection, "insert_rebuild", **given, definition=definition)["rebuild"]
@@ -100,9 +99,9 @@ class PostgresRebuilds:
             version = _next(connection, rebuild)
             if version is None or version.txid != assignment.attempt.txid:
                 return False
+            decided.check_whole(rebuild, assignment, manifest)
             check_manifest(manifest, assignment)
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
-            decided.check_whole(rebuild, assignment, manifest)
             ids = {"rebuild": rebuild.number, "position": version.position}
             before = connection.execute(query("rebuilt_version"), ids).scalar_one()
             keys = write(
@@ -118,7 +117,9 @@ class PostgresRebuilds:
 
         Unavailable names who reads the old one for so long that its tables cannot be moved.
         """
-        swap.analyze(self.engine, topology, coming(rebuild.number))
+        with transaction(self.engine) as connection:
+            _lock(connection, rebuild)
+            swap.analyze(connection, topology, coming(rebuild.number))
         with transaction(self.engine) as connection:
             behind = _next(connection, rebuild) is not None
             watched = None if behind else swap.watched(connection, rebuild)
@@ -210,7 +211,7 @@ def _rebuild(row: RowMapping) -> Rebuild:
 
 def _lock(connection: Connection, rebuild: Rebuild) -> None:
     if connection.execute(query("lock_rebuild"), {"rebuild": rebuild.number}).first() is None:
-        raise TerminalError(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
+        raise decided.runs_no_more(rebuild)
 
 
 def _next(connection: Connection, rebuild: Rebuild) -> Batch | None:

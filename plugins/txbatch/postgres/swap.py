@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from psycopg2.errors import DependentObjectsStillExist, InvalidTableDefinition, LockNotAvailable
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from txbatch.core.definition import check_owner
 from txbatch.core.errors import TerminalError, Unavailable
@@ -22,7 +22,6 @@ from txbatch.core.state import changes_name, versions_name
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
 from txbatch.postgres import definitions, past_reports, report_views, rows, state_tables
-from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.kept_reports import KeptReports
@@ -55,11 +54,10 @@ def watched(connection: Connection, rebuild: Rebuild) -> str | None:
     return "; ".join("session {pid} of {role} since {since}".format_map(row) for row in found) or None
 
 
-def analyze(engine: Engine, topology: Topology, generation: Generation) -> None:
+def analyze(connection: Connection, topology: Topology, generation: Generation) -> None:
     """Let the planner know the new tables before anybody reads them."""
-    with transaction(engine) as connection:
-        for aggregate in topology.aggregates:
-            execute(connection, f"ANALYZE {generation.state(aggregate.state.name)}")
+    for aggregate in topology.aggregates:
+        execute(connection, f"ANALYZE {generation.state(aggregate.state.name)}")
 
 
 def check_readers(connection: Connection, state: str) -> None:
