@@ -34,7 +34,8 @@ CREATE TABLE txbatch.topology (
     by_interval boolean NOT NULL,                    -- how batches are found again (R2)
     source      json,                                -- the source identity, stored with txid 1 (R2)
     created_at  timestamptz NOT NULL DEFAULT now(),
-    streams     json                                 -- the fields of each stream with their types (R23); null: not known yet
+    streams     json,                                -- the fields of each stream with their types (R23); null: not known yet
+    keep        json                                 -- how much of its past is kept (R22); null: all of it
 );
 
 CREATE TABLE txbatch.state (
@@ -589,3 +590,21 @@ END
 $$;
 
 COMMENT ON FUNCTION report.known_before(bigint, text, bigint) IS 'True, or an error that says why the generation of a state before a rebuild cannot be asked as of a txid.';
+
+-- What each topology keeps of its past, and what it has left (R22).
+CREATE VIEW report.retention AS
+SELECT t.topology, (t.keep ->> 'txids')::bigint AS keep_txids, (t.keep ->> 'days')::double precision AS keep_days, s.horizon,
+       h.committed_at AS horizon_at,
+       (SELECT count(*) FROM txbatch.batch b
+         WHERE b.topology = t.topology AND b.status = 'committed' AND b.txid > s.horizon) AS batches_kept
+  FROM txbatch.topology t
+  LEFT JOIN (SELECT topology, min(horizon) AS horizon FROM txbatch.state WHERE contributions GROUP BY topology) s USING (topology)
+  LEFT JOIN txbatch.batch h ON (h.topology, h.txid) = (t.topology, s.horizon);
+
+COMMENT ON VIEW report.retention IS 'What a topology keeps of its past: what is folded can be asked for no more, and not be restated.';
+COMMENT ON COLUMN report.retention.topology IS 'The pipeline';
+COMMENT ON COLUMN report.retention.keep_txids IS 'Its policy: so many of the newest batches are kept';
+COMMENT ON COLUMN report.retention.keep_days IS 'Its policy: what was committed in the last so many days is kept; both null: everything, for ever';
+COMMENT ON COLUMN report.retention.horizon IS 'The newest batch that is folded; 0: none; null: it keeps no contributions';
+COMMENT ON COLUMN report.retention.horizon_at IS 'When that one was committed';
+COMMENT ON COLUMN report.retention.batches_kept IS 'How many committed batches can be asked for and restated';

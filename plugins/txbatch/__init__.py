@@ -11,6 +11,7 @@ from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Su
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.retention import Keep
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance
 from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
@@ -44,6 +45,7 @@ __all__ = [
     "Histogram",
     "Interval",
     "IntervalSpout",
+    "Keep",
     "Last",
     "Max",
     "MaxBy",

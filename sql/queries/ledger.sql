@@ -22,10 +22,11 @@ SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology =
 -- update_topology --
 -- Keep the definition; its source is checked against the stored one first, once there is a txid.
 UPDATE txbatch.topology
-   SET job = :job, by_interval = :by_interval, source = CAST(:source AS json), streams = CAST(:streams AS json)
+   SET job = :job, by_interval = :by_interval, source = CAST(:source AS json), streams = CAST(:streams AS json),
+       keep = CAST(:keep AS json)
  WHERE topology = :topology
-   AND (job, by_interval, source::text, streams::text)
-       IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text));
+   AND (job, by_interval, source::text, streams::text, keep::text)
+       IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text), CAST(:keep AS text));
 
 -- definition --
 -- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
@@ -554,7 +555,8 @@ SELECT topology, state, since_txid, counts_to_txid, missed, missed_txids FROM re
 
 -- status --
 -- One line per topology.
-SELECT t.topology, t.job,
+SELECT t.topology, t.job, t.keep,
+       (SELECT min(horizon) FROM txbatch.state s WHERE s.topology = t.topology AND contributions) AS horizon,
        count(*) FILTER (WHERE b.status = 'committed') AS committed,
        count(*) FILTER (WHERE b.status = 'aborted') AS aborted,
        count(*) FILTER (WHERE b.status IN ('planned', 'emitted')) AS in_flight,

@@ -13,8 +13,8 @@ SELECT b.position, b.txid, b.replaced_by FROM txbatch.batch b
  WHERE topology = :topology AND status = 'committed' AND txid > :after AND (txid <= :wanted OR kind = 'restate') ORDER BY txid;
 
 -- pending_restates --
--- The positions that a restate in flight is going to replace.
-SELECT position FROM txbatch.batch
+-- The restates in flight, and the positions that they are going to replace.
+SELECT txid, position FROM txbatch.batch
  WHERE topology = :topology AND kind = 'restate' AND status IN ('planned', 'emitted');
 
 -- raise_horizon --
@@ -31,3 +31,11 @@ DELETE FROM txbatch.attempt a USING txbatch.batch b
  WHERE b.topology = :topology AND b.txid > :after AND b.txid <= :horizon AND b.status IN ('committed', 'aborted')
    AND (a.topology, a.txid) = (b.topology, b.txid) AND a.status IN ('failed', 'superseded', 'emitting')
    AND NOT EXISTS (SELECT FROM txbatch.state s WHERE s.topology = b.topology AND s.database IS NOT NULL);
+
+-- policies --
+-- What each topology keeps.
+SELECT topology, keep FROM txbatch.topology ORDER BY topology;
+
+-- policy --
+-- What a topology keeps.
+SELECT keep FROM txbatch.topology WHERE topology = :topology;

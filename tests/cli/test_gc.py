@@ -13,7 +13,7 @@ from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = pytest.mark.rule("R22")
 JOB = """
-topology = Topology("hosts")
+topology = Topology("hosts"{keep})
 stream = topology.new_stream("log", PartitionedLogSpout({root!r}, max_records=1))
 stream.group_by("line").persistent_aggregate(OpaqueState("hosts"), count=Count())
 """
@@ -23,11 +23,19 @@ def test_the_past_is_folded_and_values_stay(
     txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
 ) -> None:
     PartitionedLog(tmp_path / "log").append("a", ["x", "y", "x", "x"])
-    job = write_job("hosts.py", JOB.format(root=str(tmp_path / "log")))
+    job = write_job("hosts.py", JOB.format(root=str(tmp_path / "log"), keep=""))
     rows(txbatch("run", job, "--until-idle", "--json"))
     asked = ("gc", "hosts", "--keep-txids", "2", "--json")
-    assert rows(txbatch(*asked, "--dry-run")) == [{"topology": "hosts", "horizon_before": 0, "horizon": 2}]
-    folded = {"topology": "hosts", "horizon_before": 0, "horizon": 2, "versions": 2, "rows": 2}
+    folded = {
+        "topology": "hosts",
+        "keep": "the last 2 txids",
+        "horizon_before": 0,
+        "horizon": 2,
+        "versions": 2,
+        "rows": 2,
+    }
+    folded |= {"waits_for": None}
+    assert rows(txbatch(*asked, "--dry-run")) == [folded]
     assert rows(txbatch(*asked)) == [folded]
     assert rows(txbatch(*asked)) == [folded | {"horizon_before": 2, "versions": 0, "rows": 0}]
     assert [row["count"] for row in rows(txbatch("query", "hosts", "x", "y", "--json"))] == [3, 1]
@@ -38,10 +46,45 @@ def test_the_past_is_folded_and_values_stay(
     assert [row["count"] for row in rows(txbatch("query", "hosts", "x", "--json"))] == [3]
 
 
+def test_the_job_says_what_is_kept(
+    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    """A changed policy is no changed definition: the next run takes it over, and `plan` tells it before."""
+    log = PartitionedLog(tmp_path / "log")
+    log.append("a", ["x", "y", "x", "x"])
+    job = write_job("hosts.py", JOB.format(root=str(tmp_path / "log"), keep=""))
+    rows(txbatch("run", job, "--until-idle", "--json"))
+    told = {"topology": "hosts", "keep": "for ever", "horizon_before": 0, "horizon": 0}
+    assert rows(txbatch("gc", "--json")) == [told]
+    refused(txbatch("gc", "hosts"), "kept for ever by its job: say what stays")
+    job = write_job("hosts.py", JOB.format(root=str(tmp_path / "log"), keep=", keep=Keep(txids=2)"))
+    changes = "kept, once gc is called: the last 2 txids; it was for ever, and changes with the next run"
+    assert changes in txbatch("plan", job).output
+    assert rows(txbatch("gc", "--json")) == [told]
+    log.append("a", ["y"])
+    rows(txbatch("run", job, "--until-idle", "--json"))
+    assert "kept, once gc is called: the last 2 txids\n" in txbatch("plan", job).output
+    told = {
+        "topology": "hosts",
+        "keep": "the last 2 txids",
+        "horizon_before": 0,
+        "horizon": 3,
+        "versions": 3,
+        "rows": 3,
+    }
+    assert rows(txbatch("gc", "--dry-run", "--json")) == [told | {"waits_for": None}]
+    assert rows(txbatch("gc", "hosts", "--keep-txids", "4", "--json"))[0]["horizon"] == 1
+    left = told | {"horizon_before": 1, "versions": 2, "rows": 2, "waits_for": None}
+    assert rows(txbatch("gc", "hosts", "--dry-run", "--json")) == [left]
+    assert rows(txbatch("gc", "--json")) == [left]
+    assert "hosts: kept is the last 2 txids; up to txid 3 the past is folded" in txbatch("status").output
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("hosts",), "say what stays"),
+        (("--keep-days", "1"), "are of one topology: name it"),
+        (("hosts",), "no topology 'hosts' is known"),
         (("hosts", "--keep-txids", "1", "--keep-days", "1"), "say what stays"),
         (("hosts", "--keep-txids", "0"), "0 is not in the range"),
         (("nobody", "--keep-days", "1"), "no topology 'nobody' is known"),

@@ -17,7 +17,7 @@ from support import LogSpout, code, manifest_of, run
 from txbatch import Avg, Count, Max, OpaqueState, Topology, failpoints
 from txbatch.core import coordinator
 from txbatch.core.errors import TransientError, UnknownName
-from txbatch.core.retention import Keep
+from txbatch.core.retention import Keep, Slice
 from txbatch.core.transaction import Batch, Restate
 from txbatch.core.update import Change
 from txbatch.postgres import retention
@@ -131,11 +131,16 @@ def test_a_restate_in_flight_is_committed_all_the_same(bench: Bench) -> None:
     kept = Retention(bench.engine)
     list(kept.fold("word_count", 4))
     assert kept.horizon("word_count") == 2
+    held = kept.past("word_count", Keep(txids=2))
+    assert (held.reached, held.wanted, held.waits_for) == (2, 3, "txid 6, which is going to count position 3 again")
     assignment = bench.ledger.start_attempt(batch, asked, code())
     emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=9)))
     assert bench.commit(emitted, words(dog=9))
     list(kept.fold("word_count", 5))
     assert kept.horizon("word_count") == 2  # as of txid 5 position 3 is what it was
+    held = kept.past("word_count", Keep(txids=1))
+    assert (held.reached, held.wanted, held.waits_for) == (2, 5, "txid 6, which counts position 3 again, to be older")
+    assert kept.outlook(held) == Slice(2, 0, 0)
     before = report(bench)
     list(kept.fold("word_count", 6))
     assert (kept.horizon("word_count"), report(bench)) == (6, before)
@@ -181,6 +186,9 @@ def test_no_past_is_folded_while_a_rebuild_counts_it(bench: Bench) -> None:
     )
     with pytest.raises(TransientError, match="a rebuild counts"):
         list(Retention(bench.engine).fold("word_count", 2))
+    held = Retention(bench.engine).past("word_count", Keep(txids=1))
+    assert (held.reached, held.wanted) == (0, 2)
+    assert held.waits_for == "rebuild 1, which counts what would be folded, to be swapped or cancelled"
 
 
 def test_partitions_without_rows_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

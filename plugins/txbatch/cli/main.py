@@ -25,7 +25,7 @@ from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate, tell_committed
-from txbatch.cli.retention import gc
+from txbatch.cli.retention import gc, kept
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
 from txbatch.core.errors import TransientError, UnknownName
@@ -302,6 +302,7 @@ def plan(
     engine = _engine(where)
     finishes = RUN_PREFIX if run_id is None else ""
     found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name, finishes=finishes)
+    found |= kept(engine, loaded.topology)
     found["changed"] = [
         *changed(Reader(engine).counted(loaded.topology.name)),
         *appeared(loaded.topology, found["next"]),

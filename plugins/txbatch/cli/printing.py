@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from txbatch.core.errors import TxbatchError
+from txbatch.core.retention import FOR_EVER, Keep
 from txbatch.core.text import escape_json, shown, shown_lines
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
@@ -132,6 +133,9 @@ def show_status(rows: list[dict[str, Any]]) -> None:
                 f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
                 f"({each['waits_for_status']}), {alive}, since {plain(each['since'])} ({plain(each['waited'])})"
             )
+        if row["keep"]:
+            folded = f"; up to txid {row['horizon']} the past is folded" if row["horizon"] else ""
+            _say(f"{row['topology']}: kept is {Keep.from_json(row['keep'])}{folded}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
 
@@ -184,7 +188,15 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         _say(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
+        _show_keep(row["keep"], row["kept_until_now"])
         show_changed(row["topology"], row["changed"])
+
+
+def _show_keep(keep: str, until_now: str | None) -> None:
+    if until_now not in (None, keep):
+        _say(f"kept, once gc is called: {keep}; it was {until_now}, and changes with the next run")
+    elif keep != FOR_EVER:
+        _say(f"kept, once gc is called: {keep}")
 
 
 def show_checks(rows: list[dict[str, Any]]) -> None:

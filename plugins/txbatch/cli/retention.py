@@ -2,46 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import click
+from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.retention import Keep
+from txbatch.core.errors import DefinitionError
+from txbatch.core.retention import Keep, Past, told
+from txbatch.core.topology import Topology
 from txbatch.postgres.retention import Retention
 
 
 @click.command()
-@click.argument("topology", type=arguments.TEXT)
+@click.argument("topology", required=False, type=arguments.TEXT)
 @click.option("--keep-txids", type=arguments.Number(1, 2**31), help="The newest so many txids stay as they are.")
 @click.option(
     "--keep-days", type=arguments.Number(1, 36_500), help="What was committed in the last so many days stays."
 )
 @click.option("--dry-run", is_flag=True, help="Say how far it would go, and change nothing.")
-@prints_rows("topology", "horizon_before", "horizon", "versions", "rows", nothing="")
-def gc(topology: str, keep_txids: int | None, keep_days: int | None, dry_run: bool) -> Rows:
-    """Fold old contributions of TOPOLOGY into one row per key.
+@prints_rows(
+    "topology",
+    "keep",
+    "horizon_before",
+    "horizon",
+    "versions",
+    "rows",
+    nothing="no topology has run yet; nothing is kept",
+    cut=("topology", "keep"),
+)
+def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_run: bool) -> Rows:
+    """Fold old contributions of TOPOLOGY, or of all topologies, into one row per key.
 
     \b
+      txbatch gc
       txbatch gc word_count --keep-days 90
 
-    The values stay. What is folded can be asked for no more by `as-of` and `why`, and not be restated. Commits and reports go on
-    meanwhile; a call that was ended is called again. The newest batch is never folded.
+    What stays is said by the job, Topology("word_count", keep=Keep(days=90)), unless it is said here. The values stay. What is
+    folded can be asked for no more by `as-of` and `why`, and not be restated. Commits and reports go on meanwhile; a call that
+    was ended is called again. The newest batch is never folded.
     """
-    if (keep_txids is None) == (keep_days is None):
+    keep = _asked(topology, keep_txids, keep_days)
+    kept = Retention(database.migrated(database.started()))
+    if topology is not None:
+        keep = keep or _policy(kept, topology)
+        rows = [_folded(kept, kept.past(topology, keep), keep, dry_run=dry_run)]
+    else:
+        rows = list(_all(kept, dry_run=dry_run))
+    for row in rows:
+        if row.get("waits_for"):
+            click.echo(f"{row['topology']}: txid {row['horizon'] + 1} stays; it waits for {row['waits_for']}", err=True)
+    return rows
+
+
+def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) -> Keep | None:
+    if keep_txids is not None and keep_days is not None:
         raise click.UsageError("say what stays: --keep-txids N or --keep-days N")
-    engine = database.migrated(database.started())
-    kept = Retention(engine)
-    before, wanted = kept.horizon(topology), kept.wanted(topology, Keep(keep_txids, keep_days))
-    told = {"topology": topology, "horizon_before": before}
-    if dry_run:
-        return [told | {"horizon": max(before, wanted)}]
-    done = list(kept.fold(topology, wanted))
-    if (reached := kept.horizon(topology)) < wanted:
-        click.echo(
-            f"{topology}: txid {reached + 1} stays, which a restate counts again; call again when that is older",
-            err=True,
+    if keep_txids is None and keep_days is None:
+        return None
+    if topology is None:
+        raise click.UsageError("--keep-txids and --keep-days are of one topology: name it")
+    return Keep(keep_txids, keep_days)
+
+
+def _policy(kept: Retention, topology: str) -> Keep:
+    keep = kept.policy(topology)
+    if keep is None:
+        raise DefinitionError(
+            f"{topology} is kept for ever by its job: say what stays, --keep-txids N or --keep-days N; or in the job, "
+            f"Topology({topology!r}, keep=Keep(days=90))"
         )
-    return [
-        told
-        | {"horizon": reached, "versions": sum(each.versions for each in done), "rows": sum(each.rows for each in done)}
-    ]
+    return keep
+
+
+def _all(kept: Retention, *, dry_run: bool) -> Iterator[dict[str, Any]]:
+    """Yield a row per topology; one that cannot be folded now does not keep the others from it."""
+    for topology, keep in kept.policies().items():
+        if keep is None:
+            horizon = kept.horizon(topology)
+            yield _row(topology, None, horizon, horizon)
+        else:
+            past = kept.past(topology, keep)
+            yield _folded(kept, past, keep, dry_run=dry_run or past.rebuild is not None)
+
+
+def _folded(kept: Retention, past: Past, keep: Keep, *, dry_run: bool) -> dict[str, Any]:
+    done = [kept.outlook(past)] if dry_run else list(kept.fold(past.topology, past.wanted))
+    after = past if dry_run else kept.past(past.topology, keep)
+    return _row(past.topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
+        "versions": sum(each.versions for each in done),
+        "rows": sum(each.rows for each in done),
+        "waits_for": after.waits_for,
+    }
+
+
+def _row(topology: str, keep: Keep | None, before: int, horizon: int) -> dict[str, Any]:
+    return {"topology": topology, "keep": told(keep), "horizon_before": before, "horizon": horizon}
+
+
+def kept(engine: Engine, topology: Topology) -> dict[str, Any]:
+    """Return what a job says that is kept, and what was until now: what is stored of it, where there is something."""
+    policies = Retention(engine).policies()
+    before = told(policies[topology.name]) if topology.name in policies else None
+    return {"keep": told(topology.keep), "kept_until_now": before}

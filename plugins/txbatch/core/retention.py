@@ -12,15 +12,25 @@ Folded(counting=(1, 3, 4), all=(1, 2, 3, 4))
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from txbatch.core.errors import DefinitionError
+
+# As many txids are folded by one transaction.
+SLICE_TXIDS = 10
+DAYS_MAX = 36_500
+FOR_EVER = "for ever"
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How much of a topology's past can be asked for and restated: its last `txids`, or those of the last `days`."""
+    """How much of a topology's past can be asked for and restated: its last `txids`, or those of the last `days`.
+
+    >>> str(Keep(txids=1000)), str(Keep(days=0.5)), str(Keep(days=1)), Keep.from_json(Keep(days=90).to_json())
+    ('the last 1,000 txids', 'the last 0.5 days', 'the last day', Keep(txids=None, days=90))
+    """
 
     txids: int | None = None
     days: float | None = None
@@ -28,8 +38,28 @@ class Keep:
     def __post_init__(self) -> None:
         if (self.txids is None) == (self.days is None):
             raise DefinitionError("retention keeps a number of txids or of days: say one of both")
-        if (self.txids is not None and self.txids < 1) or (self.days is not None and self.days <= 0):
-            raise DefinitionError("retention keeps at least one txid, or more than 0 days")
+        if self.txids is not None and (type(self.txids) is not int or self.txids < 1):
+            raise DefinitionError(f"Keep(txids={self.txids!r}): at least one txid is kept, a whole number")
+        if self.days is not None and (type(self.days) not in (int, float) or not 0 < self.days <= DAYS_MAX):
+            raise DefinitionError(f"Keep(days={self.days!r}): more than 0 and at most {DAYS_MAX:,} days are kept")
+
+    def __str__(self) -> str:
+        number, what = (self.txids, "txid") if self.days is None else (self.days, "day")
+        return f"the last {what}" if number == 1 else f"the last {number:,} {what}s"
+
+    def to_json(self) -> dict[str, float]:
+        """Return what the ledger stores of it."""
+        return {"txids": self.txids} if self.txids is not None else {"days": self.days or 0}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Keep:
+        """Return what was stored."""
+        return cls(stored.get("txids"), stored.get("days"))
+
+
+def told(keep: Keep | None) -> str:
+    """Return a policy in words."""
+    return FOR_EVER if keep is None else str(keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +77,52 @@ class Folded:
 
     counting: tuple[int, ...]
     all: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a ledger has above the horizon of a topology, and how far its policy wants that to rise.
+
+    `pending` are the positions that restates in flight are going to replace, by their txids. `rebuild` is the one that runs.
+    """
+
+    topology: str
+    horizon: int
+    wanted: int
+    versions: Collection[Version] = ()
+    pending: Mapping[int, int] = field(default_factory=dict)
+    rebuild: int | None = None
+
+    @property
+    def reached(self) -> int:
+        """How far the horizon can rise now."""
+        if self.rebuild is not None or self.wanted <= self.horizon:
+            return self.horizon
+        return max(self.horizon, reach(self.versions, self.wanted, frozenset(self.pending.values())))
+
+    @property
+    def waits_for(self) -> str | None:
+        """What keeps it from what is wanted; None: nothing does."""
+        if self.reached >= self.wanted:
+            return None
+        if self.rebuild is not None:
+            return f"rebuild {self.rebuild}, which counts what would be folded, to be swapped or cancelled"
+        position = self.reached + 1
+        for txid, restated in self.pending.items():
+            if restated == position:
+                return f"txid {txid}, which is going to count position {position} again"
+        late = (each.txid for each in self.versions if each.position == position and each.replaced_by is None)
+        txid = next(late, position)
+        return f"txid {txid}, which counts position {position} again, to be older"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one transaction folded: up to which txid, of how many versions, and how many rows went."""
+
+    horizon: int
+    versions: int
+    rows: int
 
 
 def reach(versions: Collection[Version], wanted: int, pending: Collection[int]) -> int:

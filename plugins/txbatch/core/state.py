@@ -28,6 +28,7 @@ REPORTS = frozenset(
         "changes_of_definition",
         "values_since",
         "rebuilds",
+        "retention",
     }
 )
 # A setting and an Airflow connection are named after it.

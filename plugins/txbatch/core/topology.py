@@ -12,6 +12,7 @@ from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.nodes import Source
 from txbatch.core.operations import per_batch
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.retention import Keep
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState
@@ -35,7 +36,8 @@ def checked_topology_name(name: str) -> str:
 class Topology:
     """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6).
 
-    `was` is the name that it had, where it has history by that (R23).
+    `was` is the name that it had, where it has history by that (R23). `keep` is how much of its past can be asked for and
+    restated, once `txbatch gc` is run: all of it, unless that is said (R22).
     """
 
     name: str
@@ -44,11 +46,14 @@ class Topology:
     aggregates: list[PersistentAggregate] = field(default_factory=list)
     static_states: dict[str, StaticState] = field(default_factory=dict)
     was: str | None = None
+    keep: Keep | None = None
 
     def __post_init__(self) -> None:
         checked_topology_name(self.name)
         if type(self.max_pending) is not int or self.max_pending < 1:
             raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
+        if not isinstance(self.keep, Keep | None):
+            raise DefinitionError(f"topology {self.name!r}: keep={self.keep!r} is no policy; write keep=Keep(days=90)")
 
     def new_stream(self, name: str, spout: Spout, was: str | None = None) -> Stream:
         """A stream of the spout's batches. `was` is the name that it had, where batches were planned by that (R23)."""

@@ -75,6 +75,7 @@ def row(topology: Topology, job: str) -> dict[str, Any]:
         "by_interval": topology.by_interval,
         "source": canonical_json(topology.source),
         "streams": canonical_json(stream_fields(topology)),
+        "keep": canonical_json(topology.keep.to_json()) if topology.keep else None,
     }
 
 

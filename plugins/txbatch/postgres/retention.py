@@ -5,8 +5,7 @@ What is folded `core.retention` decides. Commits and reports go on meanwhile; pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from psycopg2.errors import LockNotAvailable
@@ -15,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from txbatch import failpoints
 from txbatch.core import retention
 from txbatch.core.errors import TransientError
-from txbatch.core.retention import Folded, Keep, Version
+from txbatch.core.retention import SLICE_TXIDS, Folded, Keep, Past, Slice, Version
 from txbatch.postgres import rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_text
@@ -23,19 +22,8 @@ from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import PARTITION_TXIDS, execute
 
-# As many txids are folded by one transaction.
-SLICE_TXIDS = 10
 _DAY_SECONDS = 86_400
 _DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """What one transaction folded: up to which txid, of how many versions, and how many rows went."""
-
-    horizon: int
-    versions: int
-    rows: int
 
 
 class Retention:
@@ -43,6 +31,40 @@ class Retention:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+
+    def policies(self) -> Mapping[str, Keep | None]:
+        """Return what each topology keeps, as its job last said; None: everything."""
+        with transaction(self.engine) as connection:
+            return {row.topology: _policy(row.keep) for row in connection.execute(query("policies"))}
+
+    def policy(self, topology: str) -> Keep | None:
+        """Return what a topology keeps. UnknownName when there is no such topology."""
+        with transaction(self.engine) as connection:
+            rows.topology_row(connection, topology)
+            return _policy(connection.execute(query("policy"), {"topology": topology}).scalar_one())
+
+    def past(self, topology: str, keep: Keep) -> Past:
+        """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
+        horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
+        with transaction(self.engine) as connection:
+            given = {"topology": topology, "after": horizon, "wanted": wanted}
+            rebuild = connection.execute(query("running_rebuild"), given).mappings().first()
+            return Past(
+                topology,
+                horizon,
+                wanted,
+                _versions(connection, given),
+                _pending(connection, topology),
+                rebuild["rebuild"] if rebuild else None,
+            )
+
+    def outlook(self, past: Past) -> Slice:
+        """Return what folding would come to now. Changes nothing."""
+        found = retention.folded(past.versions, past.reached)
+        with transaction(self.engine) as connection:
+            stored = _states(connection, past.topology) if found.all else ()
+            states = [Folds(past.topology, each["state"], each["columns"]) for each in stored]
+            return Slice(past.reached, len(found.all), sum(_number(connection, each, found) for each in states))
 
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
@@ -97,16 +119,32 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
     stored = _states(connection, topology)
     states = [Folds(topology, each["state"], each["columns"]) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
-    pending = frozenset(connection.execute(query("pending_restates"), {"topology": topology}).scalars())
-    above = connection.execute(query("unfolded_versions"), {**given, "wanted": wanted})
-    versions = [Version(*row) for row in above]
-    reached = retention.reach(versions, wanted, pending)
+    versions = _versions(connection, {**given, "wanted": wanted})
+    reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
     found = retention.folded(versions, reached)
     gone = sum(_fold_state(connection, each, found) for each in states)
     connection.execute(query("raise_horizon"), {**given, "horizon": reached})
     connection.execute(query("forget_attempts"), {**given, "horizon": reached})
     failpoints.hit("gc.folded")
     return Slice(reached, len(found.all), gone)
+
+
+def _policy(stored: Mapping[str, Any] | None) -> Keep | None:
+    return Keep.from_json(stored) if stored else None
+
+
+def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Version]:
+    return [Version(*row) for row in connection.execute(query("unfolded_versions"), given)]
+
+
+def _pending(connection: Connection, topology: str) -> dict[int, int]:
+    found = connection.execute(query("pending_restates"), {"topology": topology})
+    return {row.txid: row.position for row in found}
+
+
+def _number(connection: Connection, folds: Folds, found: Folded) -> int:
+    counted = execute(connection, f"SELECT count(*) FROM {folds.contribution} c WHERE {_among(found.all)}").fetchone()
+    return int(counted[0])
 
 
 def _states(connection: Connection, topology: str) -> Sequence[Any]:
