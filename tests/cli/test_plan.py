@@ -87,6 +87,15 @@ def test_the_guarantee_matrix(
     assert loose == [*spout, "loose", "transactional", "at", "least", "once", "warehouse"]
 
 
+def test_what_is_counted_per_batch_says_so(txbatch: Txbatch, write_job: WriteJob, log: PartitionedLog) -> None:
+    best = 'stream.distinct().aggregate(n=Count()).persistent_aggregate(OpaqueState("best"), most=Max("n"))'
+    job = write_job("best.py", JOB.format(root=str(log.root)) + best)
+    header, lines_, best_, *_ = lines(txbatch("plan", job))
+    assert header[-1] == "counts"
+    assert " ".join(best_).endswith("per batch: distinct; aggregate n Count")
+    assert lines_[-1] == "ledger's"
+
+
 def test_a_plan_before_the_first_run_uses_no_txid(
     txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
 ) -> None:

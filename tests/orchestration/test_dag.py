@@ -57,6 +57,7 @@ from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from airflow.sdk import Connection
+from txbatch import Count, OpaqueState
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of, run_of
 from txbatch.orchestration.doc import page
@@ -71,6 +72,11 @@ context = {"dag_run": dag_run, "params": params}
 run = run_of(topology, context)
 other = Batch("chosen", 7, BatchStatus.PLANNED, {}, "run:other", lease_run="airflow:chosen:other")
 own = Batch("chosen", 8, BatchStatus.EMITTED, {}, run.key, lease_run=run.name)
+
+def within():
+    different = topology.streams["exact"].distinct().group_by("word")
+    different.persistent_aggregate(OpaqueState("different"), count=Count())
+    return page(dag.get_task("commit").job, {})
 
 def waits(deadlines, what):
     try:
@@ -117,6 +123,7 @@ print(json.dumps({
     "long": [long(minutes) for minutes in (1e10, 1e300, float("inf"), 1e7, "x", None)],
     "urls": [url_for(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
     "spark": [[dag.get_task(task)._conn_id, dag.get_task(task).pool] for task in ("emit_batch", "commit")],
+    "within": within(),
 }))
 """
 
@@ -136,6 +143,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def test_the_page_says_what_is_counted_per_interval(made: dict[str, Any]) -> None:
+    told = "**different** counts per interval: distinct. What these make of one interval is counted exactly once;"
+    assert told in made["within"]
+    assert "per interval" not in made["page"]
 
 
 def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:
