@@ -25,11 +25,25 @@ from operation_cases import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
-from txbatch import Avg, Count, FileSpout, Max, Min, OpaqueState, Stream, Sum, Topology
+from txbatch import (
+    Avg,
+    BatchSpout,
+    Count,
+    FileSpout,
+    Max,
+    Min,
+    OpaqueState,
+    PartitionedLogSpout,
+    StaticState,
+    Stream,
+    Sum,
+    Topology,
+)
 from txbatch.core.nodes import Source
 from txbatch.spark.frames import of_rows
 from txbatch.spark.operations import run_operations
 from txbatch.spark.within_batch import OF_FIELD
+from txbatch.spouts.partitioned_log import PartitionedLog
 
 
 def frame_of(spark: SparkSession, stream: Stream, read: Read) -> DataFrame:
@@ -141,7 +155,67 @@ def test_the_lines_of_the_document_are_as_in_memory(spark: SparkSession) -> None
     assert by_spark(spark, lines) == [in_memory(*each) for each in lines]
 
 
+def test_partitions_are_known_behind_every_step_of_single_records(spark: SparkSession) -> None:
+    """In Python as in SQL, and as in memory; the column that says the partition is seen by nobody."""
+    topology = Topology("t")
+    stream = new_stream(topology, "in", "k string, n bigint")
+    names = topology.new_static_state(StaticState("names", [("a", "A")], "k string, name string"))
+    seen = ["k", "n", "k1", "n1", "name"]
+    python = stream.filter(lambda r: r["n"] > 0).each(lambda r: [(r["k"], 1), (r["k"], 2)], "k1 string, n1 bigint")
+    python = python.state_query(names, "k").peek(lambda r: None if list(r) == seen else r["none"]).repartition(2)
+    python = python.map(lambda r: (r["name"], r["n1"]), "name string, n bigint")
+    python = python.flat_map(lambda r: [(r["name"], r["n"])] * 2, "name string, n bigint")
+    sql = stream.filter("n > 0").flat_map("array(struct(k, 1), struct(k, 2))", "k string, n1 bigint")
+    sql = sql.each(["k", "n1"], "k1 string, n bigint").state_query(names, "k")
+    sql = sql.map(["name", "n"], "name string, n bigint").flat_map(
+        "array(struct(name, n), struct(name, n))", "name string, n bigint"
+    )
+    odd = {"odd": Count(where=lambda r: r["n"] == 1), "named": Count("name"), "total": Sum("n")}
+    read: Read = {"in": {"x": [("a", 1), ("b", 2), ("b", 0)], "y": [("a", 5)], "z": [("a", 0)]}}
+    made = [(each.partition_aggregate(**odd), read) for each in (python, sql)]
+    expected = counted([(4, 4, 12), (2, 4, 6)])
+    assert in_memory(*made[0]) == expected
+    assert by_spark(spark, made) == [expected, expected]
+
+
 # ---- through spouts, to a state
+
+
+class Numbers(BatchSpout):
+    """A source that cannot be read twice."""
+
+    fields = "k string, n bigint"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"spout": "Numbers"}
+
+    def emit_batch(self, spark: SparkSession, txid: int) -> DataFrame:
+        return spark.createDataFrame([("a", 1), ("a", 3), ("b", 5)], self.fields)
+
+
+def test_a_stream_is_joined_with_its_own_aggregate(emit: Callable[..., Any], tmp_path: Path) -> None:
+    """Also where both sides are the same frame, and where Spark need not read a side, as the other one is empty."""
+    log = PartitionedLog(tmp_path / "log")
+    log.append("p", ["a", "a", "b"])
+    log.append("q", ["b"])
+    topology = Topology("t")
+    numbers = topology.new_stream("numbers", Numbers())
+    most = topology.join(numbers, numbers.group_by("k").aggregate(most=Max("n")), on="k", name="most").filter(
+        "n = most"
+    )
+    most.group_by("k").persistent_aggregate(OpaqueState("most"), guarantee="at_least_once", n=Sum("n"))
+    lines = topology.new_stream("lines", PartitionedLogSpout(log.root))
+    often = topology.join(lines, lines.group_by("line").aggregate(n=Count()), on="line", name="often")
+    often.group_by("line").persistent_aggregate(OpaqueState("often"), n=Sum("n"))
+    nothing = lines.filter("line = 'none'").project("line")
+    none = topology.join(lines, nothing, on="line", name="none")
+    none.group_by("line").persistent_aggregate(OpaqueState("none"), n=Count())
+    emitted = emit(topology)
+    assert emitted.partials["most"] == {("a",): (3,), ("b",): (5,)}
+    assert emitted.partials["often"] == {("a",): (4,), ("b",): (4,)}
+    assert emitted.partials["none"] == {}
+    assert emitted.read("lines") == {"p": 3, "q": 1}
 
 
 def test_what_is_joined_and_aggregated_reaches_its_state(emit: Callable[..., Any], tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_topology_says_what_it_counts_per_batch_and_a_change_of_it_is_told() -
     assert [made.per_batch for made in (plain, top, best)] == [False, True, True]
     assert guarantees(plain)[0]["counts"] is None
     assert guarantees(top)[0]["counts"] == "per batch: distinct; first 3 by word descending"
-    assert guarantees(best)[0]["counts"] == "per interval: first 1 by word descending that is known of each word"
+    assert guarantees(best)[0]["counts"] == "per interval: max_by word of each word"
     assert "batch" not in columns(plain.aggregates[0])
     stored, defined = (columns(made.aggregates[0]) for made in (plain, top))
     assert list(column_changes("s", stored, defined)) == [

@@ -35,8 +35,9 @@ class FirstN(After):
 
     def __str__(self) -> str:
         of = f" of each {', '.join(key.name for key in self.keys)}" if self.keys else ""
-        known = " that is known" if self.known else ""
-        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{known}{of}"
+        if self.known:
+            return f"{'max' if self.descending else 'min'}_by {self.by.name}{of}"
+        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{of}"
 
 
 @dataclass(frozen=True, slots=True)

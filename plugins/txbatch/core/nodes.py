@@ -90,7 +90,8 @@ class Join(Records):
         return _roots((self.left, self.right))
 
     def __str__(self) -> str:
-        return f"{self.how} join of {self.left.name} and {self.right.name} on {', '.join(self.on)}"
+        sides = (", ".join(root.name for root in side.roots) for side in (self.left, self.right))
+        return f"{self.how} join of {' and '.join(sides)} on {', '.join(self.on)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
