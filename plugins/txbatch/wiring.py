@@ -18,14 +18,16 @@ from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.postgres.retention import Retention
 from txbatch.postgres.run_locks import PostgresRunLocks
 from txbatch.postgres.verifier import PostgresBooks
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.run.rebuild import Rebuilder
+from txbatch.run.retention import Collector
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 from txbatch.run.verify import Verifier
-from txbatch.settings import Settings
+from txbatch.settings import Settings, ensure_database
 from txbatch.spouts.differing import differing_files
 from txbatch.storage.staging import Staging, check_uri
 
@@ -97,3 +99,10 @@ def already_committed(steps: Steps, batch: Batch) -> str:
         log.warning("%s: what changed since txid %s cannot be told: %s", topology.name, batch.txid, error)
         changed = []
     return how_to_restate(topology, batch, changed)
+
+
+def open_collector(settings: Settings) -> Collector:
+    """Return what folds the past of the topologies of a database; the embedded one is started."""
+    engine = connect(ensure_database(settings).database_url, application_name="txbatch gc")
+    check_migrated(engine)
+    return Collector(Retention(engine))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -10,10 +9,10 @@ from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.errors import DefinitionError
-from txbatch.core.retention import Keep, Past, told
+from txbatch.core.retention import Keep, told
 from txbatch.core.topology import Topology
 from txbatch.postgres.retention import Retention
+from txbatch.run.retention import Collector, waiting
 
 
 @click.command()
@@ -45,15 +44,11 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
     was ended is called again. The newest batch is never folded.
     """
     keep = _asked(topology, keep_txids, keep_days)
-    kept = Retention(database.migrated(database.started()))
-    if topology is not None:
-        keep = keep or _policy(kept, topology)
-        rows = [_folded(kept, kept.past(topology, keep), keep, dry_run=dry_run)]
-    else:
-        rows = list(_all(kept, dry_run=dry_run))
+    collector = Collector(Retention(database.migrated(database.started())))
+    rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
         if row.get("waits_for"):
-            click.echo(f"{row['topology']}: txid {row['horizon'] + 1} stays; it waits for {row['waits_for']}", err=True)
+            click.echo(waiting(row), err=True)
     return rows
 
 
@@ -65,41 +60,6 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
     if topology is None:
         raise click.UsageError("--keep-txids and --keep-days are of one topology: name it")
     return Keep(keep_txids, keep_days)
-
-
-def _policy(kept: Retention, topology: str) -> Keep:
-    keep = kept.policy(topology)
-    if keep is None:
-        raise DefinitionError(
-            f"{topology} is kept for ever by its job: say what stays, --keep-txids N or --keep-days N; or in the job, "
-            f"Topology({topology!r}, keep=Keep(days=90))"
-        )
-    return keep
-
-
-def _all(kept: Retention, *, dry_run: bool) -> Iterator[dict[str, Any]]:
-    """Yield a row per topology; one that cannot be folded now does not keep the others from it."""
-    for topology, keep in kept.policies().items():
-        if keep is None:
-            horizon = kept.horizon(topology)
-            yield _row(topology, None, horizon, horizon)
-        else:
-            past = kept.past(topology, keep)
-            yield _folded(kept, past, keep, dry_run=dry_run or past.rebuild is not None)
-
-
-def _folded(kept: Retention, past: Past, keep: Keep, *, dry_run: bool) -> dict[str, Any]:
-    done = [kept.outlook(past)] if dry_run else list(kept.fold(past.topology, past.wanted))
-    after = past if dry_run else kept.past(past.topology, keep)
-    return _row(past.topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
-        "versions": sum(each.versions for each in done),
-        "rows": sum(each.rows for each in done),
-        "waits_for": after.waits_for,
-    }
-
-
-def _row(topology: str, keep: Keep | None, before: int, horizon: int) -> dict[str, Any]:
-    return {"topology": topology, "keep": told(keep), "horizon_before": before, "horizon": horizon}
 
 
 def kept(engine: Engine, topology: Topology) -> dict[str, Any]:

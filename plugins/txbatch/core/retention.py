@@ -12,9 +12,9 @@ Folded(counting=(1, 3, 4), all=(1, 2, 3, 4))
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from txbatch.core.errors import DefinitionError
 
@@ -123,6 +123,28 @@ class Slice:
     horizon: int
     versions: int
     rows: int
+
+
+class Retention(Protocol):
+    """What folds the past of topologies. `postgres.retention` is the real one, `memory.retention` its twin."""
+
+    def policies(self) -> Mapping[str, Keep | None]:
+        """Return what each topology keeps, as its job last said; None: everything."""
+
+    def policy(self, topology: str) -> Keep | None:
+        """Return what a topology keeps. UnknownName when there is no such topology."""
+
+    def horizon(self, topology: str) -> int:
+        """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
+
+    def past(self, topology: str, keep: Keep) -> Past:
+        """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
+
+    def outlook(self, past: Past) -> Slice:
+        """Return what folding would come to now. Changes nothing."""
+
+    def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
+        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
 
 
 def reach(versions: Collection[Version], wanted: int, pending: Collection[int]) -> int:

@@ -1,7 +1,7 @@
 """Airflow's words become ours: `topology_dag` makes a DAG of a job file, `topology_asset` is what it updates.
 
-`verify_dag` makes the one that verifies what is committed, `rebuild_dag` the one that counts all of it again;
-`open_reports` reads what was counted, in a task of Airflow.
+`verify_dag` makes the one that verifies what is committed, `rebuild_dag` the one that counts all of it again,
+`gc_dag` the one that folds what need not be kept; `open_reports` reads what was counted, in a task of Airflow.
 """
 
 from txbatch.fit import check_fit, check_version
@@ -13,9 +13,10 @@ try:
     from txbatch.orchestration.airflow import open_reports
     from txbatch.orchestration.dag import topology_asset, topology_dag
     from txbatch.orchestration.rebuild import rebuild_dag
+    from txbatch.orchestration.retention import gc_dag
     from txbatch.orchestration.verify import verify_dag
 except ImportError:
     check_fit("airflow")
     raise
 
-__all__ = ["open_reports", "rebuild_dag", "topology_asset", "topology_dag", "verify_dag"]
+__all__ = ["gc_dag", "open_reports", "rebuild_dag", "topology_asset", "topology_dag", "verify_dag"]

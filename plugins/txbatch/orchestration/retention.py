@@ -1,0 +1,79 @@
+"""`gc_dag`: the DAG that folds what topologies need not keep (R22)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, BaseOperator
+
+from txbatch.core.topology import checked_topology_name
+from txbatch.orchestration import result
+from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
+from txbatch.orchestration.dag import RETRIES
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+ALL = "txbatch.gc"
+_DOC = """What {which} need not keep, by the policy in the job (`keep=Keep(days=90)`), is folded into one row per key. The numbers
+stay; what is folded can be asked for no more, and not be restated.
+
+`txbatch gc --dry-run` tells what that would come to; what it means stands in docs/operate.md, under *Retention*.
+"""
+
+
+def gc_dag(
+    topology: str | None = None,
+    *,
+    schedule: Any = "@daily",
+    default_args: dict[str, Any] | None = None,
+    **dag_arguments: Any,
+) -> DAG:
+    """The DAG `<topology>.gc`, whose one task folds a topology's past by its policy; without a topology `txbatch.gc`, of all.
+
+    Runs never overlap. `dag_arguments` are those of DAG. Raises DefinitionError for what is no topology's name.
+    """
+    name = ALL if topology is None else f"{checked_topology_name(topology)}.gc"
+    arguments = {"catchup": False, "max_active_runs": 1, **dag_arguments}
+    arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
+    with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
+        GcOperator(task_id="gc", topology=topology)
+    return dag
+
+
+class GcOperator(BaseOperator):
+    """Folds the past of one topology, or of all; a try that is killed is tried again, and goes on."""
+
+    def __init__(self, *, topology: str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topology = topology
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Fold, tell, and return a row per topology, as `txbatch gc --json` has it."""
+        with failing_as_airflow():
+            rows = self._collected()
+        for row in rows:
+            log.info("%s", summary([row]))
+        result.tell(context, summary(rows))
+        return rows
+
+    def _collected(self) -> list[dict[str, Any]]:
+        from txbatch.wiring import open_collector
+
+        collector = open_collector(resolve_settings())
+        return list(collector.all()) if self.topology is None else [collector.one(self.topology)]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what came of it: `words: folded up to txid 90, 10 batches; visits: kept for ever`."""
+    return "; ".join(map(_told, rows)) or "no topology has run yet"
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    if "versions" not in row:
+        return f"{row['topology']}: kept {row['keep']}"
+    waits = f", waits for {row['waits_for']}" if row["waits_for"] else ""
+    return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}"

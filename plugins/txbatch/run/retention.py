@@ -1,0 +1,60 @@
+"""`txbatch gc`: what a policy does not keep is folded, of one topology or of all (R22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.retention import Keep, Past, Retention, told
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Folds, and tells in a row per topology how far it came and what it waits for."""
+
+    retention: Retention
+
+    def one(self, topology: str, keep: Keep | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Fold a topology by this policy, or by that of its job; DefinitionError when that keeps everything."""
+        keep = keep or self._policy(topology)
+        return self._folded(self.retention.past(topology, keep), keep, dry_run=dry_run)
+
+    def all(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
+        """Fold each topology by its policy; one that is rebuilt now is left as it is."""
+        for topology, keep in self.retention.policies().items():
+            if keep is None:
+                horizon = self.retention.horizon(topology)
+                yield _row(topology, None, horizon, horizon)
+            else:
+                past = self.retention.past(topology, keep)
+                yield self._folded(past, keep, dry_run=dry_run or past.rebuild is not None)
+
+    def _policy(self, topology: str) -> Keep:
+        keep = self.retention.policy(topology)
+        if keep is None:
+            raise DefinitionError(
+                f"{topology} is kept for ever by its job: say what stays, --keep-txids N or --keep-days N; or in the job, "
+                f"Topology({topology!r}, keep=Keep(days=90))"
+            )
+        return keep
+
+    def _folded(self, past: Past, keep: Keep, *, dry_run: bool) -> dict[str, Any]:
+        kept, topology = self.retention, past.topology
+        done = [kept.outlook(past)] if dry_run else list(kept.fold(topology, past.wanted))
+        after = past if dry_run else kept.past(topology, keep)
+        return _row(topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
+            "versions": sum(each.versions for each in done),
+            "rows": sum(each.rows for each in done),
+            "waits_for": after.waits_for,
+        }
+
+
+def waiting(row: Mapping[str, Any]) -> str:
+    """Return what keeps a topology's horizon where it is, in a line."""
+    return f"{row['topology']}: txid {row['horizon'] + 1} stays; it waits for {row['waits_for']}"
+
+
+def _row(topology: str, keep: Keep | None, before: int, horizon: int) -> dict[str, Any]:
+    return {"topology": topology, "keep": told(keep), "horizon_before": before, "horizon": horizon}

@@ -1,0 +1,78 @@
+"""What gc_dag makes, and what its task comes to: in a process of its own, without a running Airflow or Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres_bench import Bench, words
+from sqlalchemy import Engine
+from support import LogSpout, word_count
+
+from txbatch import Keep, OpaqueState, Topology, settings
+
+pytestmark = pytest.mark.rule("R22")
+ROOT = settings.project_root()
+DAG = '''
+"""An Airflow DAG."""
+from txbatch.orchestration import gc_dag
+every = gc_dag()
+one = gc_dag("word_count", schedule=None)
+other = gc_dag("kept")
+'''
+PROGRAM = """
+import json, runpy, sys
+from types import SimpleNamespace
+from airflow.sdk.exceptions import AirflowFailException
+from txbatch.core.errors import DefinitionError
+from txbatch.orchestration import gc_dag
+
+made = runpy.run_path(sys.argv[1])
+
+def done(dag):
+    pushed = {}
+    ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    try:
+        pushed["returned"] = dag.get_task("gc").execute({"ti": ti})
+    except AirflowFailException as error:
+        pushed["failed"] = str(error)
+    return pushed
+
+try:
+    gc_dag("no name")
+except DefinitionError as error:
+    refused = str(error)
+dags = [[dag.dag_id, dag.schedule, dag.catchup, dag.max_active_runs] for dag in (made["every"], made["one"])]
+print(json.dumps({"dags": dags, "refused": refused, **{name: done(made[name]) for name in ("every", "one", "other")}}))
+"""
+
+
+def test_its_task_folds_by_the_policy_of_each_topology(engine: Engine, postgres_url: str, tmp_path: Path) -> None:
+    topology = word_count(LogSpout({"a": 1_000_000}))
+    topology.keep = Keep(txids=2)
+    bench = Bench(engine, topology)
+    for number in range(5):
+        bench.whole(words(dog=1), f"run {number}")
+    kept = Topology("kept")
+    stream = kept.new_stream("words", LogSpout({"a": 1})).group_by("word")
+    stream.persistent_aggregate(OpaqueState("kept"), count=topology.aggregates[0].aggregates["count"])
+    bench.ledger.register(kept, "jobs/kept.py")
+    (tmp_path / "gc.py").write_text(DAG)
+    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
+    environment = os.environ | {"AIRFLOW_HOME": str(tmp_path / "airflow"), "PYTHONPATH": path}
+    environment |= {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "gc.py")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    assert found["dags"] == [["txbatch.gc", "@daily", False, 1], ["word_count.gc", None, False, 1]]
+    assert found["every"]["txbatch"] == "kept: kept for ever; word_count: folded up to txid 3, 3 batches"
+    assert [row["topology"] for row in found["every"]["returned"]] == ["kept", "word_count"]
+    assert found["one"]["txbatch"] == "word_count: folded up to txid 3, 0 batches"
+    assert "kept for ever by its job" in found["other"]["failed"]
+    assert "no name" in found["refused"]
