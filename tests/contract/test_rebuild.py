@@ -117,6 +117,21 @@ def test_what_is_restated_meanwhile_is_counted_in_its_turn(case: Case) -> None:
     assert values(case) == {"dog": (15, "dog", 4), "cat": (1, "cat", 5)}
 
 
+def test_a_key_has_the_txid_of_what_took_its_records_away_though_that_was_never_counted(backing: Any) -> None:
+    case = Case(backing)
+    case.counts("1", dog=1, cat=2)
+    case.counts("2", cat=7, dog=1)
+    rebuilding = Rebuilding(case)
+    assert rebuilding.count(1, dog=1, cat=2)
+    case.restates(1, dog=4)
+    case.restates(1, "once more", dog=5)
+    assert case.rows() == {"dog": (6, 4), "cat": (7, 3)}
+    assert rebuilding.count(2, cat=7, dog=1)
+    assert rebuilding.count(4, dog=5)
+    assert rebuilding.swap() == Swapped(4)
+    assert values(case) == {"dog": (6, "dog", 4), "cat": (7, "cat", 3)}
+
+
 def test_what_was_emitted_before_the_swap_is_emitted_again(case: Case) -> None:
     rebuilding = Rebuilding(case)
     of = run("3")

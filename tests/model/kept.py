@@ -61,11 +61,14 @@ class Kept:
 
     def rebuilt(self, counted: Sequence[tuple[int, Sequence[Record]]], newest: int) -> None:
         """These versions count with other records, which were counted in this order; `newest` is the last of before."""
-        touched, of = dict[str, int](), dict[int, Sequence[Record]]()
+        touched, of = dict[str, int](), dict[int, tuple[Sequence[Record], int]]()
         for txid, records in counted:
             version = self.versions[txid]
-            touched |= {record.word: txid for record in [*records, *of.get(version.position, ())]}
-            of[version.position] = version.records = records
+            old, taken = of.get(version.position, ((), 0))
+            touched |= {record.word: max(touched[record.word], taken) for record in old}
+            touched |= {record.word: txid for record in records}
+            of[version.position] = records, version.replaced_by or 0
+            version.records = records
         values = {word: self.values(word) for word in touched}
         self.report = {word: (value, touched[word]) for word, value in values.items() if value is not None}
         self.shown = {txid: shown for txid, shown in self.shown.items() if txid <= newest}

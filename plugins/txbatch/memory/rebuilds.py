@@ -147,4 +147,18 @@ def _counted(
             decided.refuse_again(version, name)
         batch = replace(version, kind=BatchKind.RESTATE if folds else BatchKind.ORDINARY)
         beside.apply(aggregate, list(partials[name]), batch, manifest.states[name].rows)
-    return beside.states
+    if before is None:
+        return beside.states
+    return {name: _redated(tables, each, version) for name, each in beside.states.items()}
+
+
+def _redated(tables: Tables, stored: StoredState, version: Batch) -> StoredState:
+    """Return a state whose rows of a version have the txid that changed them last: it may lie between two that are counted."""
+    changed: dict[Any, int] = {}
+    for key, _, txid in stored.contributions:
+        replaced_by = tables.batches[version.topology, txid].replaced_by
+        changed[key] = max(changed.get(key, 0), txid, replaced_by or 0)
+    rows = {
+        key: replace(row, txid=changed[key]) if row.txid == version.txid else row for key, row in stored.rows.items()
+    }
+    return replace(stored, rows=rows)

@@ -103,6 +103,12 @@ class Folds:
         newest = f"SELECT {keys}, max(txid) AS txid FROM ({changed}) u GROUP BY {keys}"
         return f"SELECT n.*, c.txid FROM ({self.now()}) n JOIN ({newest}) c ON {same}"
 
+    def redate(self, txid: int) -> str:
+        """Give the rows that have this txid the one that changed them last: of versions that lay between, none is there."""
+        table, same = self.generation.state(self.state), " AND ".join(f"s.{key} = d.{key}" for key in self.keys)
+        which = f"{same} AND s.txid = {txid:d} AND d.txid < s.txid"
+        return f"UPDATE {table} s SET txid = d.txid FROM ({self.dated()}) d WHERE {which}"
+
     def at(self, txid: str, keys: str) -> str:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
         return self._folded(f"r.txid <= {txid} AND r.txid <> ALL ({self._replaced(f'<= {txid}')})", keys)

@@ -20,6 +20,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
 from txbatch.postgres import definitions, rows, state_tables, swap
 from txbatch.postgres.engine import transaction
+from txbatch.postgres.folds import Folds
 from txbatch.postgres.generations import Generation, coming, past
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
@@ -107,6 +108,9 @@ class PostgresRebuilds:
             keys = write(
                 connection, topology, version, (assignment, manifest, partials), coming(rebuild.number), before
             )
+            if before and rows.batch(connection, rebuild.topology, before).replaced_by != version.txid:
+                for aggregate in topology.aggregates:
+                    state_tables.execute(connection, Folds.of(aggregate, coming(rebuild.number)).redate(version.txid))
             _insert(connection, rebuild, version, keys, assignment, manifest)
             failpoints.hit("rebuild.before_commit")
         failpoints.hit("rebuild.counted")
