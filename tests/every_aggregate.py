@@ -9,9 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from txbatch import (
+    ApproxQuantile,
     Avg,
     BoolAnd,
     BoolOr,
+    CollectSet,
     CombinerAggregator,
     Count,
     CountIf,
@@ -26,6 +28,7 @@ from txbatch import (
     OpaqueState,
     StdDev,
     Sum,
+    TopN,
     Topology,
     Variance,
 )
@@ -79,6 +82,12 @@ def aggregates() -> dict[str, CombinerAggregator]:
         "least": MinBy("price", by="x"),
         "most": MaxBy("flag", by="word"),
         "last_of_some": Last("word", by="n", where=holds),
+        "top": TopN(2, "x"),
+        "top_words": TopN(3, "word", where=holds),
+        "words": CollectSet("word", 3),
+        "prices": CollectSet("price", 2, where=holds),
+        "median": ApproxQuantile("x", 0.5),
+        "high_price": ApproxQuantile("price", 0.9, error=0.1, where=holds),
     }
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.fields import decimal_scale
+from txbatch.core.fields import array_of, decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, Total
 from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
@@ -156,6 +156,7 @@ def staged(aggregate: PersistentAggregate, partials: Sequence[Keyed]) -> StagedS
 def _total(column: ValueColumn, values: list[Any]) -> str | None:
     total = column.partial.total
     parts = [int(value is not None) for value in values] if total is Total.PRESENT else values
+    parts = [len(value or ()) for value in values] if total is Total.ELEMENTS else parts
     return total.together(parts)
 
 
@@ -170,6 +171,8 @@ def record_batch(aggregate: PersistentAggregate, partials: Iterable[Keyed]) -> p
 
 def arrow_type(type_: str) -> Any:
     """The Arrow type in which Spark writes a field's type."""
+    if (element := array_of(type_)) is not None:
+        return pa.list_(arrow_type(element))
     scale = decimal_scale(type_)
     return ARROW[type_] if scale is None else pa.decimal128(int(type_[8:].split(",")[0]), scale)
 

@@ -11,7 +11,9 @@ from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Su
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.quantile import ApproxQuantile
 from txbatch.core.retention import Keep
+from txbatch.core.several import CollectSet, TopN
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance
 from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "ApproxQuantile",
     "Avg",
     "BatchCoordinator",
     "BatchSpout",
     "BoolAnd",
     "BoolOr",
+    "CollectSet",
     "CombinerAggregator",
     "Count",
     "CountIf",
@@ -65,6 +69,7 @@ __all__ = [
     "StdDev",
     "Stream",
     "Sum",
+    "TopN",
     "Topology",
     "TransactionAttempt",
     "TransactionalState",

@@ -440,7 +440,7 @@ def report_row(aggregate: PersistentAggregate, row: Row) -> Row:
 
 
 def python_value(type_: str, value: Any) -> Any:
-    if value is None or isinstance(value, list):
+    if value is None or isinstance(value, list | float):
         return value
     if type_.startswith("decimal"):
         return Decimal(value)

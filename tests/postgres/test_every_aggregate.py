@@ -38,6 +38,8 @@ def shown(value: Any) -> Any:
     """Roots and quotients have other digits in PostgreSQL; NaN is not equal to itself."""
     if isinstance(value, memoryview):
         value = bytes(value)
+    if isinstance(value, float):
+        return f"{value:.9g}"
     try:
         return f"{round(value, 9).normalize():f}"
     except (AttributeError, TypeError):

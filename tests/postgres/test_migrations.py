@@ -24,8 +24,10 @@ CATALOGS = {
     "constraints": """SELECT conrelid::regclass::text, contype, pg_get_constraintdef(oid) FROM pg_constraint
                        WHERE connamespace = 'txbatch'::regnamespace""",
     "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'txbatch'",
-    "functions": """SELECT pg_get_functiondef(oid), obj_description(oid) FROM pg_proc
-                     WHERE pronamespace = 'report'::regnamespace""",
+    "functions": """SELECT CASE WHEN prokind = 'a' THEN (SELECT (p.oid::regprocedure, aggtransfn, aggtranstype::regtype)::text
+                                                          FROM pg_aggregate WHERE aggfnoid = p.oid)
+                                ELSE pg_get_functiondef(p.oid) END, obj_description(p.oid)
+                     FROM pg_proc p WHERE pronamespace = 'report'::regnamespace""",
     "views": "SELECT viewname, definition FROM pg_views WHERE schemaname = 'report'",
     "schemas": """SELECT nspname, obj_description(oid) FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)'
                      AND nspname <> 'public'""",

@@ -201,10 +201,9 @@ def test_every_function_says_what_it_is_for(bench: Bench) -> None:
 def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
     with bench.engine.begin() as connection:
         drop(connection, "word_count")
-    assert bench.rows("SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [
-        ("known_at",),
-        ("known_before",),
-    ]
+    left = {name for (name,) in bench.rows("SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace")}
+    merges = {f"{of}_{name}" for of in ("merge", "fold") for name in ("top", "smallest", "bins")}
+    assert left == {"known_at", "known_before", "quantile", *merges}
     assert bench.rows("SELECT relname FROM pg_class WHERE relname LIKE 'word_count%'") == []
 
 

@@ -59,6 +59,7 @@ def logs(data: Path) -> None:
     write(data / "logs" / "a.log", "x", "y", "x")
 
 
+ONE = 2**40  # the bin of 1.0
 AT = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
@@ -68,34 +69,13 @@ WHAT = {
         {
             "calls": {
                 ("Soho",): (
-                    3,
-                    2,
-                    False,
-                    True,
-                    14,
-                    2,
-                    *(84, 5016, 3) * 2,
-                    1,
-                    1,
-                    1,
+                    *(3, 2, False, True, 14, 2, *(84, 5016, 3) * 2, 1, 1, 1),
                     *(AT[11], 10, AT[13], 70, 4, AT[12], 10, AT[11]),
+                    *([70, 10], [4, 10, 70], [ONE + 70, 1, ONE + 116, 1, ONE + 213, 1]),
                 ),
                 ("Mayfair",): (
-                    1,
-                    0,
-                    False,
-                    False,
-                    None,
-                    0,
-                    *(60, 3600, 1) * 2,
-                    0,
-                    0,
-                    1,
-                    *(AT[12], 60) * 2,
-                    60,
-                    AT[12],
-                    None,
-                    None,
+                    *(1, 0, False, False, None, 0, *(60, 3600, 1) * 2, 0, 0, 1),
+                    *(AT[12], 60, AT[12], 60, 60, AT[12], None, None, [60], [60], [ONE + 205, 1]),
                 ),
             }
         },

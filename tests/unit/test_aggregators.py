@@ -15,9 +15,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from txbatch import (
+    ApproxQuantile,
     Avg,
     BoolAnd,
     BoolOr,
+    CollectSet,
     CombinerAggregator,
     Count,
     CountIf,
@@ -26,6 +28,7 @@ from txbatch import (
     Min,
     StdDev,
     Sum,
+    TopN,
     Variance,
 )
 from txbatch.core.errors import BadRecord, DefinitionError
@@ -299,6 +302,48 @@ def test_no_exact_sum(aggregator: CombinerAggregator, type_: str, says: str) -> 
 def test_edges_that_make_no_histogram(edges: Any, says: str) -> None:
     with pytest.raises(DefinitionError, match=f"^Histogram of 'v': .*{says}"):
         Histogram("v", edges)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: TopN(0, "v"), "TopN of 'v': n is 0; give a whole number from 1 to 1,000"),
+        (lambda: TopN("v", 3), "TopN of 3: n is 'v'; give a whole number"),  # type: ignore[arg-type]
+        (lambda: CollectSet("v", 1001), "CollectSet of 'v': limit is 1001; give a whole number from 1 to 1,000"),
+        (lambda: ApproxQuantile("v", 95), "ApproxQuantile of 'v': the quantile is 95; give one from 0 to 1"),
+        (lambda: ApproxQuantile("v", math.nan), "the quantile is nan"),
+        (lambda: ApproxQuantile("v", 0.5, error=0), "error is 0; give a relative error from 0.0001 to 0.1"),
+        (
+            lambda: ApproxQuantile("v", 0.5).columns(Field("v", "date")),
+            "'v', a date: it is no number; give a field of numbers",
+        ),
+    ],
+)
+def test_bounds_are_told_where_it_is_defined(made: Callable[[], Any], says: str) -> None:
+    with pytest.raises(DefinitionError, match=says):
+        made()
+
+
+@given(
+    st.lists(st.floats(min_value=-1e300, max_value=1e300), min_size=1),
+    st.floats(0, 1),
+    st.sampled_from([0.001, 0.01, 0.1]),
+)
+def test_a_quantile_is_as_near_as_it_says(values: list[float], quantile: float, error: float) -> None:
+    """Near the value of that rank; where numbers end, a denormal has too few digits for it."""
+    assume(all(value == 0 or abs(value) > 1e-300 for value in values))
+    aggregator = ApproxQuantile("v", quantile, error=error)
+    found = aggregator.finish(reduce(aggregator.combine, map(aggregator.init, values)))
+    ranks = [n for n in range(1, len(values) + 1) if n >= quantile * len(values)]
+    exact = sorted(values)[ranks[0] - 1]
+    assert abs(found - exact) <= abs(exact) * (error + 1e-9)
+
+
+def test_a_set_says_when_it_was_cut() -> None:
+    kept = CollectSet("v", 2)
+    sets = [reduce(kept.combine, map(kept.init, values)) for values in (["b", "a", "b"], ["c", "a", "b", None])]
+    assert [kept.finish(each) for each in sets] == [["a", "b"], ["a", "b", None]]
+    assert kept.finish(kept.zero()) is None
 
 
 @pytest.mark.parametrize("value", [10**18, Decimal("1234567890123456.789")])

@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, check_since, checked_type, decimal_scale
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, array_of, check_since, checked_type, decimal_scale
 from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, RowMerge, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
@@ -27,7 +27,9 @@ class PartialColumn:
     """One stored column of an aggregate.
 
     `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
-    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it.
+    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it. With `each`, an
+    expression of a record, the records are first counted by that: `aggregate` is then one of `{value}` and `{number}`, how often
+    it is there.
     """
 
     suffix: str
@@ -36,6 +38,7 @@ class PartialColumn:
     aggregate: str
     only: str | None = None
     shape: str = "{}"
+    each: str | None = None
 
     def spark(self, where: str | None = None) -> str:
         """Return the Spark SQL of the column, over the records for which `where`, the name of a boolean column, is true."""
@@ -132,7 +135,11 @@ class CombinerAggregator:
     def result_type(self, field: Callable[[str], Field]) -> str:
         """The type of `finish`, as a field of a stream, given the field of each name; DefinitionError when it can be none."""
         columns = self.columns_of(field)
-        if len(columns) > 1 or type(self).finish is not CombinerAggregator.finish:
+        if (
+            len(columns) > 1
+            or array_of(columns[0].type) is not None
+            or type(self).finish is not CombinerAggregator.finish
+        ):
             raise DefinitionError(f"{type(self).__name__} cannot be finished within a batch; aggregate it into a state")
         return checked_type(columns[0].type)
 

@@ -104,6 +104,15 @@ def decimal_scale(type_: str) -> int | None:
     return int(match[2]) if match else None
 
 
+def array_of(type_: str) -> str | None:
+    """The type of the elements of an array, which partials may be; None for every other type.
+
+    >>> array_of("array<bigint>"), array_of("bigint")
+    ('bigint', None)
+    """
+    return type_[len("array<") : -1] if type_.startswith("array<") else None
+
+
 def unique(names: Iterable[str], what: str) -> None:
     """Refuse a name given twice, also in another case: Spark would take one for the other."""
     seen: dict[str, str] = {}

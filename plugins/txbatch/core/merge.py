@@ -11,6 +11,7 @@ several that belong together. Null merged with x is x, in both.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import FLOATING_TYPES
+from txbatch.core.fields import FLOATING_TYPES, array_of
 
 BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 DECIMAL_DIGITS_MAX = 38
@@ -33,6 +34,7 @@ class Total(StrEnum):
     SUM = "sum"
     TRUE = "true"
     PRESENT = "present"
+    ELEMENTS = "elements"
 
     def together(self, parts: Iterable[Decimal | int | None]) -> str | None:
         """Return the total of disjoint rows as PostgreSQL writes it: every digit, no exponent; None: a sum of nothing."""
@@ -75,6 +77,8 @@ class RowMerge(ABC):
 
     def total(self, type: str) -> Total:
         """Return what is compared of a column of this type."""
+        if array_of(type) is not None:
+            return Total.ELEMENTS
         return Total.TRUE if type == "boolean" else Total.PRESENT
 
 
@@ -215,8 +219,72 @@ class LeastBy(GreatestBy):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Top(Merge):
+    """The greatest values of both arrays, greatest first, at most `size`."""
+
+    name = "top"
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.size})"
+
+    def both(self, left: Any, right: Any) -> Any:
+        return sorted([*left, *right], key=order, reverse=True)[: self.size]
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"report.merge_{self.name}({state}, {partial}, {self.size:d})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"report.fold_{self.name}({column}, {self.size:d})"
+
+
+class Smallest(Top):
+    """The smallest different values of both arrays, in order, at most `size`."""
+
+    name = "smallest"
+
+    def both(self, left: Any, right: Any) -> Any:
+        different = {order(value): value for value in (*left, *right)}
+        return [different[each] for each in sorted(different)][: self.size]
+
+
+class Bins(Merge):
+    """Numbers of bins, each with a count behind it, in order: the counts of a bin are added."""
+
+    name = "bins"
+
+    def both(self, left: Any, right: Any) -> Any:
+        counts: dict[int, int] = {}
+        for bins in (left, right):
+            for bin_, count in zip(bins[::2], bins[1::2], strict=True):
+                counts[bin_] = counts.get(bin_, 0) + count
+        return [number for bin_ in sorted(counts) for number in (bin_, counts[bin_])]
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"report.merge_bins({state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"report.fold_bins({column})"
+
+
+BINS = Bins()
 ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY = Add(), Least(), Greatest(), LeastBy(), GreatestBy()
-MERGES: Mapping[str, RowMerge] = {each.name: each for each in (ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY)}
+MERGES: Mapping[str, RowMerge] = {each.name: each for each in (ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY, BINS)}
+_SIZED = {"top": Top, "smallest": Smallest}
+_SIZED_NAME = re.compile(r"(\w+)\((\d+)\)")
+
+
+def merge_named(name: str) -> RowMerge | None:
+    """Return the merge that is stored by this name; None: it is a user's own.
+
+    >>> str(merge_named("top(10)")), merge_named("bit_or")
+    ('top(10)', None)
+    """
+    sized = _SIZED_NAME.fullmatch(name)
+    if sized and sized[1] in _SIZED:
+        return _SIZED[sized[1]](int(sized[2]))
+    return MERGES.get(name)
 
 
 def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:

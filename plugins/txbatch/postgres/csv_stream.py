@@ -139,6 +139,8 @@ def to_csv(batch: pa.RecordBatch) -> bytes:
 
 def _printable(name: str, column: Any) -> Any:
     type_ = column.type
+    if pa.types.is_list(type_):
+        return _array_literals(name, column)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         if pc.any(pc.match_substring(column, "\0")).as_py():
             raise BadRecord(f"column {name!r} holds U+0000, which PostgreSQL cannot store; filter it out in the job")
@@ -151,3 +153,16 @@ def _printable(name: str, column: Any) -> Any:
         except pa.ArrowInvalid as error:
             raise BadRecord(f"column {name!r} cannot be written: {error}; filter it out in the job") from error
     return column
+
+
+def _array_literals(name: str, column: Any) -> Any:
+    """Arrays as PostgreSQL reads them, `{"a","b"}`; no element is null."""
+    texts = _printable(name, column.flatten()).cast(pa.string())
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    quoted = pc.binary_join_element_wise('"', escaped, '"', "")
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(column), 0))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, quoted), ",")
+    return pc.if_else(
+        column.is_valid(), pc.binary_join_element_wise("{", joined, "}", ""), pa.scalar(None, pa.string())
+    )

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from sqlalchemy.dialects import postgresql
 
-from txbatch.core.fields import SIMPLE_TYPES
+from txbatch.core.fields import SIMPLE_TYPES, array_of
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import ValueColumn
 
@@ -28,13 +28,15 @@ def pg_text(text: str) -> str:
 
 
 def sql_type(type_: str) -> str:
-    """Return the PostgreSQL type of a field's type."""
+    """Return the PostgreSQL type of a field's type, or of an array's."""
+    if (element := array_of(type_)) is not None:
+        return f"{sql_type(element)}[]"
     return SIMPLE_TYPES[type_].postgres if type_ in SIMPLE_TYPES else type_.replace("decimal", "numeric")
 
 
 def column_type(type_: str) -> str:
     """The same for a column: text compares by its bytes, as Spark does."""
-    return sql_type(type_) + (' COLLATE "C"' if type_ == "string" else "")
+    return sql_type(type_) + (' COLLATE "C"' if type_ in ("string", "array<string>") else "")
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -52,6 +54,8 @@ def total_sql(column: ValueColumn) -> str:
             total = f"(count(*) FILTER (WHERE {name}))"
         case Total.PRESENT:
             total = f"count({name})"
+        case Total.ELEMENTS:
+            total = f"COALESCE(sum(cardinality({name})), 0)"
         case other:
             assert_never(other)
     return f"{total}::text"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from txbatch.core.definition import columns
-from txbatch.core.merge import MERGES, RowMerge, folded
+from txbatch.core.merge import RowMerge, folded, merge_named
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text, sql_type
@@ -24,14 +24,14 @@ class Folds:
     topology: str
     state: str
     stored: Mapping[str, Any]
-    merges: Mapping[str, RowMerge] = field(default_factory=lambda: MERGES)
+    own: Mapping[str, RowMerge] = field(default_factory=dict)
     generation: Generation = CURRENT
 
     @classmethod
     def of(cls, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> Folds:
         """Return those of a state as it is defined."""
-        own = {column.partial.merge.name: column.partial.merge for column in aggregate.columns}
-        return cls(aggregate.topology, aggregate.state.name, columns(aggregate), {**MERGES, **own}, generation)
+        own = {str(column.partial.merge): column.partial.merge for column in aggregate.columns}
+        return cls(aggregate.topology, aggregate.state.name, columns(aggregate), own, generation)
 
     @property
     def keys(self) -> list[str]:
@@ -135,7 +135,8 @@ class Folds:
     def merged(self) -> Sequence[str]:
         """The values of the rows `r` of a key as one."""
         values = self.stored["values"]
-        merges = folded([self.merges[merge] for *_, merge in values], [f"r.{name}" for name in self.values])
+        named = [self.own.get(name) or merge_named(name) for *_, name in values]
+        merges = folded([merge for merge in named if merge], [f"r.{name}" for name in self.values])
         typed = zip(merges, values, self.values, strict=True)
         return [f"CAST({merge} AS {sql_type(type_)}) AS {name}" for merge, (_, type_, _), name in typed]
 

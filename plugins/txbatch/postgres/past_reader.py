@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError
 
 from txbatch.core.errors import TerminalError, UnknownName
-from txbatch.core.merge import MERGES
+from txbatch.core.merge import merge_named
 from txbatch.core.state import versions_name
 from txbatch.core.verify import TOLERANCE
 from txbatch.postgres.engine import transaction
@@ -179,7 +179,7 @@ def _amounts(
     connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]
 ) -> bool | None:
     """Return whether the contributions of a key that count amount to the state's row of it; None: nobody here knows."""
-    if {merge for *_, merge in stored["columns"]["values"]} - MERGES.keys():
+    if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
         return None
     folds = Folds(stored["topology"], stored["state"], stored["columns"])
     keys = [f"{cast} AS {doubled(key)}" for cast, key in zip(casts, folds.keys, strict=False)] or [

@@ -110,4 +110,4 @@ def _effect(connection: Connection, statements: StateStatements, replaced: int) 
 
 def _folds(aggregate: PersistentAggregate, beside: str, replaced: int) -> _Corrected:
     own = Folds.of(aggregate)
-    return _Corrected(own.topology, own.state, own.stored, own.merges, own.generation, beside, replaced)
+    return _Corrected(own.topology, own.state, own.stored, own.own, own.generation, beside, replaced)

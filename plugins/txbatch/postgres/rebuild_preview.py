@@ -145,7 +145,7 @@ class _Versions:
         why_not = self._why_not(name, stored)
         if stored is None or why_not is not None:
             return Difference(name, None, self._keys(after), None, self._only(after), why_not)
-        was = Folds(aggregate.topology, name, stored.columns, folds.merges)
+        was = Folds(aggregate.topology, name, stored.columns, folds.own)
         before = self._side("before", was, was.of_txids(self.txids))
         if before.named != after.named:
             return Difference(

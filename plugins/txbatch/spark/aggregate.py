@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, key_bytes_max
+from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.nodes import Source
 from txbatch.core.operations import makes_records, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
@@ -17,6 +17,7 @@ from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.spark.counted import Counted
+from txbatch.spark.counted_first import counted_first
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition, with_where
@@ -156,12 +157,10 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
 
     keys = [spark_name(key.name) for key in aggregate.keys]
     frame, where = with_where(frame, aggregate.aggregates)
-    values = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in aggregate.columns]
-    values.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
     if aggregate.remove is None:
-        return frame.groupBy(*keys).agg(*values)
+        return counted_first(frame, keys, aggregate, where)
     marked = with_condition(frame, aggregate.remove, REMOVES)
-    apart = marked.groupBy(*keys, REMOVES).agg(*values)
+    apart = counted_first(marked, [*keys, REMOVES], aggregate, where)
     names = [spark_name(column.name) for column in aggregate.columns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]
     marks = [F.expr(f"bool_or({REMOVES}) AS removed"), F.expr(f"bool_or(NOT {REMOVES}) AS counted")]
@@ -173,16 +172,29 @@ def _checked(column: Field, number: int, *, key: bool) -> str:
     or time of a year that it or Arrow writes otherwise.
     """
     name, cases = spark_name(column.name), []
+    element = array_of(column.type)
     if key:
         cases.append((f"{name} is null", _error(number, "is null")))
-    if column.type == "string":
-        cases.append((f"instr({name}, char(0)) > 0", _error(number, "holds U+0000")))
-        cases.append((f"not is_valid_utf8({name})", _error(number, "is invalid UTF-8")))
-    if column.type in TIME_RANGES:
-        unit, first, last = TIME_RANGES[column.type]
-        outside = _error(number, f"lies outside the years 1 to {YEAR_MAX}", f"cast({name} as string)")
-        cases.append((f"{unit}({name}) not between {first} and {last}", outside))
+    if element is not None:
+        found = [(f"exists({name}, x -> {bad})", error) for bad, error in _bad("x", element, number, "''")]
+        cases += found
+    else:
+        cases += _bad(name, column.type, number, f"cast({name} as string)")
     return f"{_refused(cases, name)} as {name}" if cases else name
+
+
+def _bad(value: str, type_: str, number: int, told: str) -> list[tuple[str, str]]:
+    """What a value of this type may not be, with the error for it, which tells a time as `told`."""
+    if type_ == "string":
+        return [
+            (f"instr({value}, char(0)) > 0", _error(number, "holds U+0000")),
+            (f"not is_valid_utf8({value})", _error(number, "is invalid UTF-8")),
+        ]
+    if type_ not in TIME_RANGES:
+        return []
+    unit, first, last = TIME_RANGES[type_]
+    outside = _error(number, f"lies outside the years 1 to {YEAR_MAX}", told)
+    return [(f"{unit}({value}) not between {first} and {last}", outside)]
 
 
 def _short_enough(checked: str, keys: Sequence[Field], number: int) -> str:

@@ -97,6 +97,8 @@ def _total(column: ValueColumn, values: pa.ChunkedArray) -> Decimal | int | None
             total = pc.sum(values).as_py() or 0
         case Total.PRESENT:
             total = len(values) - values.null_count
+        case Total.ELEMENTS:
+            total = pc.sum(pc.list_value_length(values)).as_py() or 0
         case other:
             assert_never(other)
     return total

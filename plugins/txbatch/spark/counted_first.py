@@ -1,0 +1,77 @@
+"""Partials of records that are grouped: at once; or, where an aggregate is of how often each value is there, by these first.
+
+Then a record stands once for all other values, and once more for each such value: so memory is bounded by how many different ones
+there are in a task, never by how many records a key has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
+from txbatch.core.spark_sql import spark_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# Of which value a row is: 0 for all that are aggregated at once; the value; and how often it is there.
+_OF, _EACH, _NUMBER = "_txbatch_of", "_txbatch_each", "_txbatch_number"
+
+
+def counted_first(
+    frame: DataFrame, keys: Sequence[str], aggregate: PersistentAggregate, where: Mapping[str, str]
+) -> DataFrame:
+    """Return one row per group: the partials, and the number of records. `where` names the column of a value's condition."""
+    from pyspark.sql import functions as F
+
+    at_once = [column for column in aggregate.columns if column.partial.each is None]
+    made = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in at_once]
+    made.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
+    counted = [column for column in aggregate.columns if column.partial.each is not None]
+    if not counted:
+        return frame.groupBy(*keys).agg(*made)
+    by = [f"{_EACH}{n}" for n in range(len(counted))]
+    by_value = _repeated(frame, counted, where).groupBy(*keys, _OF, *by)
+    zeros = {} if keys else _zeros(aggregate)
+    again = {column.name: _kept(column.name, zeros) for column in at_once}
+    again |= {column.name: _of_values(column, n) for n, column in enumerate(counted)}
+    columns = [again[column.name] for column in aggregate.columns]
+    first = by_value.agg(*made, F.expr(f"count(1) AS {_NUMBER}"))
+    return first.groupBy(*keys).agg(*columns, _kept(RECORDS_COLUMN, zeros))
+
+
+def _repeated(frame: DataFrame, counted: Sequence[ValueColumn], where: Mapping[str, str]) -> DataFrame:
+    """Each record once for all, and once for each value of its own."""
+    values = [_value(column, where.get(column.value)) for column in counted]
+    rows = []
+    for of in range(len(values) + 1):
+        parts = [f"if({of - 1} = {n}, {value}, null) as {_EACH}{n}" for n, value in enumerate(values)]
+        rows.append(f"struct({', '.join([f'{of} as {_OF}', *parts])})")
+    return frame.selectExpr("*", f"inline(array({', '.join(rows)}))")
+
+
+def _value(column: ValueColumn, where: str | None) -> str:
+    return f"if({where}, {column.partial.each}, null)" if where else str(column.partial.each)
+
+
+def _kept(name: str, zeros: Mapping[str, int]) -> Column:
+    from pyspark.sql import functions as F
+
+    kept = f"any_value({spark_name(name)}) FILTER (WHERE {_OF} = 0)"
+    return F.expr(f"coalesce({kept}, {zeros[name]}L)" if name in zeros else kept).alias(name)
+
+
+def _of_values(column: ValueColumn, number: int) -> Column:
+    from pyspark.sql import functions as F
+
+    value, only = f"{_EACH}{number}", f"{_OF} = {number + 1} AND {_EACH}{number} is not null"
+    text = column.partial.spark(only).replace("{value}", value).replace("{number}", _NUMBER)
+    return F.expr(text).alias(column.name)
+
+
+def _zeros(aggregate: PersistentAggregate) -> dict[str, int]:
+    """What of a global value a batch without records makes 0, not null."""
+    values = [part for each in aggregate.aggregates.values() for part in each.zero()]
+    zeros = {each.name: zero for each, zero in zip(aggregate.columns, values, strict=True) if isinstance(zero, int)}
+    return {**zeros, RECORDS_COLUMN: 0}
