@@ -28,7 +28,7 @@ from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 from txbatch.run.verify import Verifier
 from txbatch.settings import Settings, ensure_database
-from txbatch.spouts.differing import differing_files
+from txbatch.spouts.differing import differing_files, differing_from_plan
 from txbatch.storage.staging import Staging, check_uri
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_S
 def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Runner:
     """Return a runner of the job's batches, all in one Spark application."""
     steps = open_steps(job, settings)
-    return Runner(steps, open_application(job, settings, master))
+    return Runner(steps, open_application(job, settings, master), differing_from_plan)
 
 
 def open_application(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Application:

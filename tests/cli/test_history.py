@@ -130,9 +130,13 @@ def test_what_has_no_past_says_why_and_what_to_do(txbatch: Txbatch, write_job: W
             "words",
             "9",
         ): "state 'words' cannot be asked as of txid 9: the newest committed one is 3; ask for one of 0 to 3",
+        ("as-of", "words", "9", "zz"): "state 'words' cannot be asked as of txid 9",
         ("as-of", "all", "1", "a"): "state 'all' is one global value and has no key; ask without",
     }.items():
         refused(txbatch(*arguments), told)
+    both = txbatch("as-of", "all", "1", "--at", "2026-01-01T00:00Z")
+    assert both.exit_code == 2
+    assert "all is one global value, which has no key, and --at takes the place of TXID: give one" in both.stderr
     assert txbatch("as-of", "words").exit_code == 2
     assert txbatch("as-of", "words", "x").exit_code == 2
     swapped = "INSERT INTO txbatch.rebuild (topology, status, why, job, code, definition, ended_at, swapped_txid, past)"

@@ -6,12 +6,15 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import pytest
 from cli_support import DAYS, contents, refused, rows
 from click.testing import Result
 from sqlalchemy import Engine, text
+from without_spark import WithoutSpark
 
+from txbatch.core.errors import TransientError
 from txbatch.launch.job_file import LAST_LINES
 
 pytestmark = pytest.mark.rule("R17")
@@ -94,6 +97,32 @@ def test_killed_and_called_again_it_goes_on(
     done = txbatch(*asked)
     assert [(row["position"], row["txid"]) for row in rows(done)] == [(1, 3), (2, 4)], done.output
     assert counts(engine) == {"a": (1, 3), "b": (2, 4), "c": (1, 3)}
+
+
+@pytest.mark.rule("R3")
+def test_what_goes_on_says_which_files_differ_from_its_plan(
+    txbatch: Txbatch, job: str, source: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    source.write_text(MENDED)
+
+    def fails(*_: object) -> None:
+        raise TransientError("no Spark")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WithoutSpark, "emit", fails)
+        assert txbatch("restate", "days", "1", "--why", "a typing error").exit_code == 1
+    source.write_text(f"{MENDED} 2024-01-01T13:00Z,d")
+    assert txbatch("restate", "days", "1", "--why", "a typing error").exit_code == 0
+    (told,) = (each for each in caplog.messages if "goes on" in each)
+    assert told.startswith("days: txid 3 goes on as it was planned; of its source differs since: one (grown from ")
+    assert told.endswith('; to count it again: txbatch restate days 1 --why "..."')
+
+
+@pytest.mark.parametrize("command", [("restate", "days", "1"), ("abort", "days", "1"), ("change", "jobs/days.py")])
+def test_a_reason_has_an_end(txbatch: Txbatch, job: str, command: tuple[str, ...]) -> None:
+    refused = txbatch(*command, "--why", "x" * 1_001)
+    assert refused.exit_code == 2
+    assert "it has 1,001 characters; say it in 1,000, and where more of it stands" in refused.stderr
 
 
 @pytest.mark.rule("R15")

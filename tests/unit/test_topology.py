@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -365,3 +366,10 @@ def test_a_ledger_that_kept_no_aggregates_is_taken_as_it_is_defined() -> None:
     defined = columns(aggregate)
     older = {name: value for name, value in defined.items() if name != "aggregates"}
     assert not list(column_changes("word_count", older, defined))
+
+
+def test_the_columns_of_a_state_are_made_once() -> None:
+    stream = Topology("t").new_stream("in", FixedBatchSpout("word string", 1, ("a",)))
+    aggregate = stream.group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    assert aggregate.columns is aggregate.columns
+    assert aggregate == replace(aggregate)

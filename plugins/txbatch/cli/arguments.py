@@ -18,7 +18,7 @@ import click
 from txbatch.cli.cron import cut
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import encodable
-from txbatch.core.text import shown
+from txbatch.core.text import WHY_MAX, shown
 from txbatch.core.transaction import Interval
 from txbatch.launch.job_file import Job, load_job
 from txbatch.postgres.engine import connect
@@ -83,6 +83,17 @@ class Text(click.ParamType[str]):
         return str(value)
 
 
+class Why(Text):
+    """Why something is asked for, which is kept."""
+
+    name = "why"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(why := super().convert(value, param, ctx)) > WHY_MAX:
+            self.fail(f"it has {len(why):,} characters; say it in {WHY_MAX:,}, and where more of it stands", param, ctx)
+        return why
+
+
 class Key(click.ParamType[str]):
     """A key of a state, which may be empty."""
 
@@ -136,7 +147,7 @@ def checked(type_: click.ParamType[Any], value: Any, param: click.Parameter | No
     return str(value)
 
 
-TEXT, KEY, MASTER, LEDGER, MOMENT = Text(), Key(), Master(), Ledger(), Moment()
+TEXT, WHY, KEY, MASTER, LEDGER, MOMENT = Text(), Why(), Key(), Master(), Ledger(), Moment()
 EARLIER_TXID = Number(0, 2**63 - 1)
 TXID, LIMIT = Number(1, 2**63 - 1), Number(1, 1_000_000)
 interval_option = click.option(

@@ -22,7 +22,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
-@click.option("--why", type=arguments.TEXT, help="Kept with the change.")
+@click.option("--why", type=arguments.WHY, help="Kept with the change.")
 @click.option("--yes", is_flag=True, help="Really apply it.")
 @prints_rows("how", "what", nothing="nothing is defined otherwise", show=show)
 def change(job: str, why: str | None, yes: bool) -> Rows:

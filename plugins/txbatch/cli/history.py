@@ -56,6 +56,10 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
         raise click.UsageError("as of when? give a TXID, or --at TIME")
     reader = _reader()
     columns = reader.key_columns(state)
+    if at is not None and given and not columns:
+        raise click.UsageError(
+            f"{state} is one global value, which has no key, and --at takes the place of TXID: give one"
+        )
     txid = (
         reader.txid_at(state, at) if at else arguments.EARLIER_TXID.convert(given[0], None, click.get_current_context())
     )

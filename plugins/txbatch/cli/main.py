@@ -404,7 +404,7 @@ def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], 
 @main.command()
 @click.argument("topology", type=arguments.TEXT)
 @click.argument("txid", type=arguments.TXID)
-@click.option("--why", required=True, type=arguments.TEXT, help="Kept with the batch.")
+@click.option("--why", required=True, type=arguments.WHY, help="Kept with the batch.")
 @click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
 @prints_rows(nothing="")
 def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:

@@ -42,7 +42,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
-@click.option("--why", type=arguments.TEXT, help="Kept with the rebuild; needed to begin one, not to go on.")
+@click.option("--why", type=arguments.WHY, help="Kept with the rebuild; needed to begin one, not to go on.")
 @click.option("--cancel", is_flag=True, help="Forget the rebuild that runs, and all that it counted.")
 @click.option(
     "--drop-past", is_flag=True, help="Drop the generations that were replaced: as-of reaches no further back."

@@ -27,7 +27,7 @@ COLUMNS = ("position", "txid", "status", "replaces", "records_before", "records"
 @click.option(
     "--interval", nargs=2, type=arguments.Moment(), metavar="START END", help="All batches whose intervals lie in it."
 )
-@click.option("--why", required=True, type=arguments.TEXT, help="Kept with each batch.")
+@click.option("--why", required=True, type=arguments.WHY, help="Kept with each batch.")
 @click.option(
     "--accept-missing", is_flag=True, help="Count without what cannot be read any more; else nothing is counted."
 )

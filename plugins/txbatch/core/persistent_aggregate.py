@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, Count, PartialColumn
@@ -53,7 +54,7 @@ MARKS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which leave no place for what is computed once
 class PersistentAggregate:
     """A stream grouped by keys and aggregated into a state across batches; `remove` says which records remove their key.
 
@@ -69,7 +70,7 @@ class PersistentAggregate:
     guarantee: str
     remove: Condition | None = None
 
-    @property
+    @cached_property
     def columns(self) -> tuple[ValueColumn, ...]:
         """The state's value columns, in order."""
         return tuple(
@@ -90,7 +91,7 @@ class PersistentAggregate:
         """True if records may remove keys; then partials carry `MARKS`."""
         return self.remove is not None
 
-    @property
+    @cached_property
     def partial_columns(self) -> tuple[ValueColumn, ...]:
         """The columns of a partial: values, and marks where keys may be removed."""
         return self.columns + (MARKS if self.removable else ())

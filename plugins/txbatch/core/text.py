@@ -7,6 +7,8 @@ from typing import Any
 
 # Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
 LENGTH_MAX = 4_000
+# Of why somebody asked for something; in the ledger, in reports and in the UI.
+WHY_MAX = 1_000
 
 
 def shown(value: Any, at_most: int = LENGTH_MAX) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
+from txbatch.core.text import WHY_MAX
 from txbatch.launch.job_file import check_main, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
@@ -45,7 +46,11 @@ def rebuild_dag(
     arguments = {"catchup": False, "max_active_runs": 1, "schedule": None, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name))
     why = Param(
-        type="string", minLength=1, title="why", description="Why all of it is counted again; kept with the rebuild"
+        type="string",
+        minLength=1,
+        maxLength=WHY_MAX,
+        title="why",
+        description="Why all of it is counted again; kept with the rebuild",
     )
     arguments["params"] = {"why": why, **(arguments.get("params") or {})}
     with DAG(f"{loaded.topology.name}.rebuild", default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:

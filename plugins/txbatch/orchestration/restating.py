@@ -14,6 +14,7 @@ from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.restate import positions_within
+from txbatch.core.text import WHY_MAX
 from txbatch.core.transaction import Interval, Restate, Run
 from txbatch.orchestration.result import zone_of
 
@@ -36,6 +37,7 @@ def params(taken: Collection[str]) -> dict[str, Param]:
         WHY_PARAM: Param(
             None,
             type=["null", "string"],
+            maxLength=WHY_MAX,
             title="Why",
             description="Why they are counted again: kept with each of them.",
         ),

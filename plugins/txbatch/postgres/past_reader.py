@@ -51,15 +51,18 @@ class PastReader(Reader):
 
         TerminalError for a txid that is not committed, or was folded.
         """
-        stored, schema = self._dated(state), "report"
+        stored, schema, known = self._dated(state), "report", "report.known_at("
         if not corrected and (before := self._before(state, txid)) is not None:
             stored, schema = {**stored, "columns": before["columns"]}, past(before["rebuild"]).reports
+            known = f"report.known_before({before['rebuild']:d}, "
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
             raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
         rows = f"{_function('corrected' if corrected else 'as_of', state, schema)}(%(txid)s)"
         asked = [checked_key(key, typed) for key in keys]
         with self._asking(state, typed) as connection:
+            # The function asks so for each row that it finds, which may be none.
+            connection.exec_driver_sql(f"SELECT {known}%(state)s, %(txid)s)", {"state": state, "txid": txid})
             if not asked:
                 order = f" ORDER BY {doubled(listed(map(pg_name, typed)))}" if typed else ""
                 statement = f"SELECT * FROM {rows}{order} LIMIT %(limit)s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -15,7 +15,9 @@ from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import Wait
+from txbatch.core.restate import how_to_restate
 from txbatch.core.staging import AttemptFolder
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.run.advance import Advance
 from txbatch.run.steps import Steps
@@ -24,11 +26,15 @@ log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
 
 
+# Which files of a batch's source differ from its plan, which is not committed yet.
+Differs = Callable[[Topology, Batch], Sequence[Mapping[str, str]]]
+
+
 class Runner:
     """Runs batches of one job, all in one application, which ends with the `with` block."""
 
-    def __init__(self, steps: Steps, application: Application) -> None:
-        self.steps, self.application = steps, application
+    def __init__(self, steps: Steps, application: Application, differs: Differs = lambda topology, batch: ()) -> None:
+        self.steps, self.application, self.differs = steps, application, differs
 
     @property
     def job(self) -> Job:
@@ -133,6 +139,8 @@ class Runner:
 
     def _finish(self, run: Run) -> list[Batch]:
         """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
+        if run.restate is not None:
+            self._tell_begun(run)
         found = Advance(self.steps, run, self.submit).to_commit()
         if isinstance(found, NothingNew):
             return []
@@ -143,6 +151,15 @@ class Runner:
             )
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self._succeeded(found.batch)]
+
+    def _tell_begun(self, run: Run) -> None:
+        """Say of a restate that goes on which files differ from its plan, which stays (R3)."""
+        topology, own = self.job.topology, self.steps.ledger.head(self.job.topology.name, run).own
+        if own is None or own.status not in (BatchStatus.PLANNED, BatchStatus.EMITTED):
+            return
+        if changed := self.differs(topology, own):
+            told = how_to_restate(topology, own, changed)
+            log.warning("%s: txid %s goes on as it was planned%s", topology.name, own.txid, told)
 
     def _finish_begun(self, batch: Batch, run: Run) -> list[Batch]:
         """Finish what an earlier call began. A restate that cannot be is aborted: it holds no records and keeps none back."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
 from txbatch.core.changes import Counted, Entry
+from txbatch.core.errors import TxbatchError
+from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import Ranges, StreamPlan
 from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch
 from txbatch.core.verify import Recorded
 from txbatch.spouts.changes import Looks, changes_of
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.interval import IntervalSpout
+
+log = logging.getLogger(__name__)
 
 
 def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, str]]:
@@ -22,6 +29,19 @@ def differing_files(topology: Topology, recorded: Recorded) -> list[dict[str, st
         if isinstance(spout, IntervalSpout):
             found += [(name, file, "appeared") for file in spout.appeared(planned.plan)]
     return [{"stream": stream, "file": file, "change": change} for stream, file, change in found]
+
+
+def differing_from_plan(topology: Topology, batch: Batch) -> list[dict[str, str]]:
+    """A row per file that differs since a batch was planned, which is not committed yet; none where that cannot be asked."""
+    plan = batch.plan
+    read = {name: dict.fromkeys(planned.ranges, ReadPartition(0, "0")) for name, planned in plan.streams.items()}
+    try:
+        return differing_files(
+            topology, Recorded(topology.name, batch.position, batch.txid, plan, read, states=frozenset())
+        )
+    except TxbatchError as error:
+        log.warning("%s: what changed since txid %s was planned cannot be told: %s", topology.name, batch.txid, error)
+        return []
 
 
 def _files(planned: StreamPlan) -> dict[str, Entry]:
