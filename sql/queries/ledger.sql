@@ -79,9 +79,10 @@ SELECT topology, txid, metadata FROM txbatch.batch WHERE topology = :topology AN
 UPDATE txbatch.batch SET metadata = :metadata WHERE topology = :topology AND txid = :txid;
 
 -- manifests_of_txids --
--- What attempts have read.
-SELECT topology, txid, attempt_id, manifest FROM txbatch.attempt
- WHERE topology = :topology AND txid BETWEEN :first AND :last AND manifest IS NOT NULL;
+-- What attempts have read, and the plan that they had.
+SELECT a.topology, a.txid, a.attempt_id, a.manifest, b.metadata AS plan
+  FROM txbatch.attempt a JOIN txbatch.batch b USING (topology, txid)
+ WHERE a.topology = :topology AND a.txid BETWEEN :first AND :last AND a.manifest IS NOT NULL;
 
 -- rename_manifest --
 -- The same manifest, by a stream's other name.

@@ -303,6 +303,19 @@ def test_what_joined_later_is_compared_from_then_on(
     assert (example["stored"]["least"], example["recomputed"]["least"]) == ("9", "3")
 
 
+@pytest.mark.rule("R23", "R24")
+def test_under_another_name_of_its_stream_nothing_is_changed_by_hand(
+    txbatch: Txbatch, log: PartitionedLog, job: str, write_job: WriteJob, engine: Engine
+) -> None:
+    renamed = WORDS_OF_LOG.format(root=str(log.root)).replace('new_stream("in", ', 'new_stream("log", was="in", spout=')
+    write_job("words.py", renamed + MAIN)
+    applied = txbatch("change", job, "--why", "a better name", "--yes")
+    assert applied.exit_code == 0, applied.output
+    assert outcomes(txbatch("verify", job, "--json")) == {"txid 1": "EQUAL", "txid 2": "EQUAL", "state words": "EQUAL"}
+    change(engine, "UPDATE txbatch.batch SET metadata = replace(metadata::text, '3', '2')::json WHERE txid = 2")
+    assert "txbatch.batch.metadata" in verified(txbatch("verify", job, "--json"))["txid 2"]["reason"]
+
+
 def test_a_sample_is_the_same_for_the_same_seed(
     txbatch: Txbatch, job: str, log: PartitionedLog, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection
 
 from txbatch.core.redefinition import RenameStream
-from txbatch.core.transaction import STORED_BYTES_MAX, Metadata, canonical_json
+from txbatch.core.transaction import STORED_BYTES_MAX, Metadata, canonical_json, digest
 from txbatch.postgres.queries import query
 
 _CHUNK_TXIDS = 1_000
@@ -20,8 +22,8 @@ def rename(connection: Connection, topology: str, step: RenameStream) -> None:
     for first in range(1, newest + 1, _CHUNK_TXIDS):
         txids = {"topology": topology, "first": first, "last": first + _CHUNK_TXIDS - 1}
         for select, update in (
-            ("plans_of_txids", "rename_plan"),
             ("manifests_of_txids", "rename_manifest"),
+            ("plans_of_txids", "rename_plan"),
             ("rebuilt_of_txids", "rename_rebuilt"),
         ):
             rows = [dict(row) for row in connection.execute(query(select), txids).mappings()]
@@ -30,8 +32,15 @@ def rename(connection: Connection, topology: str, step: RenameStream) -> None:
 
 
 def _renamed(row: Metadata, step: RenameStream) -> dict[str, str]:
-    """Return the columns of a row that hold what is kept by stream; what a rebuild read of each is that alone."""
-    found = {name: step.within(row[name]) for name in ("metadata", "manifest") if row.get(name)}
+    """Return the columns of a row that hold what is kept by stream; what a rebuild read of each is that alone.
+
+    A manifest that is of the plan stays so.
+    """
+    found: dict[str, dict[str, Any]] = {
+        name: dict(step.within(row[name])) for name in ("metadata", "manifest") if row.get(name)
+    }
+    if "plan" in row and row["manifest"]["metadata_digest"] == digest(row["plan"]):
+        found["manifest"]["metadata_digest"] = digest(step.within(row["plan"]))
     if "streams" in row:
         found["streams"] = step.within({"streams": row["streams"]})["streams"]
     return {name: canonical_json(value, STORED_BYTES_MAX) for name, value in found.items()}
