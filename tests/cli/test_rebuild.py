@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from sqlalchemy import Engine, text
+from support import until
 from without_spark import WithoutSpark
 
 from txbatch import failpoints, settings
@@ -280,6 +282,45 @@ def test_the_same_words_for_the_same_job_count_nothing_again_and_say_so(words: W
     assert (row["rebuild"], row["earlier"]) == (1, True)
     (row,) = json.loads(words.rebuild(now, "--why", "once more", "--json").stdout)
     assert (row["rebuild"], row["earlier"]) == (2, False)
+
+
+@pytest.mark.rule("R17", "R23", "R24")
+def test_verify_finds_nothing_wrong_with_what_was_restated_before_within_and_after_a_rebuild(
+    words: Words, txbatch: Txbatch
+) -> None:
+    now = words.write(MORE, "more.py")
+
+    def restated(job: str, txid: int, *expected: int) -> None:
+        with open_runner(load_job(job), settings.resolve()) as runner:
+            assert [batch.txid for batch in runner.restate([txid], f"again, {expected}")] == list(expected)
+
+    def meanwhile() -> None:
+        restated(words.job, 2, 4)
+        restated(words.job, 2, 5)
+
+    restated(words.job, 1, 3)
+    LikeTheDriver.before = meanwhile
+    assert words.rebuild(now, *WHY).exit_code == 0
+    restated(now, 1, 6)
+    verified = txbatch("verify", now)
+    assert (verified.exit_code, "DIFFERENT" in verified.output) == (0, False), verified.output
+
+
+@pytest.mark.rule("R10", "R23")
+def test_a_second_call_is_refused_while_the_first_lives_and_goes_on_once_it_was_killed(
+    words: Words, process_without_spark: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    now, held = words.write(MORE, "more.py"), tmp_path / "held"
+    first = process_without_spark("rebuild", now, *WHY, TXBATCH_FAILPOINTS=f"rebuild.before_commit=block:{held}")
+    until(lambda: held.exists() or first.poll() is not None, "the first call does not come to its commit", seconds=90)
+    second = words.rebuild(now, *WHY)
+    assert (second.exit_code, "another process rebuilds it" in second.output) == (1, True), second.output
+    assert words.run().exit_code == 0
+    first.kill()
+    first.communicate()
+    assert words.report == OLD
+    assert words.rebuild(now).exit_code == 0
+    assert words.report == NEW
 
 
 @pytest.mark.rule("R23", "R24")
