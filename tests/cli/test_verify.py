@@ -303,6 +303,26 @@ def test_what_joined_later_is_compared_from_then_on(
     assert (example["stored"]["least"], example["recomputed"]["least"]) == ("9", "3")
 
 
+@pytest.mark.rule("R22", "R24")
+def test_where_one_state_kept_no_contributions_yet_the_others_are_compared(
+    txbatch: Txbatch, log: PartitionedLog, write_job: WriteJob, engine: Engine
+) -> None:
+    job = write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)) + BARE + MAIN)
+    assert txbatch("run", job, "--until-idle").exit_code == 0
+    kept = BARE.replace(", contributions=False", "")
+    write_job("words.py", WORDS_OF_LOG.format(root=str(log.root)) + kept + MAIN)
+    assert txbatch("change", job, "--why", "to restate it", "--yes").exit_code == 0
+    log.append("0", ["b"])
+    assert txbatch("run", job).exit_code == 0
+    found = verified(txbatch("verify", job, "--json"))
+    assert {row["outcome"] for row in found.values()} == {"EQUAL"}
+    told = "state 'bare' is not compared: txid 1 is folded: what single batches up to 2 contributed is not kept"
+    assert [found[f"txid {txid}"]["reason"] for txid in (1, 3)] == [told, None]
+    change(engine, "UPDATE contribution.words SET last = 9 WHERE txid = 1 AND line = 'b'")
+    different = verified(txbatch("verify", job, "1", "--json"))["txid 1"]
+    assert (different["outcome"], different["reason"].endswith(told)) == ("DIFFERENT", True)
+
+
 @pytest.mark.rule("R23", "R24")
 def test_under_another_name_of_its_stream_nothing_is_changed_by_hand(
     txbatch: Txbatch, log: PartitionedLog, job: str, write_job: WriteJob, engine: Engine

@@ -150,14 +150,15 @@ class Verifier:
         self._keep(again)
         told = _with(
             told,
-            judge(found),
+            judge(each for each in found if each.why_not is None),
             records=again.manifest.records,
             keys=sum(each.keys for each in found),
             compared=tuple(found),
+            reason=_left_out(found),
         )
         if told.outcome is Outcome.EQUAL:
             return self._with_late(recorded, told)
-        reason = next((each.why_not for each in found if each.why_not), self._why_different(recorded))
+        reason = "; ".join(filter(None, [self._why_different(recorded), told.reason]))
         return _with(told, told.outcome, reason=reason, restate=self._restate(recorded))
 
     def _why_different(self, recorded: Recorded) -> str:
@@ -194,7 +195,8 @@ class Verifier:
         if came is None:
             return told
         changed = self.differs(self.job.topology, recorded)
-        return _with(told, told.outcome, reason=came, changed=changed, restate=self._restate(recorded))
+        reason = "; ".join(filter(None, [came, told.reason]))
+        return _with(told, told.outcome, reason=reason, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded) -> BatchPlan | None:
         """Return what the interval's plan would be now; None where there is no interval, or it cannot be asked."""
@@ -243,6 +245,11 @@ def _why_not_recounted(asked: Asked, found: Sequence[Finding], *, removable: boo
         return "it keeps no contributions, and what was removed when is not known"
     lost = next((each for each in found if each.outcome is Outcome.UNVERIFIABLE), None)
     return f"it keeps no contributions, and txid {lost.txid} cannot be read again" if lost else None
+
+
+def _left_out(found: Sequence[Compared]) -> str | None:
+    """Return which states a batch could not be compared in, and why; the others were."""
+    return "; ".join(f"state {each.state!r} is not compared: {each.why_not}" for each in found if each.why_not) or None
 
 
 def _unsaid(audit: Audit, found: Sequence[Finding]) -> list[str]:
