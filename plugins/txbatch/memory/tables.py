@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core import protocol
-from txbatch.core.apart import LastWriter, LedgerView
+from txbatch.core.apart import ApartStatus, LastWriter, LedgerView
 from txbatch.core.definition import (
     Known,
     StateDefinition,
@@ -365,6 +365,25 @@ class Tables:
                 self.states[name] = StoredState(topology.name, joined)
             elif own:
                 self.states[name] = _changed(self.states[name], state_definition(aggregate), own, txid)
+
+    def come_back(self, topology: Topology) -> list[tuple[str, str]]:
+        """Database and name of the states that are defined to be here again."""
+        names = [aggregate.state.name for aggregate in topology.aggregates if aggregate.state.database is None]
+        return [at for at in self.states_apart(self.name_of(topology)) if at[1] in names]
+
+    def take_in(self, state: str, rows: Rows) -> None:
+        """Keep the rows that a state had apart."""
+        self.states[state] = replace(self.states[state], rows=rows, applied_txid=None)
+
+    def give_away(self, topology: str, state: str) -> tuple[Rows, LastWriter]:
+        """Return what a state has that goes to another database, and who has written it last; keep nothing of it."""
+        rows, last = self.states[state].rows, LastWriter()
+        for batch in sorted(self.batches_of(topology), key=lambda batch: batch.txid):
+            if batch.status is BatchStatus.COMMITTED and batch.token:
+                last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
+        kept = replace(self.states[state], rows={}, contributions={}, base={}, horizon=0)
+        self.states[state] = replace(kept, applied_txid=last.txid or None)
+        return rows, last
 
     def _rename_topology(self, was: str, name: str) -> None:
         """A topology has another name: every table has it first in its keys, or in a row."""
