@@ -29,6 +29,7 @@ from txbatch.run.steps import Steps
 from txbatch.run.verify import Verifier
 from txbatch.settings import Settings, ensure_database
 from txbatch.spouts.differing import differing_files, differing_from_plan
+from txbatch.storage.leftovers import Leftovers
 from txbatch.storage.staging import Staging, check_uri
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ def already_committed(steps: Steps, batch: Batch) -> str:
 
 def open_collector(settings: Settings) -> Collector:
     """Return what folds the past of the topologies of a database; the embedded one is started."""
+    check_uri(settings.staging)
     engine = connect(ensure_database(settings).database_url, application_name="txbatch gc")
     check_migrated(engine)
-    return Collector(Retention(engine))
+    return Collector(Retention(engine), Leftovers(Staging(settings.staging), PostgresRunLocks(engine)))

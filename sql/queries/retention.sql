@@ -32,6 +32,13 @@ DELETE FROM txbatch.attempt a USING txbatch.batch b
    AND (a.topology, a.txid) = (b.topology, b.txid) AND a.status IN ('failed', 'superseded', 'emitting')
    AND NOT EXISTS (SELECT FROM txbatch.state s WHERE s.topology = b.topology AND s.database IS NOT NULL);
 
+-- attempts_to_forget --
+-- How many that would be.
+SELECT count(*) FROM txbatch.attempt a JOIN txbatch.batch b ON (a.topology, a.txid) = (b.topology, b.txid)
+ WHERE b.topology = :topology AND b.txid > :after AND b.txid <= :horizon AND b.status IN ('committed', 'aborted')
+   AND a.status IN ('failed', 'superseded', 'emitting')
+   AND NOT EXISTS (SELECT FROM txbatch.state s WHERE s.topology = b.topology AND s.database IS NOT NULL);
+
 -- policies --
 -- What each topology keeps.
 SELECT topology, keep FROM txbatch.topology ORDER BY topology;

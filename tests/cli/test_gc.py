@@ -34,7 +34,7 @@ def test_the_past_is_folded_and_values_stay(
         "versions": 2,
         "rows": 2,
     }
-    folded |= {"waits_for": None}
+    folded |= {"attempts": 0, "folders": 0, "waits_for": None}
     assert rows(txbatch(*asked, "--dry-run")) == [folded]
     assert rows(txbatch(*asked)) == [folded]
     assert rows(txbatch(*asked)) == [folded | {"horizon_before": 2, "versions": 0, "rows": 0}]
@@ -72,9 +72,11 @@ def test_the_job_says_what_is_kept(
         "versions": 3,
         "rows": 3,
     }
-    assert rows(txbatch("gc", "--dry-run", "--json")) == [told | {"waits_for": None}]
+    told |= {"attempts": 0, "folders": 1, "waits_for": None}
+    (tmp_path / "home" / "staging" / "hosts" / "1" / "1-0123abcd").mkdir(parents=True)
+    assert rows(txbatch("gc", "--dry-run", "--json")) == [told]
     assert rows(txbatch("gc", "hosts", "--keep-txids", "4", "--json"))[0]["horizon"] == 1
-    left = told | {"horizon_before": 1, "versions": 2, "rows": 2, "waits_for": None}
+    left = told | {"horizon_before": 1, "folders": 0, "versions": 2, "rows": 2}
     assert rows(txbatch("gc", "hosts", "--dry-run", "--json")) == [left]
     assert rows(txbatch("gc", "--json")) == [left]
     assert "hosts: kept is the last 2 txids; up to txid 3 the past is folded" in txbatch("status").output

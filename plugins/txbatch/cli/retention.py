@@ -12,7 +12,8 @@ from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.retention import Keep, told
 from txbatch.core.topology import Topology
 from txbatch.postgres.retention import Retention
-from txbatch.run.retention import Collector, waiting
+from txbatch.run.retention import waiting
+from txbatch.wiring import open_collector
 
 
 @click.command()
@@ -29,6 +30,8 @@ from txbatch.run.retention import Collector, waiting
     "horizon",
     "versions",
     "rows",
+    "attempts",
+    "folders",
     nothing="no topology has run yet; nothing is kept",
     cut=("topology", "keep"),
 )
@@ -44,7 +47,7 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
     was ended is called again. The newest batch is never folded.
     """
     keep = _asked(topology, keep_txids, keep_days)
-    collector = Collector(Retention(database.migrated(database.started())))
+    collector = open_collector(database.ready())
     rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
         if row.get("waits_for"):

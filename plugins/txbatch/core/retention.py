@@ -118,11 +118,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one transaction folded: up to which txid, of how many versions, and how many rows went."""
+    """What one transaction folded: up to which txid, of how many versions, and how many rows and failed attempts went."""
 
     horizon: int
     versions: int
     rows: int
+    attempts: int = 0
 
 
 class Retention(Protocol):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+REBUILD = "rebuild"  # held by who rebuilds; no run is called so
+
 
 class RunLocks(Protocol):
     """A killed process holds no name any more. `postgres.run_locks` has the real ones, `memory.run_locks` their twin."""

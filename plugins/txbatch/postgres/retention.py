@@ -64,7 +64,10 @@ class Retention:
         with transaction(self.engine) as connection:
             stored = _states(connection, past.topology) if found.all else ()
             states = [Folds(past.topology, each["state"], each["columns"]) for each in stored]
-            return Slice(past.reached, len(found.all), sum(_number(connection, each, found) for each in states))
+            given = {"topology": past.topology, "after": past.horizon, "horizon": past.reached}
+            attempts = connection.execute(query("attempts_to_forget"), given).scalar_one()
+            rows_gone = sum(_number(connection, each, found) for each in states)
+            return Slice(past.reached, len(found.all), rows_gone, attempts)
 
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
@@ -124,9 +127,9 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
     found = retention.folded(versions, reached)
     gone = sum(_fold_state(connection, each, found) for each in states)
     connection.execute(query("raise_horizon"), {**given, "horizon": reached})
-    connection.execute(query("forget_attempts"), {**given, "horizon": reached})
+    attempts = connection.execute(query("forget_attempts"), {**given, "horizon": reached}).rowcount
     failpoints.hit("gc.folded")
-    return Slice(reached, len(found.all), gone)
+    return Slice(reached, len(found.all), gone, attempts)
 
 
 def _policy(stored: Mapping[str, Any] | None) -> Keep | None:

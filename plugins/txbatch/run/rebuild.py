@@ -16,12 +16,12 @@ from txbatch.core import planning
 from txbatch.core.errors import LeaseHeld, TerminalError, Unavailable
 from txbatch.core.plan import BatchPlan
 from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
+from txbatch.core.run_locks import REBUILD
 from txbatch.core.transaction import Batch, Restate, Run
 from txbatch.core.verify import EmitAgain, Unverifiable
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-REBUILD = "rebuild"  # no run is called so
 # How long the swap is tried again while others read the old generation, and the pause between two tries: shorter than a report.
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 1.0

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.retention import Keep, Past, Retention, told
 
 
+class Leftovers(Protocol):
+    """What killed processes left in the staging area, and nobody reads any more. `storage.leftovers` has it."""
+
+    def number(self, topology: str, final: int) -> int:
+        """Return how many folders `remove` would remove now."""
+
+    def remove(self, topology: str, final: int) -> int:
+        """Remove the folders of all txids up to this one, which are final, and of processes that ended; return how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Folds, and tells in a row per topology how far it came and what it waits for."""
+    """Folds, removes what was left in the staging area, and tells in a row per topology how far it came and what it waits for."""
 
     retention: Retention
+    leftovers: Leftovers
 
     def one(self, topology: str, keep: Keep | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Fold a topology by this policy, or by that of its job; DefinitionError when that keeps everything."""
@@ -44,9 +55,12 @@ class Collector:
         kept, topology = self.retention, past.topology
         done = [kept.outlook(past)] if dry_run else list(kept.fold(topology, past.wanted))
         after = past if dry_run else kept.past(topology, keep)
+        folders = self.leftovers.number if dry_run else self.leftovers.remove
         return _row(topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
             "versions": sum(each.versions for each in done),
             "rows": sum(each.rows for each in done),
+            "attempts": sum(each.attempts for each in done),
+            "folders": folders(topology, past.wanted),
             "waits_for": after.waits_for,
         }
 
