@@ -25,6 +25,8 @@ from txbatch.wiring import open_application, open_emitter, open_steps, reader_be
 NAME = "plan"
 # As many of the newest batches are counted where nobody says how many.
 SAMPLE = 3
+# As many keys of a state are shown, first those that changed; --json has some more.
+SHOWN = 5
 
 
 def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) -> dict[str, Any]:
@@ -86,10 +88,10 @@ def show_rebuild(row: Mapping[str, Any]) -> None:
     )
     print_table([{name: value for name, value in each.items() if name != "examples"} for each in row["states"]])
     for state in row["states"]:
-        for each in state["examples"]:
+        for each in state["examples"][:SHOWN]:
             before, after = values_told(each["stored"]), values_told(each["recomputed"])
             side = after if state["changed"] is None else f"{before} -> {after}"
             click.echo(shown(f"{state['state']}, {key_told(each)}: {side}"))
-        if (more := (state["after"] or 0) - len(state["examples"])) > 0:
+        if (more := (state["after"] or 0) - min(len(state["examples"]), SHOWN)) > 0:
             click.echo(f"{state['state']}: and {more:,} more keys")
     click.echo("nothing is stored")
