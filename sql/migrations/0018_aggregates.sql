@@ -19,8 +19,8 @@ CREATE OR REPLACE FUNCTION report.merge_bins(kept bigint[], more bigint[]) RETUR
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT CASE WHEN more IS NULL THEN kept WHEN kept IS NULL THEN more
                  ELSE ARRAY(SELECT unnest(ARRAY[b.bin, b.number])
-                              FROM (SELECT (kept || more)[i] AS bin, sum((kept || more)[i + 1])::bigint AS number
-                                      FROM generate_series(1, cardinality(kept || more), 2) i
+                              FROM (SELECT a.bins[i] AS bin, sum(a.bins[i + 1])::bigint AS number
+                                      FROM (SELECT kept || more AS bins OFFSET 0) a, generate_series(1, cardinality(a.bins), 2) i
                                      GROUP BY 1 ORDER BY 1) b) END $$;
 CREATE OR REPLACE AGGREGATE report.fold_bins(bigint[])
     (SFUNC = report.merge_bins, STYPE = bigint[], PARALLEL = SAFE);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from every_aggregate import KEYS, every_aggregate, records
+from every_aggregate import KEYS, every_aggregate, records, some_records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from past_model import Model, positions
@@ -113,7 +113,7 @@ def fill(model: Model, history: list[Any], base: list[dict[str, Any]]) -> None:
     nothing = (None,) * len(plain.columns)
     for position, (_, batch, removes) in zip(positions([again for again, *_ in history]), history, strict=True):
         found = {key: Change(partial) for key, partial in partials_of(plain, batch)}
-        for key in ((name,) for name, gone in zip(KEYS, removes, strict=True) if gone and removable):
+        for key in ((name,) for name, gone in zip(KEYS, removes, strict=False) if gone and removable):
             counted = key in found
             found[key] = Change(found[key].partial if counted else nothing, True, counted)
         changes.append((position + shift, found))
@@ -138,3 +138,20 @@ def check(model: Model, horizon: int) -> None:
     assert changed.keys() == {
         key for key in before.keys() | after.keys() if before.get(key, [])[:-1] != after.get(key, [])[:-1]
     }
+
+
+@pytest.mark.rule("R19")
+def test_who_may_read_reports_needs_no_other_right(engine: Engine) -> None:
+    """What merges and finishes arrays is where a reader may call it, also in functions on the past."""
+    topology = every_aggregate(state=OpaqueState("s"))
+    Bench(engine, topology)
+    with engine.connect() as connection:
+        model = Model(connection, topology.aggregates[0])
+        fill(model, [(None, some_records(20), ()), (0, some_records(20, seed=2), ()), (None, some_records(9), ())], [])
+        whole = selected(connection, "SELECT * FROM report.as_of_s(3)")
+        execute(connection, "CREATE ROLE every_reader; GRANT USAGE ON SCHEMA report TO every_reader")
+        execute(connection, "GRANT SELECT ON ALL TABLES IN SCHEMA report TO every_reader; SET LOCAL ROLE every_reader")
+        assert selected(connection, "SELECT * FROM report.as_of_s(3)") == whole
+        assert selected(connection, "SELECT * FROM report.s") == whole
+        assert len(selected(connection, "SELECT * FROM report.changes_s(1, 3)")) == len(KEYS)
+        connection.rollback()

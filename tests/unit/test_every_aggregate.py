@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
+import pytest
 from every_aggregate import every_aggregate, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txbatch import First, Last
+from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
+from txbatch.core.definition import column_changes, columns
 from txbatch.core.merge import Partial, merger
 from txbatch.memory.emitter import partials_of
 
@@ -54,3 +56,29 @@ def test_a_value_by_a_field_names_both_columns() -> None:
         "(max(struct(`ts` as at, `page` as value)) FILTER (WHERE `ts` is not null AND counts)).value"
     )
     assert Last("page", by="ts").described == "Last of page by ts"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "says"),
+    [
+        (
+            CollectSet("word", 2),
+            CollectSet("word", 9),
+            "array<string>, smallest(10) now, was array<string>, smallest(3)",
+        ),
+        (Histogram("n", [1]), Histogram("n", [2]), "Histogram of n by 2 now, was Histogram of n by 1"),
+        (Count(), Count(where="n > 1"), "Count where n > 1 now, was Count"),
+        (First("n", by="x"), Last("n", by="x"), "double, of the greatest now, was double, of the least"),
+    ],
+)
+def test_what_counts_otherwise_is_another_aggregate(
+    before: CombinerAggregator, now: CombinerAggregator, says: str
+) -> None:
+    """R23: what is stored would be mixed with what is not alike."""
+
+    def stored(aggregator: CombinerAggregator) -> Any:
+        stream = every_aggregate().streams["in"]
+        return columns(stream.group_by("k").persistent_aggregate(OpaqueState("other"), x=aggregator))
+
+    assert says in "; ".join(column_changes("other", stored(before), stored(now)))
+    assert not list(column_changes("other", stored(now), stored(now)))
