@@ -11,8 +11,8 @@ from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Su
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.keep import Keep
 from txbatch.core.quantile import ApproxQuantile
-from txbatch.core.retention import Keep
 from txbatch.core.several import CollectSet, TopN
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance

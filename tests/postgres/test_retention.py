@@ -17,7 +17,8 @@ from support import LogSpout, code, manifest_of, run
 from txbatch import Avg, Count, Max, OpaqueState, Topology, failpoints
 from txbatch.core import coordinator
 from txbatch.core.errors import TransientError, UnknownName
-from txbatch.core.retention import Keep, Slice
+from txbatch.core.keep import Keep
+from txbatch.core.retention import Slice
 from txbatch.core.transaction import Batch, Restate
 from txbatch.core.update import Change
 from txbatch.postgres import retention

@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from txbatch.core.errors import TxbatchError
-from txbatch.core.retention import FOR_EVER, Keep
+from txbatch.core.keep import Keep
+from txbatch.core.retention import FOR_EVER
 from txbatch.core.text import escape_json, shown, shown_lines
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError

@@ -9,7 +9,8 @@ from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.retention import Keep, told
+from txbatch.core.keep import Keep
+from txbatch.core.retention import told
 from txbatch.core.topology import Topology
 from txbatch.postgres.retention import Retention
 from txbatch.run.retention import waiting

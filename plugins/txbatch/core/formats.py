@@ -22,3 +22,8 @@ def check_format(what: str, value: Mapping[str, Any], newest: int) -> int:
         return found
     readable = "1" if newest == 1 else f"1 to {newest}"
     raise NewerFormat(f"{what} has format {found!r}, this txbatch reads {readable}: update this txbatch")
+
+
+def is_range(value: Any) -> bool:
+    """True for the JSON of a range: an object with both ends."""
+    return isinstance(value, Mapping) and {"start", "end"} <= set(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
@@ -16,8 +16,10 @@ from txbatch.core.operations import Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
-from txbatch.core.update import Change
 from txbatch.core.where import Condition, check_where
+
+if TYPE_CHECKING:
+    from txbatch.core.update import Change
 
 EXACTLY_ONCE = frozenset(
     {
@@ -108,6 +110,8 @@ class PersistentAggregate:
 
     def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
         """Return what a batch's partials do to each key; several partials of one key are combined."""
+        from txbatch.core.update import Change  # no definition needs it
+
         combine, found = merger(self.merges), dict[Any, Change]()
         for key, partial in partials:
             change = Change(partial[:-2], *partial[-2:]) if self.removable else Change(partial)

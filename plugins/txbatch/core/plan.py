@@ -24,16 +24,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, assert_never
 
-from txbatch.core.formats import check_format
+from txbatch.core.formats import check_format, is_range
 
 FORMAT = 2
 FORMAT_OF_WHOLE = 3
 _EMPTY: Mapping[str, Any] = {}
-
-
-def is_range(value: Any) -> bool:
-    """True for the JSON of a range: an object with both ends."""
-    return isinstance(value, Mapping) and {"start", "end"} <= set(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from typing import Any, assert_never
 from txbatch.core import restate
 from txbatch.core.called import told
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
+from txbatch.core.formats import is_range
 from txbatch.core.ledger import Head, Version
-from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole, is_range
+from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
-from txbatch.core.plan import is_range
+from txbatch.core.formats import is_range
 from txbatch.core.spark_sql import spark_text
 from txbatch.core.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
+from txbatch.core.keep import Keep
 from txbatch.core.nodes import Source
 from txbatch.core.operations import per_batch
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.retention import Keep
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.formats import check_format
-from txbatch.core.plan import BatchPlan
+
+if TYPE_CHECKING:
+    from txbatch.core.plan import BatchPlan
 
 INIT_TXID = 1
 INTERVAL_KEY = "interval:"
@@ -160,6 +162,8 @@ class Batch:
     @cached_property
     def plan(self) -> BatchPlan:
         """Return what the batch reads. NewerFormat for what a newer txbatch planned."""
+        from txbatch.core.plan import BatchPlan  # no definition needs it
+
         return BatchPlan.from_json(self.metadata, f"{self.topology}: the plan of txid {self.txid}")
 
     @property
@@ -186,6 +190,8 @@ class Assignment:
     @cached_property
     def plan(self) -> BatchPlan:
         """Return what the attempt reads. NewerFormat for what a newer txbatch planned."""
+        from txbatch.core.plan import BatchPlan  # no definition needs it
+
         return BatchPlan.from_json(self.metadata, f"{self.topology} {self.attempt}: the plan")
 
     @cached_property

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine
 from txbatch import failpoints
 from txbatch.core import retention
 from txbatch.core.errors import TransientError
-from txbatch.core.retention import SLICE_TXIDS, Folded, Keep, Past, Slice, Version
+from txbatch.core.keep import Keep
+from txbatch.core.retention import SLICE_TXIDS, Folded, Past, Slice, Version
 from txbatch.postgres import rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_text

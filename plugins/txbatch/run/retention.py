@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.retention import Keep, Past, Retention, told
+from txbatch.core.keep import Keep
+from txbatch.core.retention import Past, Retention, told
 
 
 class Leftovers(Protocol):
