@@ -46,6 +46,7 @@ from txbatch.core.transaction import (
     Run,
     canonical_json,
 )
+from txbatch.memory import redefinitions as changes
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, Tables
 
@@ -107,12 +108,12 @@ class MemoryLedger:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
         with self.transaction() as tables:
             tables.check_known(tables.name_of(topology))
-            for at in tables.come_back(topology):
-                tables.take_in(at[1], self.warehouses.owned(at, self.uuid, tables.name_of(topology)).rows)
-            found = tables.change(topology, job, why, by)
+            for at in changes.come_back(tables, topology):
+                changes.take_in(tables, at[1], self.warehouses.owned(at, self.uuid, tables.name_of(topology)).rows)
+            found = changes.change(tables, topology, job, why, by)
             gone = [step.state for step in moves(found) if step.database is not None]
             for aggregate in (each for each in topology.aggregates if each.state.name in gone):
-                rows, last = tables.give_away(topology.name, aggregate.state.name)
+                rows, last = changes.give_away(tables, topology.name, aggregate.state.name)
                 self.warehouses.receive(self.uuid, aggregate, rows, last)
         failpoints.hit("change.committed")
         for step in moves(found):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.core import protocol
-from txbatch.core.apart import ApartStatus, LastWriter, LedgerView
+from txbatch.core.apart import LastWriter, LedgerView
 from txbatch.core.definition import (
     Known,
     StateDefinition,
-    after_steps,
     by_name,
-    check_change,
     check_definition,
     state_definition,
     stream_definitions,
@@ -28,19 +26,9 @@ from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
-    AddState,
-    DropState,
-    KeepContributions,
-    NeedsRebuild,
-    OfState,
     Redefinition,
-    RenameState,
-    RenameStream,
-    RenameTopology,
-    Step,
-    sources,
 )
-from txbatch.core.state import OpaqueValue, Value
+from txbatch.core.state import Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -157,9 +145,9 @@ class Tables:
     def define(self, topology: Topology, job: str) -> None:
         """Keep the definition; SchemaMismatch when its history is another's."""
         self.check_definition(topology, job)
-        self._keep(topology, job)
+        self.keep(topology, job)
 
-    def _keep(self, topology: Topology, job: str) -> None:
+    def keep(self, topology: Topology, job: str) -> None:
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(job, topology.by_interval, source, stream_fields(topology))
 
@@ -334,93 +322,6 @@ class Tables:
             self.states[name] = replace(stored, definition=kept)
         return stored is None
 
-    def change(self, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
-        """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
-        batches = self.batches_of(self.name_of(topology))
-        pending = [batch for batch in batches if not batch.status.final]
-        found = check_change(topology, job, self.known(topology), pending)
-        if found:
-            txid = protocol.next_txid([batch.txid for batch in batches])
-            self._change(topology, [each.step for each in found if not isinstance(each, NeedsRebuild)], txid)
-            self._keep(topology, job)
-            self.check_definition(topology, job)
-            self.changes[topology.name, len(self.changes)] = Changed(txid, tuple(found), shown(why), by)
-        return found
-
-    def _change(self, topology: Topology, steps: Sequence[Step], txid: int) -> None:
-        for step in steps:
-            if isinstance(step, DropState):
-                del self.states[step.state]
-            if isinstance(step, RenameTopology):
-                self._rename_topology(step.was, topology.name)
-            if isinstance(step, RenameStream):
-                self._rename_stream(topology.name, step)
-            if isinstance(step, RenameState):
-                self._rename(topology.name, step.was, step.state)
-        for aggregate in topology.aggregates:
-            name = aggregate.state.name
-            own = [step for step in steps if isinstance(step, OfState) and step.state == name]
-            if AddState(name) in own:
-                joined = replace(state_definition(aggregate), joined=txid)
-                self.states[name] = StoredState(topology.name, joined)
-            elif own:
-                self.states[name] = _changed(self.states[name], state_definition(aggregate), own, txid)
-
-    def come_back(self, topology: Topology) -> list[tuple[str, str]]:
-        """Database and name of the states that are defined to be here again."""
-        names = [aggregate.state.name for aggregate in topology.aggregates if aggregate.state.database is None]
-        return [at for at in self.states_apart(self.name_of(topology)) if at[1] in names]
-
-    def take_in(self, state: str, rows: Rows) -> None:
-        """Keep the rows that a state had apart."""
-        self.states[state] = replace(self.states[state], rows=rows, applied_txid=None)
-
-    def give_away(self, topology: str, state: str) -> tuple[Rows, LastWriter]:
-        """Return what a state has that goes to another database, and who has written it last; keep nothing of it."""
-        rows, last = self.states[state].rows, LastWriter()
-        for batch in sorted(self.batches_of(topology), key=lambda batch: batch.txid):
-            if batch.status is BatchStatus.COMMITTED and batch.token:
-                last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
-        kept = replace(self.states[state], rows={}, contributions={}, base={}, horizon=0)
-        self.states[state] = replace(kept, applied_txid=last.txid or None)
-        return rows, last
-
-    def _rename_topology(self, was: str, name: str) -> None:
-        """A topology has another name: every table has it first in its keys, or in a row."""
-        self.topologies[name] = self.topologies.pop(was)
-        for at, state in self.states.items():
-            self.states[at] = replace(state, topology=name if state.topology == was else state.topology)
-        for batch in self.batches_of(was):
-            self.batches[was, batch.txid] = replace(batch, topology=name)
-        tables: list[dict[Any, Any]] = [self.batches, self.leases, self.intervals, self.batch_keys, self.attempts]
-        for table in [*tables, self.waiting, self.partitions, self.consumed, self.changes]:
-            _rekey(table, was, name)
-
-    def _rename_stream(self, topology: str, step: RenameStream) -> None:
-        """A stream has another name, in plans, manifests and what was read."""
-        for batch in self.batches_of(topology):
-            self.batches[topology, batch.txid] = replace(batch, metadata=step.within(batch.metadata))
-        for at, attempt in self.attempts.items():
-            if at[0] == topology and attempt.manifest:
-                manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
-                self.attempts[at] = replace(attempt, manifest=manifest)
-        for name, state in self.states.items():
-            if state.topology == topology:
-                streams = state.definition.streams and sorted(map(step.of, state.definition.streams))
-                self.states[name] = replace(state, definition=replace(state.definition, streams=streams))
-        by_stream: list[dict[Any, Any]] = [self.partitions, self.consumed]
-        for table in by_stream:
-            for at in [at for at in table if at[:2] == (topology, step.was)]:
-                table[topology, step.stream, *at[2:]] = table.pop(at)
-
-    def _rename(self, topology: str, was: str, state: str) -> None:
-        """A state has another name, also in what batches say of it."""
-        self.states[state] = self.states.pop(was)
-        for at, attempt in self.attempts.items():
-            if at[0] == topology and attempt.manifest:
-                states = {state if name == was else name: each for name, each in attempt.manifest.states.items()}
-                self.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
-
     def let_find(self, batch: Batch, run: Run) -> None:
         """Register the batch under the run's key (R2)."""
         at = batch.topology, run.key
@@ -508,39 +409,6 @@ class Tables:
         self.attempts[at] = replace(self.attempts[at], status="committed")
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
         return self.batches[batch.topology, batch.txid]
-
-
-def _rekey(table: dict[Any, Any], was: str, name: str) -> None:
-    for at in [at for at in table if at[0] == was]:
-        table[name, *at[1:]] = table.pop(at)
-
-
-def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], txid: int) -> StoredState:
-    """A state after some steps: each value has its place among the columns, or null."""
-    columns = [name for name, *_ in stored.definition.columns["values"]]
-    came_from = sources(stored.definition.columns, steps)
-    places = [columns.index(came_from[name]) if name in came_from else None for name, *_ in now.columns["values"]]
-
-    def moved(partial: Partial) -> Partial:
-        return (*(None if place is None else partial[place] for place in places), *partial[len(columns) :])
-
-    since = after_steps(stored.definition, steps, now, txid).since
-    changed = replace(
-        stored,
-        definition=replace(now, since=since, joined=stored.definition.joined),
-        rows={key: _moved(row, moved) for key, row in stored.rows.items()},
-        contributions={at: moved(partial) for at, partial in stored.contributions.items()},
-        base={key: moved(partial) for key, partial in stored.base.items()},
-    )
-    if not any(isinstance(step, KeepContributions) for step in steps):
-        return changed
-    return replace(changed, base={key: row.value for key, row in changed.rows.items() if row.value}, horizon=txid - 1)
-
-
-def _moved(row: Value, moved: Callable[[Partial], Partial]) -> Value:
-    if isinstance(row, OpaqueValue):
-        return replace(row, value=row.value and moved(row.value), prev=row.prev and moved(row.prev))
-    return replace(row, value=moved(row.value))
 
 
 def _counting(

@@ -1,0 +1,159 @@
+"""A changed definition, applied to what the ledger in memory knows (R23). Compare `postgres.redefinitions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from txbatch.core import protocol
+from txbatch.core.apart import ApartStatus, LastWriter
+from txbatch.core.definition import StateDefinition, after_steps, check_change, state_definition
+from txbatch.core.manifest import Manifest
+from txbatch.core.merge import Partial
+from txbatch.core.redefinition import (
+    AddState,
+    DropState,
+    KeepContributions,
+    NeedsRebuild,
+    OfState,
+    Redefinition,
+    RenameState,
+    RenameStream,
+    RenameTopology,
+    Step,
+    sources,
+)
+from txbatch.core.state import OpaqueValue, Value
+from txbatch.core.text import shown
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import BatchStatus
+from txbatch.memory.tables import Changed, Rows, StoredState, Tables
+
+
+def change(tables: Tables, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
+    """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
+    batches = tables.batches_of(tables.name_of(topology))
+    pending = [batch for batch in batches if not batch.status.final]
+    found = check_change(topology, job, tables.known(topology), pending)
+    if found:
+        txid = protocol.next_txid([batch.txid for batch in batches])
+        _change(tables, topology, [each.step for each in found if not isinstance(each, NeedsRebuild)], txid)
+        tables.keep(topology, job)
+        tables.check_definition(topology, job)
+        tables.changes[topology.name, len(tables.changes)] = Changed(txid, tuple(found), shown(why), by)
+    return found
+
+
+def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int) -> None:
+    for step in steps:
+        if isinstance(step, DropState):
+            del tables.states[step.state]
+        if isinstance(step, RenameTopology):
+            _rename_topology(tables, step.was, topology.name)
+        if isinstance(step, RenameStream):
+            _rename_stream(tables, topology.name, step)
+        if isinstance(step, RenameState):
+            _rename(tables, topology.name, step.was, step.state)
+    for aggregate in topology.aggregates:
+        name = aggregate.state.name
+        own = [step for step in steps if isinstance(step, OfState) and step.state == name]
+        if AddState(name) in own:
+            joined = replace(state_definition(aggregate), joined=txid)
+            tables.states[name] = StoredState(topology.name, joined)
+        elif own:
+            tables.states[name] = _changed(tables.states[name], state_definition(aggregate), own, txid)
+
+
+def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
+    """Database and name of the states that are defined to be here again."""
+    names = [aggregate.state.name for aggregate in topology.aggregates if aggregate.state.database is None]
+    return [at for at in tables.states_apart(tables.name_of(topology)) if at[1] in names]
+
+
+def take_in(tables: Tables, state: str, rows: Rows) -> None:
+    """Keep the rows that a state had apart."""
+    tables.states[state] = replace(tables.states[state], rows=rows, applied_txid=None)
+
+
+def give_away(tables: Tables, topology: str, state: str) -> tuple[Rows, LastWriter]:
+    """Return what a state has that goes to another database, and who has written it last; keep nothing of it."""
+    rows, last = tables.states[state].rows, LastWriter()
+    for batch in sorted(tables.batches_of(topology), key=lambda batch: batch.txid):
+        if batch.status is BatchStatus.COMMITTED and batch.token:
+            last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
+    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0)
+    tables.states[state] = replace(kept, applied_txid=last.txid or None)
+    return rows, last
+
+
+def _rename_topology(tables: Tables, was: str, name: str) -> None:
+    """A topology has another name: every table has it first in its keys, or in a row."""
+    tables.topologies[name] = tables.topologies.pop(was)
+    for at, state in tables.states.items():
+        tables.states[at] = replace(state, topology=name if state.topology == was else state.topology)
+    for batch in tables.batches_of(was):
+        tables.batches[was, batch.txid] = replace(batch, topology=name)
+    keyed: list[dict[Any, Any]] = [tables.batches, tables.leases, tables.intervals, tables.batch_keys, tables.attempts]
+    for table in [*keyed, tables.waiting, tables.partitions, tables.consumed, tables.changes]:
+        _rekey(table, was, name)
+
+
+def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
+    """A stream has another name, in plans, manifests and what was read."""
+    for batch in tables.batches_of(topology):
+        tables.batches[topology, batch.txid] = replace(batch, metadata=step.within(batch.metadata))
+    for at, attempt in tables.attempts.items():
+        if at[0] == topology and attempt.manifest:
+            manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
+            tables.attempts[at] = replace(attempt, manifest=manifest)
+    for name, state in tables.states.items():
+        if state.topology == topology:
+            streams = state.definition.streams and sorted(map(step.of, state.definition.streams))
+            tables.states[name] = replace(state, definition=replace(state.definition, streams=streams))
+    by_stream: list[dict[Any, Any]] = [tables.partitions, tables.consumed]
+    for table in by_stream:
+        for at in [at for at in table if at[:2] == (topology, step.was)]:
+            table[topology, step.stream, *at[2:]] = table.pop(at)
+
+
+def _rename(tables: Tables, topology: str, was: str, state: str) -> None:
+    """A state has another name, also in what batches say of it."""
+    tables.states[state] = tables.states.pop(was)
+    for at, attempt in tables.attempts.items():
+        if at[0] == topology and attempt.manifest:
+            states = {state if name == was else name: each for name, each in attempt.manifest.states.items()}
+            tables.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
+
+
+def _rekey(table: dict[Any, Any], was: str, name: str) -> None:
+    for at in [at for at in table if at[0] == was]:
+        table[name, *at[1:]] = table.pop(at)
+
+
+def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], txid: int) -> StoredState:
+    """A state after some steps: each value has its place among the columns, or null."""
+    columns = [name for name, *_ in stored.definition.columns["values"]]
+    came_from = sources(stored.definition.columns, steps)
+    places = [columns.index(came_from[name]) if name in came_from else None for name, *_ in now.columns["values"]]
+
+    def moved(partial: Partial) -> Partial:
+        return (*(None if place is None else partial[place] for place in places), *partial[len(columns) :])
+
+    since = after_steps(stored.definition, steps, now, txid).since
+    changed = replace(
+        stored,
+        definition=replace(now, since=since, joined=stored.definition.joined),
+        rows={key: _moved(row, moved) for key, row in stored.rows.items()},
+        contributions={at: moved(partial) for at, partial in stored.contributions.items()},
+        base={key: moved(partial) for key, partial in stored.base.items()},
+    )
+    if not any(isinstance(step, KeepContributions) for step in steps):
+        return changed
+    return replace(changed, base={key: row.value for key, row in changed.rows.items() if row.value}, horizon=txid - 1)
+
+
+def _moved(row: Value, moved: Callable[[Partial], Partial]) -> Value:
+    if isinstance(row, OpaqueValue):
+        return replace(row, value=row.value and moved(row.value), prev=row.prev and moved(row.prev))
+    return replace(row, value=moved(row.value))
