@@ -1,8 +1,9 @@
-"""A stand-in for spark-submit, for jobs that group the records as they are: of a log, or of a spout with `batch`."""
+"""A stand-in for spark-submit, for jobs that group records as they are, or per batch: of a log, or of a spout with `batch`."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -13,11 +14,13 @@ from txbatch import PartitionedLogSpout, Spout
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.operations import Node, per_batch
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import StreamPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.launch.job_file import Job, load_job
+from txbatch.memory import operations
 from txbatch.memory.emitter import partials_of
 from txbatch.spouts import partitioned_log
 from txbatch.storage import parquet
@@ -105,16 +108,29 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
     return [record for row in rows for record in partitioned_log._records(row)]
 
 
+def reaching(node: Node, assignment: Assignment) -> Iterable[dict[str, Any]]:
+    """The records of a node: what its spout gives are those, unless operations per batch stand before it."""
+    plans = assignment.plan.streams
+    if not per_batch(node):
+        return named(node, node.roots[0].spout, plans[node.name])
+    roots = (root for root in node.roots if root.name in plans)
+    return operations.records(node, {root.name: {"": named(root, root.spout, plans[root.name])} for root in roots})
+
+
+def named(node: Node, spout: Spout, planned: StreamPlan) -> list[dict[str, Any]]:
+    """What a spout gives, by the names of a node's fields."""
+    names = [field.name for field in node.fields]
+    return [dict(zip(names, record, strict=True)) for record in records(spout, planned.plan)]
+
+
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
     """Return what an attempt contributes to a state, as Spark writes it."""
-    plan = assignment.plan.streams[aggregate.stream.name].plan
-    names = [field.name for field in aggregate.stream.fields]
-    read = [dict(zip(names, record, strict=True)) for record in records(aggregate.stream.roots[0].spout, plan)]
-    found = dict(partials_of(aggregate, read))
-    kept = Counter(tuple(record[each.name] for each in aggregate.keys) for record in read)
-    types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.columns]
-    columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.columns]
-    values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True))
+    reached = list(reaching(aggregate.stream, assignment))
+    found = dict(partials_of(aggregate, reached))
+    kept = Counter(tuple(record[each.name] for each in aggregate.keys) for record in reached)
+    types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.partial_columns]
+    columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.partial_columns]
+    values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True)) or [()] * len(types)
     arrays = [
         pa.array(list(column), ARROW.get(type_) or pa.decimal128(38, decimal_scale(type_) or 0))
         for column, type_ in zip(values, types, strict=True)
