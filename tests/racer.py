@@ -20,6 +20,7 @@ from txbatch.core import coordinator
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.transaction import Batch, Restate
 from txbatch.postgres.engine import connect
+from txbatch.postgres.retention import Retention
 
 hit = failpoints.hit
 
@@ -81,6 +82,12 @@ class Racer:
     def swap(self) -> Any:
         return type(self.bench.rebuilds.swap(self.begun(), self.topology)).__name__
 
+    def gc(self) -> Any:
+        """Fold up to the txid."""
+        kept = Retention(self.bench.engine)
+        list(kept.fold(self.topology.name, self.txid))
+        return kept.horizon(self.topology.name)
+
     def begun(self) -> Rebuild:
         return self.bench.rebuilds.begin(self.topology, "jobs/job.py", code("new"), "why")
 
@@ -101,6 +108,7 @@ def main(url: str, step: str, name: str, txid: str, max_pending: str) -> None:
         "rebuild": racer.rebuild,
         "count": racer.count,
         "swap": racer.swap,
+        "gc": racer.gc,
     }
     try:
         print(json.dumps({"answer": steps[step]()}))

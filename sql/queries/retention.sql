@@ -46,3 +46,7 @@ SELECT topology, keep FROM txbatch.topology ORDER BY topology;
 -- policy --
 -- What a topology keeps.
 SELECT keep FROM txbatch.topology WHERE topology = :topology;
+
+-- own_transaction --
+-- The number of this transaction: who began later sees all that was committed before.
+SELECT pg_current_xact_id()::text;

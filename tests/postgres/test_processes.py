@@ -382,6 +382,88 @@ def test_a_rebuild_is_killed(bench: Bench, start: Start, point: str) -> None:
     assert counted(bench) == [("dog", 2, 2)]
 
 
+# ---- retention
+
+
+def past(bench: Bench) -> list[tuple[Any, ...]]:
+    """What is left of it: rows that are folded, and contributions."""
+    base = bench.rows("SELECT 'base', word, count, txid FROM contribution_base.word_count")
+    return base + bench.rows("SELECT 'left', word, count, txid FROM contribution.word_count ORDER BY txid")
+
+
+@pytest.mark.rule("R10", "R22")
+def test_a_batch_is_committed_while_the_past_is_folded(bench: Bench, start: Start) -> None:
+    """It does not wait for a slice that stands still."""
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    bench.emitted(words(dog=1), "4")
+    folding = start("gc", at="gc.folded", txid=2)
+    folding.wait_until_held()
+    assert start("commit", "4", at=FREE, txid=4).answer() is True
+    assert counted(bench) == [("dog", 4, 4)]
+    folding.let_go()
+    assert folding.answer() == 2
+    assert past(bench) == [("base", "dog", 2, 2), ("left", "dog", 1, 3), ("left", "dog", 1, 4)]
+
+
+@pytest.mark.rule("R17", "R22")
+def test_a_restate_that_comes_while_its_txid_is_folded_is_refused(bench: Bench, start: Start) -> None:
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    folding = start("gc", at="gc.folded", txid=2)
+    folding.wait_until_held()
+    restating = start("restate", "again", at=FREE)
+    until(lambda: bench.rows(WAITING)[0][0] > 0)
+    folding.let_go()
+    assert (folding.answer(), restating.answer()) == (2, "TerminalError")
+    assert past(bench) == [("base", "dog", 2, 2), ("left", "dog", 1, 3)]
+
+
+@pytest.mark.rule("R17", "R22")
+def test_what_a_restate_that_is_being_committed_stands_for_is_not_folded(bench: Bench, start: Start) -> None:
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    again = restated(bench, "again")
+    committing = start("commit", "again", at="commit.before_commit", txid=again.txid)
+    committing.wait_until_held()
+    assert start("gc", at=FREE, txid=3).answer() == 0
+    committing.let_go()
+    assert committing.answer() is True
+    before = counted(bench)
+    assert start("gc", at=FREE, txid=4).answer() == 4
+    assert [row[0] for row in past(bench)] == ["base"]
+    assert counted(bench) == before
+
+
+@pytest.mark.rule("R22")
+def test_two_fold_the_same_past(bench: Bench, start: Start) -> None:
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    first = start("gc", at="gc.folded", txid=2)
+    first.wait_until_held()
+    second = start("gc", at=FREE, txid=2)
+    until(lambda: bench.rows(WAITING)[0][0] > 0)
+    first.let_go()
+    assert (first.answer(), second.answer()) == (2, 2)
+    assert past(bench) == [("base", "dog", 2, 2), ("left", "dog", 1, 3)]
+
+
+@pytest.mark.rule("R22")
+@pytest.mark.parametrize("point", sorted(name for name in failpoints.NAMES if name.startswith("gc.")))
+def test_folding_is_killed(bench: Bench, start: Start, point: str) -> None:
+    """Nothing of the slice is left, and the next call folds it."""
+    for name in "123":
+        bench.whole(words(dog=1), name)
+    before = past(bench)
+    folding = start("gc", at=point, txid=2)
+    folding.wait_until_held()
+    folding.popen.send_signal(signal.SIGKILL)
+    folding.popen.wait()
+    assert (past(bench), counted(bench)) == (before, [("dog", 3, 3)])
+    assert start("gc", at=FREE, txid=2).answer() == 2
+    assert past(bench) == [("base", "dog", 2, 2), ("left", "dog", 1, 3)]
+
+
 # ---- a zombie wakes up late
 
 

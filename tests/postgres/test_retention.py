@@ -204,3 +204,19 @@ def test_partitions_without_rows_are_dropped(bench: Bench, monkeypatch: pytest.M
         assert reader.exec_driver_sql(there).scalar_one()
     kept._drop_empty("word_count", 1000)
     assert bench.rows(there) == [(False,)]
+
+
+def test_a_report_that_was_begun_before_reads_what_was_there_then(bench: Bench) -> None:
+    """A partition is dropped for all at once, whatever their snapshots: one that saw its rows would miss them."""
+    history(bench, 4)
+    kept, asked = Retention(bench.engine), "SELECT word, count FROM report.as_of_word_count(2) ORDER BY word"
+    reading = bench.engine.execution_options(isolation_level="REPEATABLE READ")
+    with reading.connect() as reader:
+        reader.exec_driver_sql("SELECT count(*) FROM txbatch.migration")  # its snapshot; it holds no table of the state
+        list(kept.fold("word_count", 3))
+        bench.run("DELETE FROM contribution.word_count")
+        bench.run("UPDATE txbatch.state SET horizon = 1000")
+        kept._drop_empty("word_count", 1000)
+        assert [tuple(row) for row in reader.exec_driver_sql(asked)] == [("cat 0", 2), ("cat 1", 2), ("dog", 2)]
+    kept._drop_empty("word_count", 1000)
+    assert bench.rows("SELECT to_regclass('contribution_partition.\"word_count@1\"') IS NULL") == [(True,)]
