@@ -10,7 +10,21 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold_start, commit, corrections, growth, language, ledger, measure, memory, plan, show, words, year
+from bench import (
+    cold_start,
+    commit,
+    corrections,
+    growth,
+    imports,
+    language,
+    ledger,
+    measure,
+    memory,
+    plan,
+    show,
+    words,
+    year,
+)
 from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
@@ -19,13 +33,14 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **ledger.SECTIONS,
     **corrections.SECTIONS,
     **cold_start.SECTIONS,
+    **imports.SECTIONS,
     **plan.SECTIONS,
     **language.SECTIONS,
     **year.SECTIONS,
     **memory.SECTIONS,
     **words.SECTIONS,
 }
-QUICK = ("commit 100 k", "cold start")  # under three minutes, with three runs each
+QUICK = ("commit 100 k", "cold start", "imports")  # under three minutes, with three runs each
 CURRENT = FOLDER / ".current.json"
 
 
