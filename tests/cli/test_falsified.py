@@ -214,7 +214,7 @@ READ_IN_FLIGHT = "only a batch in flight is led by it, and what that counts is v
 # Columns that may be changed without a falsified number, and why.
 HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
-    "txbatch.topology.by_interval": "the job says it",
+    **dict.fromkeys(("txbatch.topology.by_interval", "txbatch.topology.keep"), "the job says it"),
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",
     "txbatch.batch.key": READ_IN_FLIGHT,
     "txbatch.batch.prev_txid": READ_IN_FLIGHT,
