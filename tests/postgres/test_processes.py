@@ -397,9 +397,12 @@ def test_a_batch_is_committed_while_the_past_is_folded(bench: Bench, start: Star
     for name in "123":
         bench.whole(words(dog=1), name)
     bench.emitted(words(dog=1), "4")
+    committing = start("commit", "4", txid=4)
+    committing.wait_until_held()
     folding = start("gc", at="gc.folded", txid=2)
     folding.wait_until_held()
-    assert start("commit", "4", at=FREE, txid=4).answer() is True
+    committing.let_go()
+    assert committing.answer() is True
     assert counted(bench) == [("dog", 4, 4)]
     folding.let_go()
     assert folding.answer() == 2
@@ -410,9 +413,11 @@ def test_a_batch_is_committed_while_the_past_is_folded(bench: Bench, start: Star
 def test_a_restate_that_comes_while_its_txid_is_folded_is_refused(bench: Bench, start: Start) -> None:
     for name in "123":
         bench.whole(words(dog=1), name)
+    restating = start("restate", "again", at="initialize.before_lock")
+    restating.wait_until_held()
     folding = start("gc", at="gc.folded", txid=2)
     folding.wait_until_held()
-    restating = start("restate", "again", at=FREE)
+    restating.let_go()
     until(lambda: bench.rows(WAITING)[0][0] > 0)
     folding.let_go()
     assert (folding.answer(), restating.answer()) == (2, "TerminalError")
