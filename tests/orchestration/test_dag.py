@@ -60,7 +60,9 @@ from airflow.sdk import Connection
 from txbatch import Count, OpaqueState
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of, run_of
+from airflow.timetables.interval import CronDataIntervalTimetable as OfAirflow
 from txbatch.orchestration.doc import page
+from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.waiting import Waiting
 
 dag = runpy.run_path(sys.argv[1])["dag"]
@@ -107,6 +109,7 @@ again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_min
 turn = waits({}, lambda waiting: waiting.for_batch(other, own))
 print(json.dumps({
     "page": dag.doc_md, "description": dag.description,
+    "new york of airflow": zone_of(OfAirflow("0 0 * * *", "America/New_York")),
     "new york": page(dag.get_task("commit").job, {}, schedule=CronDataIntervalTimetable("0 0 * * *", "America/New_York")),
     "params": params, "parameters": dict(run.parameters),
     "turn": turn, "second": waits(dict(turn["kwargs"]["deadlines"]), lambda waiting: waiting.for_batch(other, own)),
@@ -173,6 +176,7 @@ def test_the_page_says_which_dates_mean_which_days_and_what_an_empty_form_does(m
     assert "that is a run without tasks, which is green and counts nothing" in page
     assert "its note says what came of it" in page
     assert "cut in the zone America/New_York" in made["new york"]
+    assert made["new york of airflow"] == "America/New_York", "of Airflow's own class, which dags/flights.py has"
     assert made["description"] == "What is chosen, per word."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -97,8 +98,9 @@ def environment(config: settings.Settings) -> Mapping[str, str]:
 
 
 def _inputs(demo: Path) -> Mapping[str, str]:
-    """Prepare the examples' input, and return where it is."""
-    return {"WORD_COUNT_FOLDER": str(ensure_corpus(demo)), "FLIGHTS_FOLDER": str(ensure_flights(demo))}
+    """Prepare the examples' input, and return where it is; a folder that the caller has named stays, as in `txbatch run`."""
+    prepared = {"WORD_COUNT_FOLDER": ensure_corpus, "FLIGHTS_FOLDER": ensure_flights}
+    return {name: os.environ.get(name) or str(ensure(demo)) for name, ensure in prepared.items()}
 
 
 def _migrate(database_url: str) -> None:

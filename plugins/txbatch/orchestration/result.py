@@ -53,8 +53,8 @@ def interval(start: datetime, end: datetime, zone: str) -> str:
 
 
 def zone_of(schedule: object) -> str:
-    """The zone in which a schedule cuts its intervals."""
-    zone = getattr(schedule, "timezone", None) or "UTC"
+    """The zone in which a schedule cuts its intervals: Airflow's own classes hide the one that those of its SDK show."""
+    zone = getattr(schedule, "timezone", None) or getattr(schedule, "_timezone", None) or "UTC"
     return str(getattr(zone, "name", zone))
 
 
