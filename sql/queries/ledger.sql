@@ -120,16 +120,6 @@ UPDATE txbatch.state
    SET columns = CAST(:columns AS json), contributions = :contributions, values_since = CAST(:values_since AS json)
  WHERE state = :state;
 
--- state_moved --
--- A state is in another database, or, null, in this one again: without contributions in either (R21).
-UPDATE txbatch.state SET database = :database, applied_txid = :applied_txid, contributions = false, horizon = 0
- WHERE state = :state;
-
--- newest_writer --
--- The attempt that was committed last.
-SELECT txid, committed_fence AS attempt_id, token FROM txbatch.batch
- WHERE topology = :topology AND status = 'committed' AND committed_fence IS NOT NULL ORDER BY txid DESC LIMIT 1;
-
 -- state_joined --
 -- A state counts from this txid on (R23).
 UPDATE txbatch.state SET joined = :txid WHERE state = :state;

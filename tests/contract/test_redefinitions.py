@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import LogSpout, code, manifest_of
 
-from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState, failpoints
+from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core import coordinator
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, UnknownName
 from txbatch.core.redefinition import NeedsRebuild, how
@@ -249,48 +249,6 @@ def test_fields_that_go_and_come(backing: Any) -> None:
     assert backing.values("s", "count", "dearest") == {("dog",): (3, 0.5, 2)}
 
 
-@pytest.mark.rule("R21", "R23")
-@pytest.mark.parametrize("kind", [OpaqueState, TransactionalState])
-def test_a_state_that_is_moved_to_another_database_and_back(
-    backing: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, there = defined(state=kind("s")), defined(state=kind("s", database="warehouse"))
-    whole(backing, here, "1", dog=2, cat=1)
-    whole(backing, here, "2", dog=1)
-    moved = "state 's' is in database 'warehouse' now, was in the ledger's database, without its contributions"
-    cut_off(backing, there, "change.apart_committed", monkeypatch)
-    whole(backing, here, "3", dog=1)  # the ledger still has it, and goes on
-    assert change(backing, there) == [("in place", moved)]
-    assert backing.apart("s") == {("dog",): (4, 3), ("cat",): (1, 1), "last": ("3:1", "applied")}
-    whole(backing, there, "4", cat=4)
-    assert backing.apart("s") == {("dog",): (4, 3), ("cat",): (5, 4), "last": ("4:1", "applied")}
-    batch = backing.initialize(there, "5")
-    backing.emit(there, batch, {"s": keyed({"dog": 1})}, "5")
-    backing.ledger.abort("t", batch.txid, "in the way")
-    assert change(backing, here) == [
-        ("in place", "state 's' is in the ledger's database now, was in database 'warehouse'"),
-        ("in place", "state 's' is with contributions now, was without contributions"),
-    ]
-    whole(backing, here, "6", dog=1)
-    assert backing.values("s", "count") == {("dog",): (5, 6), ("cat",): (5, 4)}
-    assert backing.contributed("s", "count") == {(("dog",), 6, 6): (1,)}
-    cut_off(backing, there, "change.apart_committed", monkeypatch)
-    assert change(backing, there) == [("in place", moved)]
-    cut_off(backing, here, "change.committed", monkeypatch)  # what is left there is told by nobody, and in nobody's way
-    assert backing.values("s", "count") == {("dog",): (5, 6), ("cat",): (5, 4)}
-    assert change(backing, there) == [("in place", moved)]
-    whole(backing, there, "7", dog=1)
-    assert backing.apart("s") == {("dog",): (6, 7), ("cat",): (5, 4), "last": ("7:1", "applied")}
-
-
-def cut_off(backing: Any, topology: Topology, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that ends there."""
-    with monkeypatch.context() as patch:
-        patch.setenv("TXBATCH_FAILPOINTS", f"{point}=raise")
-        with pytest.raises(failpoints.FailpointReached):
-            backing.ledger.change(topology, JOB, WHY)
-
-
 REBUILDS = {
     "for all history": (
         defined(count=Count(), most=Max("n")),
@@ -305,11 +263,7 @@ REBUILDS = {
         'Give what is new since="now"',
     ),
     "narrower": (defined(fields="word string, n smallint, x double"), "field 'n' of stream 'in' is smallint now", ""),
-    "apart, and of another field": (
-        defined(state=OpaqueState("s", database="warehouse"), count=Count("n")),
-        "is in database 'warehouse' now",
-        "",
-    ),
+    "apart": (defined(state=OpaqueState("s", database="warehouse")), "is in database 'warehouse' now", ""),
     "another key": (defined(fields="word binary, n int, x double"), "key 'word' of state 's' is binary now", ""),
 }
 

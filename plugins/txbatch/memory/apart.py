@@ -22,7 +22,7 @@ from txbatch.core.apart import (
     decide_skip,
     decide_take_back,
 )
-from txbatch.core.definition import state_definition, way_out
+from txbatch.core.definition import way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -88,19 +88,6 @@ class MemoryWarehouses:
         stored = self.owned(at, ledger, topology)
         if stored.shape != shape or (new and stored.last.txid):
             raise SchemaMismatch(f"{stored.name} is stored as {stored.shape}, with {stored.last}. {way_out(topology)}")
-
-    def receive(self, ledger: str, aggregate: PersistentAggregate, rows: Mapping[Any, Value], last: LastWriter) -> None:
-        """Take a state in with its rows, also once more where its move was cut off; SchemaMismatch when another has its name."""
-        at, topology, shape = at_of(aggregate), aggregate.topology, state_definition(aggregate)
-        if at in self.states:
-            self.owned(at, ledger, topology)
-        self._end(
-            {at: StoredApart(at, ledger, topology, aggregate.state.kind, shape, rows, last)}, "change.apart_committed"
-        )
-
-    def release(self, at: At) -> None:
-        """Forget a state that the ledger has taken back."""
-        self.states = {each: stored for each, stored in self.states.items() if each != at}
 
     def owned(self, at: At, ledger: str, topology: str) -> StoredApart:
         """A state that the ledger knows; SchemaMismatch when it is not there, or not this topology's."""

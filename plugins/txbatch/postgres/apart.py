@@ -103,7 +103,9 @@ class StateApart:
         return found
 
     def _set(self, last: LastWriter) -> None:
-        set_last(self.connection, self.stored["state"], last)
+        values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
+        state = {"state": self.stored["state"], "status": str(last.status)}
+        self.connection.execute(query("set_last_writer"), {**state, **values})
 
 
 def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
@@ -193,32 +195,7 @@ def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
         return []
     names = list(connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars())
     for name in names:
-        drop_state(connection, name)
+        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
+        execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
+        connection.execute(query("forget_apart"), {"state": name})
     return names
-
-
-def drop_state(connection: Connection, name: str) -> None:
-    """Drop a state that is here, and forget it."""
-    execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
-    execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
-    connection.execute(query("forget_apart"), {"state": name})
-
-
-def replace(connection: Connection, ledger: str, aggregate: PersistentAggregate, last: LastWriter) -> None:
-    """Make room for a state that comes from the ledger's database, in place of what a move that was cut off left of it here.
-
-    SchemaMismatch when another topology, or another ledger, has its name here.
-    """
-    state = aggregate.state
-    migrate_warehouse(connection, create=True)
-    if connection.execute(query("apart"), {"state": state.name}).first() is not None:
-        owned(connection, state.name, str(state.database), ledger, aggregate.topology)
-        drop_state(connection, state.name)
-    ensure(connection, ledger, aggregate.topology, aggregate, new=True)
-    set_last(connection, state.name, last)
-
-
-def set_last(connection: Connection, state: str, last: LastWriter) -> None:
-    """Keep who has written to a state last."""
-    values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
-    connection.execute(query("set_last_writer"), {"state": state, "status": str(last.status), **values})

@@ -17,7 +17,7 @@ from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.redefinition import Redefinition, moves
+from txbatch.core.redefinition import Redefinition
 from txbatch.core.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -85,12 +85,7 @@ class PostgresLedger:
         """
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, definitions.name_of(connection, topology))
-            found = changes.change(connection, self.warehouses, topology, job, why, by)
-        failpoints.hit("change.committed")
-        for step in moves(found):
-            if step.was is not None:
-                self.warehouses.release(step.was, step.state)
-        return found
+            return changes.change(connection, topology, job, why, by)
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""

@@ -25,7 +25,6 @@ from txbatch.core.redefinition import (
     DropState,
     DropValue,
     KeepContributions,
-    MoveState,
     NeedsRebuild,
     OfState,
     Redefinition,
@@ -41,17 +40,14 @@ from txbatch.core.state import StateKind, changes_name
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import definitions, moves, renamed_streams, report_views, rows, state_tables
+from txbatch.postgres import definitions, renamed_streams, report_views, rows, state_tables
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
 from txbatch.postgres.queries import query
-from txbatch.postgres.warehouses import Warehouses
 
 
-def change(
-    connection: Connection, warehouses: Warehouses, topology: Topology, job: str, why: str, by: str | None
-) -> list[Redefinition]:
+def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
     """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
 
     Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
@@ -84,13 +80,7 @@ def change(
         if AddState(name) in own:
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
-        moved = next((step for step in own if isinstance(step, MoveState)), None)
-        if moved is not None and moved.database is not None:
-            with state_tables.holders_told(connection, name, "moved"), _views_told(name):
-                moves.to_warehouse(connection, warehouses, aggregate)
-        elif moved is not None and moved.was is not None:
-            moves.to_ledger(connection, warehouses, aggregate, moved.was)
-        if (own or known.was) and aggregate.state.database is None and AddState(name) not in own:
+        elif (own or known.was) and aggregate.state.database is None:
             was = next((step.was for step in own if isinstance(step, RenameState)), name)
             with state_tables.holders_told(connection, was, "changed"), _views_told(was):
                 _change_state(connection, aggregate, stored.states[name], was, own, txid)
@@ -184,7 +174,6 @@ def _made(step: Step, prefix: str) -> list[str]:
             | DropState()
             | AddState()
             | RenameState()
-            | MoveState()
             | RenameTopology()
             | RenameStream()
             | Define()

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
-from txbatch.core.apart import ApartStatus, LastWriter, LedgerView, check_not_set_back
+from txbatch.core.apart import LastWriter, LedgerView, check_not_set_back
 from txbatch.core.errors import DefinitionError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch
-from txbatch.postgres import apart, state_tables
+from txbatch.postgres import apart
 from txbatch.postgres.apart import StateApart
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
@@ -51,29 +51,6 @@ class Warehouses:
         """Create a state apart that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
         with transaction(self.engine(str(aggregate.state.database))) as connection:
             apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
-
-    def receive(self, ledger: Connection, aggregate: PersistentAggregate) -> LastWriter:
-        """Copy a state from the ledger's database into its own, commit that, and return who has written it last."""
-        topology, state = aggregate.topology, aggregate.state
-        row = ledger.execute(query("newest_writer"), {"topology": topology}).mappings().first()
-        last = LastWriter(**row, status=ApartStatus.APPLIED) if row else LastWriter()
-        with _transaction(self.engine(str(state.database)), "change.apart_committed") as connection:
-            apart.replace(connection, _identity(ledger), aggregate, last)
-            state_tables.copy_rows(ledger, connection, state.name)
-            _still_there(ledger)
-        return last
-
-    def give_back(self, ledger: Connection, aggregate: PersistentAggregate, database: str) -> None:
-        """Copy a state from its database into the ledger's; what is there stays, until it is released."""
-        topology, name = aggregate.topology, aggregate.state.name
-        with transaction(self.engine(database)) as connection:
-            apart.owned(connection, name, database, _identity(ledger), topology)
-            state_tables.copy_rows(connection, ledger, name)
-
-    def release(self, database: str, state: str) -> None:
-        """Drop a state that the ledger's database has again."""
-        with transaction(self.engine(database)) as connection:
-            apart.drop_state(connection, state)
 
     def commit(
         self,
