@@ -209,6 +209,20 @@ def test_a_topology_that_is_renamed_goes_on_where_it_was(backing: Any) -> None:
         backing.initialize(before, "4")
 
 
+@pytest.mark.rule("R23", "R21")
+def test_a_topology_with_a_state_in_another_database_keeps_its_name(backing: Any) -> None:
+    before = defined(state=OpaqueState("s", database="warehouse"))
+    whole(backing, before, "1", dog=2)
+    now = Topology("sales", was="t")
+    stream = now.new_stream("in", before.streams["in"].spout)
+    stream.group_by("word").persistent_aggregate(OpaqueState("s", database="warehouse"), count=Count())
+    told = "topology 'sales' was 't', which state 's' in database 'warehouse' knows it by: there it keeps that name"
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.ledger.change(now, JOB, WHY)
+    whole(backing, before, "2", dog=1)
+    assert backing.apart("s")[("dog",)] == (3, 2)
+
+
 @pytest.mark.rule("R23", "R2")
 def test_a_stream_that_is_renamed_is_read_on_where_it_was(backing: Any) -> None:
     before = defined(state=[OpaqueState("s")])

@@ -45,6 +45,7 @@ from txbatch.embedded import postgres
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.reader import Reader
+from txbatch.postgres.retention import Retention
 from txbatch.postgres.warehouses import Warehouses, identity_of
 
 pytestmark = pytest.mark.rule("R21")
@@ -82,6 +83,13 @@ def in_warehouse(state: Any = OpaqueState, kind: SpoutKind = SpoutKind.OPAQUE, *
 @pytest.fixture
 def bench(engine: Engine, databases: Databases) -> Apart:
     return Apart(engine, databases)
+
+
+@pytest.mark.rule("R22")
+def test_without_contributions_there_is_nothing_to_fold(bench: Apart) -> None:
+    bench.whole(words(dog=1), "1")
+    bench.whole(words(dog=1), "2")
+    assert list(Retention(bench.engine).fold("word_count", 2)) == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 from postgres_bench import Bench
 from sqlalchemy import Engine, text
-from support import Keyed, LogSpout, manifest_of, record_batch, run
+from support import Keyed, LogSpout, code, manifest_of, record_batch, run
 
 from txbatch import Count, Max, Min, OpaqueState, Sum, Topology
-from txbatch.core.transaction import Batch
+from txbatch.core import coordinator
+from txbatch.core.audit import Audit
+from txbatch.core.transaction import Batch, Restate
 from txbatch.core.verify import Compared, Outcome, Unverifiable
 from txbatch.postgres.verifier import PostgresBooks
 
@@ -145,6 +148,23 @@ def test_what_removes_keys_is_compared_by_its_marks_and_folds_in_order(engine: E
     assert compare.again(2, (("a",), (2, True, True)), (("b",), (None, True, False))).outcome is Outcome.EQUAL
     found = compare.again(2, (("a",), (2, False, True)), (("b",), (None, True, False)))
     assert [each.key for each in found.examples] == [{"word": "a"}]
+
+
+def test_a_restate_of_keys_that_a_later_position_removes_is_nothing_changed_by_hand(engine: Engine) -> None:
+    topology = Topology("t")
+    grouped = topology.new_stream("words", LogSpout({"a": 1_000_000})).group_by("word")
+    grouped.persistent_aggregate(OpaqueState("s"), guarantee="at_least_once", n=Count(), remove="word = 'x'")
+    bench = Bench(engine, topology)
+    bench.whole({"s": [(("a",), (2, False, True))]}, "1")
+    bench.whole({"s": [(("a",), (None, True, False))]}, "2")
+    again, partials = replace(run("again"), restate=Restate(1, "it was wrong")), {"s": [(("a",), (3, False, True))]}
+    batch = coordinator.initialize_transaction(bench.ledger, topology, again)
+    assert isinstance(batch, Batch)
+    assignment = bench.ledger.start_attempt(batch, again, code())
+    emitted = bench.ledger.record_manifest(assignment, manifest_of(topology, assignment, partials))
+    assert bench.commit(emitted, partials)
+    assert bench.rows("SELECT * FROM report.s") == []
+    assert PostgresBooks(engine).audit(topology) == Audit()
 
 
 def test_a_version_that_was_replaced_meanwhile_is_not_compared(engine: Engine) -> None:

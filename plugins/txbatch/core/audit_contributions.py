@@ -45,14 +45,17 @@ def check_contributed(
         yield f"{of} at position {found.position}, and txbatch.state.joined says that it counts since {stored.joined}"
     if name not in entry.keys:
         yield f"{of}, and txbatch.batch.keys does not name the state"
-    elif _other_number(entry, entry.keys[name], found.keys):
+    elif _other_number(entry, entry.keys[name], found.keys, removable=aggregate.removable):
         yield f"{of}, txbatch.batch.keys says {entry.keys[name]:,}"
     yield from _totals(aggregate, stored, entry, found, of)
 
 
-def _other_number(entry: Entry, said: int, found: int) -> bool:
-    """True if a batch had another number of keys than its contributions; a restate has those of what it replaced, too."""
-    if entry.replaced_in_rebuild:
+def _other_number(entry: Entry, said: int, found: int, *, removable: bool) -> bool:
+    """True if a batch had another number of keys than its contributions.
+
+    A restate has those of what it replaced, too, and not those that a later position removed.
+    """
+    if entry.replaced_in_rebuild or (removable and entry.standing.kind is BatchKind.RESTATE):
         return False
     return said < found if entry.standing.kind is BatchKind.RESTATE and entry.rebuilt is None else said != found
 

@@ -158,15 +158,24 @@ def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     First what has another name; the rest is told by the names of now. Raises SchemaMismatch when a state is another
     topology's, DefinitionError when a new one cannot be reported.
     """
-    known, renamings = renamed(topology, known)
+    known, found = renamed(topology, known)
+    renamings: list[Redefinition] = [*found]
     if known.was is not None:
-        renamings.insert(0, InPlace(f"topology {topology.name!r} was {known.was!r}", RenameTopology(known.was)))
+        renamings.insert(0, _topology_renamed(topology, known, known.was))
     for aggregate in topology.aggregates:
         if aggregate.state.name not in known.states:
             _check_reported(aggregate)
     for state in (aggregate.state.name for aggregate in topology.aggregates):
         check_owner(state, known.owners.get(state, topology.name), topology.name)
     return [*renamings, *_changes(topology, known)]
+
+
+def _topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
+    apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
+    what = f"topology {topology.name!r} was {was!r}"
+    if apart:
+        return NeedsRebuild(f"{what}, which state {apart[0]} knows it by: there it keeps that name")
+    return InPlace(what, RenameTopology(was))
 
 
 def by_name(known: Known, was: str, topology: Topology) -> Known:

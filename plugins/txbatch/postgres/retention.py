@@ -92,6 +92,8 @@ class Retention:
         What a restate in flight, or one above this txid, stands for waits for a later call, with all behind it.
         """
         reached, step = self.horizon(topology), SLICE_TXIDS
+        if not self._keeps_contributions(topology):
+            return
         while reached < horizon:
             wanted = min(horizon, reached + step)
             with transaction(self.engine) as connection:
@@ -104,6 +106,10 @@ class Retention:
             step = SLICE_TXIDS if done.horizon > reached else 2 * step
             reached = max(reached, done.horizon)
         self._drop_empty(topology, reached)
+
+    def _keeps_contributions(self, topology: str) -> bool:
+        with transaction(self.engine) as connection:
+            return bool(_states(connection, topology))
 
     def _drop_empty(self, topology: str, horizon: int) -> None:
         """Drop what has no row left of the contributions below the horizon, unless somebody reads it, or may see rows in it."""
