@@ -122,6 +122,7 @@ class PostgresRebuilds:
         Unavailable names who reads the old one for so long that its tables cannot be moved.
         """
         with transaction(self.engine) as connection:
+            swap.hurry(connection)
             _lock(connection, rebuild)
             swap.analyze(connection, topology, coming(rebuild.number))
         with transaction(self.engine) as connection:

@@ -32,9 +32,14 @@ from txbatch.postgres.state_tables import PARTITION_TXIDS, execute, run_all
 LOCK_TIMEOUT = "500ms"
 
 
+def hurry(connection: Connection) -> None:
+    """Let this transaction wait for no lock for long."""
+    execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
 def alone(connection: Connection, topology: str) -> None:
     """Keep plans and commits of the topology out until the transaction ends; Unavailable where one does not end soon."""
-    execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    hurry(connection)
     try:
         connection.execute(query("lock_topology_alone"), {"topology": topology})
     except Exception as error:
