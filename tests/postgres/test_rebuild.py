@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from postgres_bench import Bench, Calls, raw_connection, words
 from sqlalchemy import Engine, text
@@ -357,6 +357,12 @@ CHANGE = st.none() | st.tuples(st.integers(-9, 9), st.booleans(), st.booleans())
 BATCHES = st.lists(
     st.tuples(st.none() | st.integers(0, 9), st.tuples(CHANGE, CHANGE), st.integers(0, 2)), min_size=1, max_size=8
 )
+# The first restate takes the records away, and the second its place, before the rebuild counts either.
+RESTATED_TWICE_AT_ONCE = [
+    (None, (None, (0, False, True)), 1),
+    (None, (None, (0, False, True)), 1),
+    *[(1, (None, None), 0)] * 2,
+]
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 COMMITTED = """
 INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, metadata, fence, token, committed_at, committed_fence,
@@ -371,6 +377,7 @@ UPDATE txbatch.batch SET replaced_by = {txid}
 @pytest.mark.rule("R17", "R23")
 @pytest.mark.parametrize("removable", [False, True])
 @given(history=BATCHES, swapped=st.booleans())
+@example(history=RESTATED_TWICE_AT_ONCE, swapped=False)
 @few
 def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
     engine: Engine, removable: bool, history: list[Any], swapped: bool
@@ -384,7 +391,6 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
     changes = dict[int, Any]()
     position = dict[int, int]()
     contributions = dict[str, dict[int, Contribution]]({key: {} for key in KEYS})
-    changed, done = dict[str, int](), list[int]()
     rebuilding: Rebuilding | None = None
 
     def count(at_most: int) -> None:
@@ -399,14 +405,9 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
                 for (key, change), mark in zip(found.items(), marks, strict=True)
             ]
             rebuilding.count_next({name: rows})
-            last = max((v for v in done if position[v] == position[version.txid]), default=0)
-            touched = {key for key in KEYS if last in contributions[key]}
-            done.append(version.txid)
             for key, change in found.items():
                 of = Change((change[0],) * 2, *(change[1:] if removable else (False, True)))
                 contributions[key][version.txid] = Contribution(position[version.txid], version.txid, of)
-            for key in touched | found.keys():
-                changed[key] = version.txid
 
     for txid, (again, change, counted_after) in enumerate(history, 1):
         before = [each for each, of in position.items() if each == of]
@@ -420,6 +421,11 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
         count(counted_after)
     count(len(history))
     assert rebuilding is not None
+    replaced_by = {
+        txid: min((t for t in position if t > txid and position[t] == of), default=txid)
+        for txid, of in position.items()
+    }
+    changed = {key: max(map(replaced_by.__getitem__, contributions[key]), default=0) for key in KEYS}
     current = {of: txid for txid, of in position.items()}
     counts = {key: [each for txid, each in contributions[key].items() if txid in current.values()] for key in KEYS}
     combine = merger(aggregate.merges)
