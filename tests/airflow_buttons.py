@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, Self
 
 import httpx
@@ -53,9 +54,13 @@ class AirflowButtons(AirflowApi):
 
         return wait(completed, timeout, lambda: f"backfill {backfill_id} goes on after {timeout:g} s")
 
-    def cancel_backfill(self, backfill_id: int) -> Json:
-        """Ends a backfill: runs that are queued fail, others go on. The next one may begin at once."""
-        return self._send("PUT", f"backfills/{backfill_id}/cancel", {})
+    def cancel_backfill(self, backfill_id: int) -> None:
+        """Ends a backfill, unless Airflow has just done so: queued runs fail, others go on. The next one may begin at once."""
+        try:
+            self._send("PUT", f"backfills/{backfill_id}/cancel", {})
+        except AirflowApiError as error:
+            if error.status != HTTPStatus.CONFLICT or "already completed" not in str(error):
+                raise
 
     def create_asset_event(self, asset: str, extra: Mapping[str, Any]) -> Json:
         """Sends an event of an asset, named as DAG files name it."""
