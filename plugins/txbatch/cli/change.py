@@ -9,7 +9,7 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.redefinition import how
-from txbatch.launch.job_file import check_main
+from txbatch.launch.job_file import check_emission
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.warehouses import Warehouses
 
@@ -40,7 +40,7 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     where = database.started()
     engine = database.migrated(where)
     loaded = arguments.job_of(job, where)
-    check_main(loaded)
+    check_emission(loaded)
     ledger = PostgresLedger(engine, warehouses=Warehouses(where.warehouse_url))
     topology = loaded.topology
     found = (

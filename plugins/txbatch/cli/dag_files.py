@@ -14,14 +14,14 @@ from tempfile import TemporaryDirectory
 
 import txbatch
 from txbatch.core.errors import DefinitionError, TxbatchError
-from txbatch.launch.job_file import Job, check_dag_files, check_main, load_job
+from txbatch.launch.job_file import Job, check_dag_files, check_emission, load_job
 
 _SECONDS = 120
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 
 
-def check_files(root: Path, check_job: Callable[[Job], None] = check_main) -> str:
+def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -> str:
     """How many DAG and job files of a project load; DefinitionError names all that do not, and why.
 
     `check_job` raises where a job that loads is refused for another reason.

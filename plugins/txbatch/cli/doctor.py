@@ -14,7 +14,7 @@ from txbatch.core.errors import NotMigrated, TransientError
 from txbatch.embedded.java import java_home
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.fit import check_fit, installed
-from txbatch.launch.job_file import Job, check_main
+from txbatch.launch.job_file import Job, check_emission
 from txbatch.places import install
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
@@ -81,7 +81,7 @@ def _writable(staging: str) -> str:
 
 def _runs(job: Job) -> None:
     """Check that neither Spark nor the ledger, where each can be asked, would refuse a run of the job."""
-    check_main(job)
+    check_emission(job)
     with (
         suppress(TransientError, NotMigrated, EmbeddedPostgresError),
         transaction(_ledger(settings.resolve())) as connection,

@@ -32,7 +32,7 @@ from txbatch.core.errors import TransientError, UnknownName
 from txbatch.core.text import shown
 from txbatch.core.transaction import Run
 from txbatch.fit import check_fit
-from txbatch.launch.job_file import check_main, load_job
+from txbatch.launch.job_file import check_emission, load_job
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.places import in_checkout, install
 from txbatch.postgres import state_tables
@@ -291,7 +291,7 @@ def plan(
         return [preview_restate(loaded, _where(), restate, master)]
     if rebuild:
         return [preview_rebuild(loaded, _where(), None if everything else sample or SAMPLE, master)]
-    check_main(loaded)
+    check_emission(loaded)
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))

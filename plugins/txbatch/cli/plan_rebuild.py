@@ -13,7 +13,7 @@ from txbatch.core.errors import TransientError
 from txbatch.core.text import shown
 from txbatch.core.transaction import Batch
 from txbatch.core.verify import Again, EmitAgain, Unverifiable
-from txbatch.launch.job_file import Job, check_main
+from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.rebuild_preview import differences, extent, newest
 from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.run.rebuild import plan_of
@@ -31,7 +31,7 @@ SHOWN = 5
 
 def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) -> dict[str, Any]:
     """Return what a rebuild would count and change; `sample` None: of all batches. Raises what the rebuild is refused for."""
-    check_main(job)
+    check_emission(job)
     steps = open_steps(job, where)
     topology, engine = job.topology, reader_beside(steps).engine
     found = extent(engine, topology)

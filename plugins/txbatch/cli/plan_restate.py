@@ -16,7 +16,7 @@ from txbatch.core.planning import plan_restate
 from txbatch.core.text import shown
 from txbatch.core.transaction import Restate, Run
 from txbatch.core.verify import Unverifiable
-from txbatch.launch.job_file import Job, check_main
+from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.preview import Effect, effects
 from txbatch.settings import Settings
 from txbatch.tables import plain
@@ -27,7 +27,7 @@ NAME = "plan"
 
 def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[str, Any]:
     """Return what a restate of a txid would read and change. Raises what the restate would."""
-    check_main(job)
+    check_emission(job)
     steps = open_steps(job, where)
     ledger, topology = steps.ledger, job.topology
     ledger.check_definition(topology, job.name)

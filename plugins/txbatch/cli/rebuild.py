@@ -11,7 +11,7 @@ from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
-from txbatch.launch.job_file import check_main
+from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.engine import connect
 from txbatch.postgres.reader import Reader
@@ -68,7 +68,7 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
     if cancel or drop_past or status:
         return _other(where, job, cancel=cancel, drop_past=drop_past)
     loaded = arguments.job_of(job, where)
-    check_main(loaded)
+    check_emission(loaded)
     steps = open_steps(loaded, where)
     with closing(open_rebuilder(steps, open_application(loaded, where, master))) as rebuilder:
         done = rebuilder.run(why, arguments.whoever())

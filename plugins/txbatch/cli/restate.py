@@ -12,7 +12,7 @@ from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.restate import positions_within
 from txbatch.core.text import shown
 from txbatch.core.transaction import BatchStatus, Interval, Run
-from txbatch.launch.job_file import Job, check_main
+from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.reader import Reader
 from txbatch.run.steps import Steps
@@ -56,7 +56,7 @@ def restate(
         raise click.UsageError("name TXIDs, or give --interval START END: one of both")
     where = database.ready()
     loaded = arguments.job_of(job, where)
-    check_main(loaded)
+    check_emission(loaded)
     between = arguments.interval(loaded, interval)
     with open_runner(loaded, where, master) as runner:
         reader = reader_beside(runner.steps)

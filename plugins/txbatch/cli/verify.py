@@ -13,7 +13,7 @@ from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, key_told, prints_rows, values_told
 from txbatch.core.text import shown
 from txbatch.core.verify import Finding
-from txbatch.launch.job_file import check_main
+from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.run.verify import Asked
 from txbatch.tables import plain
@@ -76,7 +76,7 @@ def verify(job: str, txids: tuple[int, ...], sample: int | None, seed: int | Non
         raise click.UsageError("--seed is that of a sample: give --sample, too")
     where = database.ready()
     loaded = arguments.job_of(job, where)
-    check_main(loaded)
+    check_emission(loaded)
     asked = Asked(txids, sample, SystemRandom().randrange(1, 10**6) if seed is None else seed)
     steps = open_steps(loaded, where)
     verifier = open_verifier(steps, open_application(loaded, where, master))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from txbatch.core.declared import fields_ddl
 from txbatch.core.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from txbatch.core.declared import Fields
 
 
 class SimpleType(NamedTuple):
@@ -57,16 +61,18 @@ class Field:
     type: str
 
 
-def parse_fields(ddl: str) -> tuple[Field, ...]:
-    """Read `"word string, price decimal(10,2)"`; a name with blanks stands in backticks.
+def parse_fields(declared: Fields) -> tuple[Field, ...]:
+    """Read `"word string, price decimal(10,2)"`, in which a name with blanks stands in backticks; or what says the same.
 
     Raises DefinitionError for what cannot be read, an unknown type or a name given twice.
 
     >>> parse_fields("word string, `unit price` decimal(10, 2)")
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
     """
-    if not isinstance(ddl, str):
-        raise DefinitionError(f"fields {ddl!r} are no text; write 'name type, name type'")
+    if not isinstance(ddl := fields_ddl(declared), str):
+        raise DefinitionError(
+            f"fields {ddl!r} are no text; write 'name type, name type', or give a dataclass or a StructType"
+        )
     found, at = [], 0
     while at < len(ddl):
         match = _FIELD.match(ddl, at)

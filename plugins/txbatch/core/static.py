@@ -12,6 +12,8 @@ from txbatch.core.fields import Field, checked_name, parse_fields
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from txbatch.core.declared import Fields
+
 # How its rows are had: from Spark, or as they are, one tuple each.
 Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[tuple[Any, ...]]
 
@@ -23,7 +25,7 @@ class StaticState:
     to no txid: should it change, batches see the change from then on, also one that is retried.
     """
 
-    def __init__(self, name: str, reader: Reader, fields: str) -> None:
+    def __init__(self, name: str, reader: Reader, fields: Fields) -> None:
         self.name, self.reader, self.fields = checked_name(name, "static state"), reader, parse_fields(fields)
         for row in () if callable(reader) else reader:
             if len(row) != len(self.fields):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Distinct
@@ -33,6 +33,9 @@ from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.static import StateQuery, StaticState
 from txbatch.core.where import Condition
+
+if TYPE_CHECKING:
+    from txbatch.core.declared import Fields
 
 
 class Owner(Protocol):
@@ -86,7 +89,7 @@ class Stream:
         check_condition(self.of("filter"), condition)
         return self.then(Filter(self.name, self.fields, self.node, condition))
 
-    def each(self, function: Function, fields: str) -> Stream:
+    def each(self, function: Function, fields: Fields) -> Stream:
         """Append fields, computed from each record. A Python function returns one value, or a tuple of several.
 
         It may return a list of such: the record goes on once for each of them, and not at all for none.
@@ -95,18 +98,18 @@ class Stream:
         check_function(self.of("each"), function, appended)
         return self.then(Each(self.name, self.fields + appended, self.node, function))
 
-    def map(self, function: Function, fields: str) -> Stream:
+    def map(self, function: Function, fields: Fields) -> Stream:
         """Replace each record by another one."""
         made = parse_fields(fields)
         check_function(self.of("map"), function, made)
         return self.then(Map(self.name, made, self.node, function))
 
-    def flat_map(self, function: Function, fields: str) -> Stream:
+    def flat_map(self, function: Function, fields: Fields) -> Stream:
         """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
         check_function(self.of("flat_map"), function, None)
         return self.then(FlatMap(self.name, parse_fields(fields), self.node, function))
 
-    def transform(self, function: Callable[[Any], Any], fields: str | None = None) -> Stream:
+    def transform(self, function: Callable[[Any], Any], fields: Fields | None = None) -> Stream:
         """Apply Spark code from DataFrame to DataFrame with these fields, or those it had. It must work record by record."""
         if not callable(function):
             raise DefinitionError(f"{self.of('transform')} {function!r} is no function; give one of a DataFrame")

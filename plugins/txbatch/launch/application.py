@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.errors import TransientError
 from txbatch.core.transaction import Assignment
-from txbatch.launch.job_file import Job, check_main, emits_nothing
+from txbatch.launch.job_file import Job, check_emission, emits_nothing
 from txbatch.launch.submission import Submission, is_short, submission
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Application:
 
     def __init__(self, job: Job, home: Path, launch: Callable[[Submission], Launched], *, local: bool) -> None:
         """DefinitionError for a job that emits nothing where Spark runs it."""
-        check_main(job)
+        check_emission(job)
         self.job, self.home, self.launch, self.local = job, home, launch, local
         self.killed = False
         self._running: _Running | None = None

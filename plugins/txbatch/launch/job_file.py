@@ -14,6 +14,7 @@ from types import ModuleType
 from txbatch.core.errors import DefinitionError
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
+from txbatch.launch.expressions import check_expressions
 
 # What spark-submit runs of a job file.
 LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
@@ -83,8 +84,9 @@ def code_digest(path: Path) -> str:
         raise DefinitionError(f"job file {path} cannot be read: {error.strerror}") from error
 
 
-def check_main(job: Job) -> None:
-    """DefinitionError when the file does nothing where spark-submit runs it."""
+def check_emission(job: Job) -> None:
+    """DefinitionError when an expression reads a field that is not there, or the file does nothing where spark-submit runs it."""
+    check_expressions(job.topology)
     names = {ast.unparse(node) for node in ast.walk(ast.parse(job.path.read_bytes())) if isinstance(node, ast.Compare)}
     if not any("__name__" in name and "__main__" in name for name in names):
         raise emits_nothing(job)

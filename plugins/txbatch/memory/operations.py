@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import (
@@ -78,15 +79,18 @@ def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
             holds = called("filter", condition)
             return (record for record in before if holds(record))
         case Each(function=function):
+            names = [field.name for field in step.appended]
             append = called("each", function)
             made = ((record, each) for record in before for each in _listed(append(dict(record))))
-            return (_record(step, (*record.values(), *_as_tuple(each))) for record, each in made)
+            return (_record(step, (*record.values(), *values_of(each, names))) for record, each in made)
         case Map(function=function):
+            names = [field.name for field in step.fields]
             change = called("map", function)
-            return (_record(step, _as_tuple(change(record))) for record in before)
+            return (_record(step, values_of(change(record), names)) for record in before)
         case FlatMap(function=function):
+            names = [field.name for field in step.fields]
             split = called("flat_map", function)
-            return (_record(step, _as_tuple(each)) for record in before for each in split(record))
+            return (_record(step, values_of(each, names)) for record in before for each in split(record))
         case Transform(function=function):
             raise needs_spark("transform", function)
         case Project(fields=fields):
@@ -107,10 +111,6 @@ def _record(step: RecordStep, values: tuple[Any, ...]) -> Record:
     for field in step.fields:
         arrow_array([record[field.name]], field)
     return record
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _listed(value: Any) -> list[Any]:

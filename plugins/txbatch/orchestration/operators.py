@@ -18,7 +18,7 @@ from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.launch.job_file import check_main, emits_nothing
+from txbatch.launch.job_file import check_emission, emits_nothing
 from txbatch.orchestration import restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
@@ -120,7 +120,7 @@ class InitializeTransactionOperator(TransactionOperator):
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
-        check_main(self.job)
+        check_emission(self.job)
         for again in restating.runs(steps, waiting.context):
             steps.check_restate(again)
         batch = self.own_batch(steps, run, waiting)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 
 from txbatch.core.text import WHY_MAX
-from txbatch.launch.job_file import check_main, load_job
+from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
 from txbatch.orchestration.dag import RETRIES, root_of
@@ -66,7 +66,7 @@ class RebuildOperator(EmitBatchOperator):
         from txbatch.wiring import open_rebuilder
 
         with failing_as_airflow():
-            check_main(self.job)
+            check_emission(self.job)
             with closing(open_rebuilder(open_steps(self.job), self._application())) as rebuilder:
                 by = getattr(context["dag_run"], "triggering_user_name", None)
                 done = rebuilder.run(str(context["params"]["why"]), by)

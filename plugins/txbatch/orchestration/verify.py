@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from txbatch.core.errors import DefinitionError
-from txbatch.launch.job_file import check_main, load_job
+from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
 from txbatch.orchestration.dag import RETRIES, root_of
@@ -74,7 +74,7 @@ class VerifyOperator(EmitBatchOperator):
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Verify, tell, and return how often each outcome came."""
         with failing_as_airflow():
-            check_main(self.job)
+            check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
         line, wrong = summary(found), [each for each in found if not each.ok]
         result.tell(context, line)

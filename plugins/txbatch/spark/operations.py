@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from txbatch.arrow import arrow_array
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import Join, Merged, Source
@@ -148,14 +149,14 @@ def _each(frame: DataFrame, function: Function, step: Each) -> DataFrame:
         after = checked(frame, "each", _listed(function), lambda records: records.selectExpr("*", *columns))
         _check_kept(frame, "each", function, appended)
         return after
-    called, width = function, len(appended)
-    return _python(frame, step.fields, lambda record: _appended(record, called(record), width))
+    called, names = function, [field.name for field in appended]
+    return _python(frame, step.fields, lambda record: _appended(record, called(record), names))
 
 
-def _appended(record: dict[str, Any], made: Any, width: int) -> list[tuple[Any, ...]]:
+def _appended(record: dict[str, Any], made: Any, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """The record with what a function returned for it, as often as that is a list of."""
     before = tuple(record.values())
-    return [(*before, *as_tuple(each, width)) for each in (made if isinstance(made, list) else [made])]
+    return [(*before, *as_tuple(each, names)) for each in (made if isinstance(made, list) else [made])]
 
 
 def _seen(function: Callable[[dict[str, Any]], object], record: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -171,16 +172,15 @@ def _map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataF
         after = checked(frame, "map", _listed(function), lambda records: records.selectExpr(*carried(frame), *columns))
         _check_kept(frame, "map", function, fields)
         return after
-    called, width = function, len(fields)
-    return _python(frame, fields, lambda record: [as_tuple(called(record), width)])
+    called, names = function, [field.name for field in fields]
+    return _python(frame, fields, lambda record: [as_tuple(called(record), names)])
 
 
 def _flat_map(frame: DataFrame, function: Function, fields: Sequence[Field]) -> DataFrame:
-    width = len(fields)
     if callable(function):
-        called = function
-        return _python(frame, fields, lambda record: [as_tuple(each, width) for each in called(record)])
-    generator = "inline" if width > 1 else "explode"
+        called, fields_made = function, [field.name for field in fields]
+        return _python(frame, fields, lambda record: [as_tuple(each, fields_made) for each in called(record)])
+    generator = "inline" if len(fields) > 1 else "explode"
     names = ", ".join(spark_name(field.name) for field in fields)
     (expression,) = _listed(function)
     checked(frame, "flat_map", [expression], lambda records: records.selectExpr(expression))
@@ -204,13 +204,12 @@ def _listed(function: str | Sequence[str]) -> list[str]:
     return [function] if isinstance(function, str) else list(function)
 
 
-def as_tuple(value: Any, width: int) -> tuple[Any, ...]:
+def as_tuple(value: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """Return what a Python function returned, as one value per field."""
-    if width == 1 and not isinstance(value, tuple):
-        return (value,)
-    if not isinstance(value, tuple) or len(value) != width:
-        raise DefinitionError(f"a function returned {value!r}; expected a tuple of {width} values")
-    return value
+    values = values_of(value, names)
+    if len(values) != len(names):
+        raise DefinitionError(f"a function returned {value!r}; expected a tuple of {len(names)} values")
+    return values
 
 
 def _python(

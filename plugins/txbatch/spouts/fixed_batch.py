@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch_spout import PlainSpout
+from txbatch.core.declared import fields_ddl, values_of
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
@@ -14,22 +15,26 @@ from txbatch.core.transaction import Metadata, TransactionAttempt, digest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from txbatch.core.declared import Fields
+
 
 class FixedBatchSpout(PlainSpout):
-    """Emits `records` (tuples, or bare values of a single field), at most `max_batch_size` a batch, then nothing more.
+    """Emits `records` (tuples, of a dataclass, or bare values of one field), at most `max_batch_size` a batch, then nothing more.
 
     With `cycle` it begins again at the end. Transactional: a txid always has the same records.
     """
 
-    def __init__(self, fields: str, max_batch_size: int, *records: Any, cycle: bool = False) -> None:
-        self.fields = fields
-        width = len(parse_fields(fields))
-        self.records = [record if isinstance(record, tuple) else (record,) for record in records]
+    def __init__(self, fields: Fields, max_batch_size: int, *records: Any, cycle: bool = False) -> None:
+        self.fields = fields_ddl(fields)
+        names = [field.name for field in parse_fields(self.fields)]
+        self.records = [values_of(record, names) for record in records]
         if max_batch_size < 1 or not self.records:
             raise DefinitionError("FixedBatchSpout needs a max_batch_size of at least 1 and at least one record")
         for record in self.records:
-            if len(record) != width:
-                raise DefinitionError(f"FixedBatchSpout: record {record!r} has not the {width} fields of {fields!r}")
+            if len(record) != len(names):
+                raise DefinitionError(
+                    f"FixedBatchSpout: record {record!r} has not the {len(names)} fields of {self.fields!r}"
+                )
         self.max_batch_size, self.cycle = max_batch_size, cycle
 
     @property

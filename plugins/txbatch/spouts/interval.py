@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.changes import planned_size
+from txbatch.core.declared import fields_ddl
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
@@ -21,6 +22,8 @@ from txbatch.spouts.listing import absolute, files_below, hidden, name_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from txbatch.core.declared import Fields
 
 # Epochs in another unit than was meant, and times without a date, lie outside.
 PLAUSIBLE = ("1971-01-01", "2100-01-01")
@@ -46,7 +49,7 @@ class IntervalSpout(PlainSpout):
     def __init__(
         self,
         root: str | Path,
-        fields: str,
+        fields: Fields,
         *,
         time: str,
         format: str = "csv",
@@ -55,7 +58,7 @@ class IntervalSpout(PlainSpout):
         plausible: tuple[str, str] = PLAUSIBLE,
     ) -> None:
         self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
-        self.fields, self.time, self.format = fields, time, format
+        self.fields, self.time, self.format = fields_ddl(fields), time, format
         self.options, self.plausible = formats.mapping(options), plausible
         self._kept: tuple[TransactionAttempt, DataFrame] | None = None
         self._check()

@@ -1,0 +1,154 @@
+"""The Spark SQL in a job, held against the fields of its streams before Spark is started: a field that is not there is named.
+
+Spark says the same, once a batch was planned and an application started. What the parser cannot read is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.batch_steps import Aggregate
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field
+from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Peek, Repartition, Transform
+from txbatch.core.topology import Topology
+
+# Names that Spark takes for a function without parentheses, where no field is called so.
+_FUNCTIONS = frozenset(
+    [
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "localtime",
+        "localtimestamp",
+        "session_user",
+        "user",
+    ]
+)
+
+
+class Expression(NamedTuple):
+    """An expression of a job: the operation that it is of, the fields that it can name, and where that is."""
+
+    sql: str
+    operation: str
+    stream: str
+    fields: Sequence[Field]
+
+
+def check_expressions(topology: Topology) -> None:
+    """DefinitionError names the first expression that reads a field which its stream has not there."""
+    for expression in _expressions(topology):
+        known = {field.name.lower() for field in expression.fields}
+        unknown = [name for name in names(expression.sql) if name.lower() not in known]
+        if unknown:
+            raise _unknown(expression, unknown[0])
+
+
+def names(sql: str) -> list[str]:
+    """Return the fields that an expression reads, of a struct the first part; none where the parser cannot tell.
+
+    >>> names("transform(prices, price -> price * tax)"), names("`unit price` * amount.net")
+    (['prices', 'tax'], ['unit price', 'amount'])
+    """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        select = parse_one(f"SELECT {sql}", dialect="spark")
+    except SqlglotError:
+        return []
+    if not isinstance(select, exp.Select) or select.find(exp.Subquery, exp.From):
+        return []
+    columns = (column.parts[0] for column in select.find_all(exp.Column, bfs=False) if not column.is_star)
+    return [part.name for part in columns if part.name.lower() not in _FUNCTIONS]
+
+
+def _unknown(expression: Expression, name: str) -> DefinitionError:
+    known = [field.name for field in expression.fields]
+    near = get_close_matches(name.lower(), {each.lower(): each for each in known}, 1)
+    meant = next((f"; did you mean {each!r}?" for each in known if each.lower() in near), "")
+    return DefinitionError(
+        f"stream {expression.stream!r}: {expression.operation} {expression.sql!r} reads {name!r}, which is no field there; "
+        f"it has {', '.join(known)}{meant}"
+    )
+
+
+def _expressions(topology: Topology) -> Iterator[Expression]:
+    seen: set[int] = set()
+    for aggregate in topology.aggregates:
+        yield from _of(aggregate.stream, seen)
+        if isinstance(aggregate.remove, str):
+            yield Expression(aggregate.remove, "remove", aggregate.stream.name, aggregate.stream.fields)
+        yield from _wheres(aggregate.aggregates, aggregate.stream)
+
+
+def _wheres(aggregates: Mapping[str, CombinerAggregator], of: Node) -> Iterator[Expression]:
+    """Yield what the values say of which records they are: of those of a node, which have exactly its fields by then."""
+    for aggregate in aggregates.values():
+        if isinstance(aggregate.where, str):
+            yield Expression(aggregate.where, "where", of.name, of.fields)
+
+
+def _of(node: Node, seen: set[int]) -> Iterator[Expression]:
+    """Yield the expressions of a node and of those before it, the first ones first; of each node once."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    match node:
+        case Source():
+            return
+        case Merged(inputs=inputs):
+            for each in inputs:
+                yield from _of(each, seen)
+        case Join(left=left, right=right):
+            yield from _of(left, seen)
+            yield from _of(right, seen)
+        case step:
+            yield from _of(step.before, seen)
+            if _is_known(step.before):
+                yield from _own(step)
+
+
+def _own(step: Node) -> Iterator[Expression]:
+    match step:
+        case Filter(condition=str(sql)):
+            yield Expression(sql, "filter", step.name, step.before.fields)
+        case Each(function=function):
+            yield from _one_by_one(function, "each", step, step.appended)
+        case Map(function=function):
+            yield from _one_by_one(function, "map", step, step.fields)
+        case FlatMap(function=function):
+            for sql in _listed(function):
+                yield Expression(sql, "flat_map", step.name, step.before.fields)
+        case Aggregate(aggregates=aggregates):
+            yield from _wheres(aggregates, step.before)
+
+
+def _is_known(node: Node) -> bool:
+    """True unless Spark code of the job may have left more fields there than are declared."""
+    match node:
+        case Transform():
+            return False
+        case Filter() | Each() | Lookup() | Peek() | Repartition():
+            return _is_known(node.before)
+        case _:
+            return True
+
+
+def _one_by_one(function: Function, operation: str, step: Each | Map, made: Sequence[Field]) -> Iterator[Expression]:
+    """Yield the expressions of an operation: one can name what those before it made, which Spark allows."""
+    for number, sql in enumerate(_listed(function)):
+        yield Expression(sql, operation, step.name, (*step.before.fields, *made[:number]))
+
+
+def _listed(function: Function) -> Sequence[str]:
+    """Return the expressions of an operation, none of a Python function."""
+    if callable(function):
+        return ()
+    return [function] if isinstance(function, str) else function
