@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -34,6 +35,12 @@ from txbatch.spark.failures import FunctionFailed
 Emit = Callable[..., Any]
 Step = Callable[[Stream], Stream]
 RECORDS = [("how are you", 1), ("", 2), (None, None), ("you Ü 文", -3)]
+
+
+@dataclass
+class Made:
+    b: Annotated[int, "int"]
+    a: str | None
 
 
 def stream_of(fields: str, *records: Any) -> Stream:
@@ -73,7 +80,7 @@ def counted(emit: Emit, stream: Stream) -> dict[Any, Any]:
         (
             lambda s: s.filter("n < 2").map(["n", "text"], "b int, a string"),
             lambda s: s.filter(lambda r: r["n"] is not None and r["n"] < 2).map(
-                lambda r: (r["n"], r["text"]), "b int, a string"
+                lambda r: Made(a=r["text"], b=r["n"]), Made
             ),
         ),
         (
