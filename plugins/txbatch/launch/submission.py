@@ -1,4 +1,7 @@
-"""How a job is submitted: the same for `txbatch run` and for Airflow, which runs it through `orchestration.submit_hook`."""
+"""How a job is submitted: what spark-submit is given, and its command for `txbatch run`.
+
+Airflow's own hook makes the command of the same there: `orchestration.submit_hook`.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Submission:
 
 
 def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
-    """The submission of one emit attempt. `local`: Spark runs inside this machine alone."""
+    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone."""
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
@@ -135,17 +138,22 @@ class SparkSubmit:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """To its end. TransientError when it fails."""
-        what = self.what
-        conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
-        command = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
-        command += ["--master", self.master, "--name", what.name, *conf]
-        command += ["--py-files", what.py_files, what.application, *what.arguments]
-        environment = {**spark_environment(), **what.environment}
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR) as self._process:
+        """Run it to its end. TransientError when it fails."""
+        environment = {**spark_environment(), **self.what.environment}
+        with subprocess.Popen(
+            self.command(), env=environment, stdin=subprocess.DEVNULL, stdout=_STDERR
+        ) as self._process:
             code = self._process.wait()
         if code:
             raise ended(code)
+
+    def command(self) -> list[str]:
+        """Return the spark-submit command, behind the program that ends it with this process."""
+        what = self.what
+        conf = [part for key, value in what.conf.items() for part in ("--conf", f"{key}={value}")]
+        program = [sys.executable, "-S", str(_PARENT), str(Path(sys.executable).with_name("spark-submit"))]
+        options = ["--master", self.master, "--name", what.name, *conf, "--py-files", what.py_files]
+        return [*program, *options, what.application, *what.arguments]
 
     def kill(self) -> None:
         """End it at once, if it runs."""

@@ -1,4 +1,4 @@
-"""The SQL of one state, made from its definition: R9 a second time, where it cannot be forgotten.
+"""The SQL of one state, made from its definition: its tables, and the upsert of a batch, where R9 stands a second time.
 
 Every name is pg_name; the only values are txids, which are integers.
 """
@@ -126,7 +126,7 @@ class StateStatements:
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged}"
 
     def upsert(self, txid: int, *, walk: bool = False) -> str:
-        """R9 for every staged row, in key order. A row that may not change is left alone and not counted.
+        """Return the upsert of every staged row, in key order (R9). A row that may not change is left alone and not counted.
 
         To be run under `INDEX_WALK`, where there is one key column, or under `INDEX_PROBES`.
         """
