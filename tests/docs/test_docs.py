@@ -47,6 +47,11 @@ def test_commands_exist(document: Path) -> None:
     assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, "targets of make"
 
 
+def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
+    (shown,) = blocks("README.md", "python")
+    assert shown in (ROOT / "jobs" / "word_count.py").read_text()
+
+
 def test_readme_fits_one_screen() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 

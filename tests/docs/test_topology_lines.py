@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from operation_cases import DOCUMENT, LINES, documented, given, in_memory
 
-from txbatch import Stream
+from txbatch import Stream, Topology
 from txbatch.memory.runner import run
 
 
+def section(begin: str, end: str) -> str:
+    """The document from one heading to another."""
+    return DOCUMENT.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
+
+
+def test_what_sql_is_called_here_exists() -> None:
+    rows = re.findall(r"^\|.+\| (`.+) \|$", section("## Where you know SQL", "## Record by record"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert len(rows) > 5
+    assert named == {name for name in named if hasattr(Stream, name) or hasattr(Topology, name)}
+
+
 def test_every_row_of_the_tables_is_one_that_runs() -> None:
-    tables = DOCUMENT.read_text(encoding="utf-8").partition("## What is left out")[0]
+    tables = section("## Record by record", "## What is left out")
     rows = [line for line in tables.splitlines() if line.startswith("| ") and not line.startswith("| Trident |")]
     assert len(rows) == len(LINES) == len(set(LINES))
 
