@@ -16,7 +16,6 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import options as formats
-from txbatch.spouts import parquet_files
 from txbatch.spouts.changes import check_not_replaced, look, planned
 from txbatch.spouts.listing import absolute, files_below, hidden, name_pattern
 
@@ -133,7 +132,9 @@ class IntervalSpout(PlainSpout):
         return files_below(self.root, self.pattern)
 
     def _read(self, spark: SparkSession, files: Mapping[Path, int], start: datetime, end: datetime) -> DataFrame:
-        from txbatch.spouts.scan import Format, Times, scan  # with pyarrow; a job file needs Python alone
+        # With pyarrow; a job file needs Python alone.
+        from txbatch.spouts import parquet_files
+        from txbatch.spouts.scan import Format, Times, scan
 
         if self.format == "parquet":
             names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
