@@ -50,8 +50,10 @@ CREATE TABLE txbatch.state (
     horizon       bigint NOT NULL DEFAULT 0 CHECK (horizon >= 0),  -- contributions up to this txid are folded (R22)
     values_since  json,                              -- of values that joined later, the first txid that counts for each (R23)
     joined        bigint NOT NULL DEFAULT 1 CHECK (joined >= 1),  -- the first txid that it can have counted (R23)
+    left_in       text,                              -- the other database that may still have a copy, which does not count (R21)
     CHECK (database IS NULL OR NOT contributions),
-    CHECK (applied_txid IS NULL OR database IS NOT NULL)
+    CHECK (applied_txid IS NULL OR database IS NOT NULL),
+    CHECK (left_in <> database)
 );
 
 -- planned -> emitted -> committed; planned or emitted -> aborted. A re-emission goes emitted -> planned.

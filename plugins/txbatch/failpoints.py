@@ -32,6 +32,8 @@ NAMES = frozenset(
         "success.cleaned",
         "abort.before_lock",
         "abort.apart_committed",
+        "change.apart_committed",
+        "change.committed",
         "rebuild.begun",
         "rebuild.before_commit",
         "rebuild.counted",

@@ -215,6 +215,7 @@ READ_IN_FLIGHT = "only a batch in flight is led by it, and what that counts is v
 HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
     **dict.fromkeys(("txbatch.topology.by_interval", "txbatch.topology.keep"), "the job says it"),
+    "txbatch.state.left_in": "a copy there counts for nothing, whether it is told or not",
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",
     "txbatch.batch.key": READ_IN_FLIGHT,
     "txbatch.batch.prev_txid": READ_IN_FLIGHT,

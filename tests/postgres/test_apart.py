@@ -157,7 +157,7 @@ def test_a_newer_attempt_waits_for_the_zombie_and_takes_its_work_back(
     """The zombie was cut off after its last look at the ledger: its commit in the warehouse goes through."""
     bench.whole(words(dog=1), "0")
     batch, calls = bench.emitted(words(dog=99, cat=1)), Calls()
-    monkeypatch.setattr("txbatch.postgres.warehouses._still_there", lambda _: None)
+    monkeypatch.setattr("txbatch.postgres.warehouses.still_there", lambda _: None)
     reached, go_on = holding("commit.apart_loaded")
     calls.start("zombie", lambda: bench.commit(batch, words(dog=99, cat=1)))
     assert reached.wait(30)

@@ -48,11 +48,6 @@ CHANGES = [
         defined(state=OpaqueState("s", contributions=False)),
         "state 's' is without contributions now, was with contributions",
     ),
-    (
-        "database",
-        defined(state=OpaqueState("s", database="warehouse")),
-        "state 's' is in database 'warehouse' now, was in the ledger's database",
-    ),
 ]
 WAYS_OUT = (
     'Put it back as it was; or `txbatch rebuild t --why "..."`: it counts all batches again by the new definition, while reports '

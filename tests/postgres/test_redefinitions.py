@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from threading import Thread
 from typing import Any
 
@@ -15,6 +16,8 @@ from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError, U
 from txbatch.postgres import redefinitions
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.moves import Moves
+from txbatch.postgres.warehouses import Warehouses
 
 JOB, WHY = "jobs/job.py", "asked for"
 
@@ -206,7 +209,7 @@ def test_an_open_report_is_waited_for_and_named(engine: Engine) -> None:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SET LOCAL lock_timeout = '10ms'")
             with pytest.raises(Unavailable, match=told):
-                redefinitions.change(connection, now, JOB, WHY, None)
+                redefinitions.change(connection, Moves(Warehouses(), ExitStack(), ExitStack()), now, JOB, WHY, None)
         assert bench.rows("SELECT low FROM state.s") == [(2,)]
     bench.ledger.change(now, JOB, WHY)
     counted(engine, now, "2", dog=(1,))

@@ -24,6 +24,7 @@ from txbatch.core.redefinition import (
     FromNowOn,
     InPlace,
     KeepContributions,
+    MoveState,
     NeedsRebuild,
     Redefinition,
     RenameState,
@@ -424,6 +425,11 @@ def _state_changes(
 ) -> Iterator[Redefinition]:
     """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
     name = aggregate.state.name
+    if (now.database is None) != (stored.database is None):
+        without = ", without its contributions" if stored.contributions and now.database is not None else ""
+        what = f"state {name!r} is {_where(now)} now, was {_where(stored)}{without}"
+        yield InPlace(what, MoveState(name, now.database, stored.database))
+        stored = replace(stored, database=now.database, contributions=stored.contributions and now.database is None)
     here = now.database is None and stored.database is None
     if here and now.contributions and not stored.contributions:
         yield InPlace(f"state {name!r} is with contributions now, was without contributions", KeepContributions(name))
@@ -469,8 +475,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _traits(state: StateDefinition) -> tuple[str, str, str]:
-    where = "in the ledger's database" if state.database is None else f"in database {state.database!r}"
-    return state.kind, where, f"{'with' if state.contributions else 'without'} contributions"
+    return state.kind, _where(state), f"{'with' if state.contributions else 'without'} contributions"
+
+
+def _where(state: StateDefinition) -> str:
+    return "in the ledger's database" if state.database is None else f"in database {state.database!r}"
 
 
 def _streams(state: StateDefinition) -> str:

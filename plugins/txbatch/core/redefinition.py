@@ -88,6 +88,15 @@ class RenameState:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveState:
+    """A state is kept in another database, or, None, in the ledger's again; what it counted goes along (R21)."""
+
+    state: str
+    database: str | None
+    was: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RenameTopology:
     """The topology has another name."""
 
@@ -117,8 +126,8 @@ class Define:
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-Step = ValueStep | KeepContributions | DropState | AddState | RenameState | RenameTopology | RenameStream | Define
-OfState = ValueStep | KeepContributions | DropState | AddState | RenameState
+OfState = ValueStep | KeepContributions | DropState | AddState | RenameState | MoveState
+Step = OfState | RenameTopology | RenameStream | Define
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,12 @@ def how(change: Redefinition) -> str:
             return "rebuild"
         case _:
             assert_never(change)
+
+
+def moves(found: Sequence[Redefinition]) -> list[MoveState]:
+    """Return the states that go to another database, or come back."""
+    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    return [step for step in steps if isinstance(step, MoveState)]
 
 
 def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -> str:

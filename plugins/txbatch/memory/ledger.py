@@ -31,7 +31,7 @@ from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
-from txbatch.core.redefinition import Redefinition
+from txbatch.core.redefinition import Redefinition, moves
 from txbatch.core.restate import check_not_folded, check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -108,7 +108,19 @@ class MemoryLedger:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
         with self.transaction() as tables:
             tables.check_known(tables.name_of(topology))
-            return changes.change(tables, topology, job, why, by)
+            for at in changes.come_back(tables, topology):
+                changes.take_in(
+                    tables, at[1], self.warehouses.at_rest(at, self.uuid, tables.name_of(topology), tables.view)
+                )
+            found = changes.change(tables, topology, job, why, by)
+            gone = [step.state for step in moves(found) if step.database is not None]
+            for aggregate in (each for each in topology.aggregates if each.state.name in gone):
+                rows, last = changes.give_away(tables, topology.name, aggregate.state.name)
+                self.warehouses.receive(self.uuid, aggregate, rows, last)
+        failpoints.hit("change.committed")
+        with self.transaction() as tables:
+            self.warehouses.release(self.uuid, topology.name, tables.states_apart(topology.name))
+        return found
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over, IntervalTaken when other batches have some of it."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from txbatch.core import protocol
+from txbatch.core.apart import ApartStatus, LastWriter
 from txbatch.core.definition import StateDefinition, after_steps, check_change, state_definition
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
@@ -26,7 +27,8 @@ from txbatch.core.redefinition import (
 from txbatch.core.state import OpaqueValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
-from txbatch.memory.tables import Changed, StoredState, Tables
+from txbatch.core.transaction import BatchStatus
+from txbatch.memory.tables import Changed, Rows, StoredState, Tables
 
 
 def change(tables: Tables, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
@@ -61,6 +63,28 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
             tables.states[name] = StoredState(topology.name, joined)
         elif own:
             tables.states[name] = _changed(tables.states[name], state_definition(aggregate), own, txid)
+
+
+def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
+    """Database and name of the states that are defined to be here again."""
+    names = [aggregate.state.name for aggregate in topology.aggregates if aggregate.state.database is None]
+    return [at for at in tables.states_apart(tables.name_of(topology)) if at[1] in names]
+
+
+def take_in(tables: Tables, state: str, rows: Rows) -> None:
+    """Keep the rows that a state had apart."""
+    tables.states[state] = replace(tables.states[state], rows=rows, applied_txid=None)
+
+
+def give_away(tables: Tables, topology: str, state: str) -> tuple[Rows, LastWriter]:
+    """Return what a state has that goes to another database, and who has written it last; keep nothing of it."""
+    rows, last = tables.states[state].rows, LastWriter()
+    for batch in sorted(tables.batches_of(topology), key=lambda batch: batch.txid):
+        if batch.status is BatchStatus.COMMITTED and batch.token:
+            last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
+    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0)
+    tables.states[state] = replace(kept, applied_txid=last.txid or None)
+    return rows, last
 
 
 def _rename_topology(tables: Tables, was: str, name: str) -> None:

@@ -30,7 +30,7 @@ from txbatch.core.transaction import Assignment, Batch, canonical_json
 from txbatch.postgres import report_views
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.queries import query
-from txbatch.postgres.state_tables import execute
+from txbatch.postgres.state_tables import execute, run_all
 from txbatch.postgres.state_writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
 from txbatch.postgres.statements import RESTORED_MARKS, StateStatements, statements_of, take_back
 from txbatch.postgres.warehouse_migrations import migrate_warehouse
@@ -103,9 +103,7 @@ class StateApart:
         return found
 
     def _set(self, last: LastWriter) -> None:
-        values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
-        state = {"state": self.stored["state"], "status": str(last.status)}
-        self.connection.execute(query("set_last_writer"), {**state, **values})
+        set_last(self.connection, self.stored["state"], last)
 
 
 def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
@@ -115,23 +113,30 @@ def _writer(step: Apply, kind: StateKind) -> type[StateWriter]:
 
 
 def ensure(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
-    """Create a state that is `new` to the ledger, or check that it is there as now defined (SchemaMismatch)."""
+    """Create a state that is `new` to the ledger, or check that it is there as now defined (SchemaMismatch), and show it."""
     state = aggregate.state
-    row = {"state": state.name, "topology": topology, "ledger": ledger, "kind": str(state.kind)}
     migrate_warehouse(connection, create=new)
-    if new:
-        as_json = canonical_json(columns(aggregate))
-        if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is not None:
-            statements = statements_of(aggregate)
-            for statement in (statements.create_state(), *report_views.statements(connection, aggregate)):
-                execute(connection, statement)
-            return
+    if new and _create(connection, ledger, aggregate):
+        run_all(connection, report_views.statements(connection, aggregate))
+        return
     last = check(connection, ledger, topology, aggregate).last
+    if not connection.execute(query("relation_exists"), {"name": f"report.{pg_name(state.name)}"}).scalar_one():
+        run_all(connection, report_views.statements(connection, aggregate))
     if new and last.txid:
         raise SchemaMismatch(
             f"{where(state.name, state.database)} is at txid {last.txid}, though it is new to the ledger: `txbatch drop "
             f"{topology} --database {state.database}` removes it there"
         )
+
+
+def _create(connection: Connection, ledger: str, aggregate: PersistentAggregate) -> bool:
+    """Create a state's table, and keep whose it is; False when there is one of its name."""
+    state, as_json = aggregate.state, canonical_json(columns(aggregate))
+    row = {"state": state.name, "topology": aggregate.topology, "ledger": ledger, "kind": str(state.kind)}
+    if connection.execute(query("insert_apart"), {**row, "columns": as_json}).first() is None:
+        return False
+    execute(connection, statements_of(aggregate).create_state())
+    return True
 
 
 def check(connection: Connection, ledger: str, topology: str, aggregate: PersistentAggregate) -> StateApart:
@@ -195,7 +200,41 @@ def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
         return []
     names = list(connection.execute(query("apart_of"), {"topology": topology, "ledger": ledger}).scalars())
     for name in names:
-        execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
-        execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
-        connection.execute(query("forget_apart"), {"state": name})
+        drop_state(connection, name)
     return names
+
+
+def drop_state(connection: Connection, name: str) -> None:
+    """Drop a state that is here, and forget it."""
+    execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
+    execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
+    connection.execute(query("forget_apart"), {"state": name})
+
+
+def replace(connection: Connection, ledger: str, aggregate: PersistentAggregate, last: LastWriter) -> None:
+    """Make room for a state that comes from the ledger's database, in place of what a move that was cut off left of it here.
+
+    It is not shown in reports yet. SchemaMismatch when another topology, or another ledger, has its name here.
+    """
+    state = aggregate.state
+    migrate_warehouse(connection, create=True)
+    if connection.execute(query("apart"), {"state": state.name}).first() is not None:
+        owned(connection, state.name, str(state.database), ledger, aggregate.topology)
+        drop_state(connection, state.name)
+    report_views.check_free(connection, aggregate)
+    _create(connection, ledger, aggregate)
+    set_last(connection, state.name, last)
+
+
+def drop_copy(connection: Connection, state: str, ledger: str) -> None:
+    """Drop what is left of a state here that this ledger has elsewhere; nothing, where another ledger has its name by now."""
+    known = connection.execute(query("has_apart")).scalar_one()
+    stored = connection.execute(query("lock_apart"), {"state": state}).mappings().first() if known else None
+    if stored is not None and stored["ledger"] == ledger:
+        drop_state(connection, state)
+
+
+def set_last(connection: Connection, state: str, last: LastWriter) -> None:
+    """Keep who has written to a state last."""
+    values = {"txid": last.txid, "attempt_id": last.attempt_id, "token": last.token, "digest": last.digest}
+    connection.execute(query("set_last_writer"), {"state": state, "status": str(last.status), **values})

@@ -5,8 +5,9 @@ Locks are always taken in the order topology, batch, state keys (R1).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
@@ -14,10 +15,10 @@ from sqlalchemy import Connection, Engine, RowMapping
 from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions
-from txbatch.core.errors import HalfCommitted, LeaseHeld
+from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.redefinition import Redefinition
+from txbatch.core.redefinition import Redefinition, moves
 from txbatch.core.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -36,9 +37,11 @@ from txbatch.postgres import definitions, ranges, rows, stalled_commit, state_ta
 from txbatch.postgres import redefinitions as changes
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
+from txbatch.postgres.moves import Moves
 from txbatch.postgres.queries import query
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.warehouses import Warehouses, still_there
 
+log = logging.getLogger(__name__)
 CLI_LEASE_SECONDS = 120
 
 
@@ -67,6 +70,7 @@ class PostgresLedger:
                 new = state_tables.ensure(connection, topology.name, aggregate, txids)
                 if aggregate.state.database is not None:
                     self.warehouses.ensure(connection, topology.name, aggregate, new=new)
+            self.warehouses.clear(connection, topology.name)
 
     def check_definition(self, topology: Topology, job: str) -> None:
         """SchemaMismatch when `register` would refuse it for what the ledger knows. Changes nothing, takes no lock."""
@@ -83,9 +87,23 @@ class PostgresLedger:
 
         Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open.
         """
-        with transaction(self.engine) as connection:
-            rows.lock_topology(connection, definitions.name_of(connection, topology))
-            return changes.change(connection, topology, job, why, by)
+        with ExitStack() as going:
+            with transaction(self.engine) as connection, ExitStack() as coming:
+                rows.lock_topology(connection, definitions.name_of(connection, topology))
+                found = changes.change(connection, Moves(self.warehouses, coming, going), topology, job, why, by)
+                still_there(connection)
+            failpoints.hit("change.committed")
+            if moves(found):
+                self._settle(topology, job, going)
+        return found
+
+    def _settle(self, topology: Topology, job: str, going: ExitStack) -> None:
+        """Let states go from where they were, and show them where they are. What fails now, the next run does."""
+        try:
+            going.close()
+            self.register(topology, job)
+        except TxbatchError as error:
+            log.warning("the change is made, and the next run completes it: %s", shown(error))
 
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""

@@ -25,6 +25,7 @@ from txbatch.core.redefinition import (
     DropState,
     DropValue,
     KeepContributions,
+    MoveState,
     NeedsRebuild,
     OfState,
     Redefinition,
@@ -44,10 +45,13 @@ from txbatch.postgres import definitions, renamed_streams, report_views, rows, s
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
+from txbatch.postgres.moves import Moves
 from txbatch.postgres.queries import query
 
 
-def change(connection: Connection, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
+def change(
+    connection: Connection, moves: Moves, topology: Topology, job: str, why: str, by: str | None
+) -> list[Redefinition]:
     """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
 
     Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
@@ -80,7 +84,12 @@ def change(connection: Connection, topology: Topology, job: str, why: str, by: s
         if AddState(name) in own:
             state_tables.ensure(connection, topology.name, aggregate, [txid])
             connection.execute(query("state_joined"), {"state": name, "txid": txid})
-        elif (own or known.was) and aggregate.state.database is None:
+        moved = next((step for step in own if isinstance(step, MoveState)), None)
+        if moved is not None and moved.database is not None:
+            moves.to_warehouse(connection, aggregate)
+        elif moved is not None and moved.was is not None:
+            moves.to_ledger(connection, aggregate, moved.was)
+        if (own or known.was) and aggregate.state.database is None and AddState(name) not in own:
             was = next((step.was for step in own if isinstance(step, RenameState)), name)
             with state_tables.holders_told(connection, was, "changed"), _views_told(was):
                 _change_state(connection, aggregate, stored.states[name], was, own, txid)
@@ -174,6 +183,7 @@ def _made(step: Step, prefix: str) -> list[str]:
             | DropState()
             | AddState()
             | RenameState()
+            | MoveState()
             | RenameTopology()
             | RenameStream()
             | Define()

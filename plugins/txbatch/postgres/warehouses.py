@@ -6,17 +6,19 @@ ends. A crash in between leaves the warehouse ahead; its last writer tells the n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
-from txbatch.core.apart import LastWriter, LedgerView, check_not_set_back
+from txbatch.core.apart import LastWriter, LedgerView, check_at_rest, check_not_set_back
 from txbatch.core.errors import DefinitionError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch
 from txbatch.postgres import apart
@@ -25,6 +27,10 @@ from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
 from txbatch.postgres.stalled_commit import beating
 from txbatch.postgres.statements import statements_of
+from txbatch.postgres.swap import hurry
+
+log = logging.getLogger(__name__)
+LEFT = "a copy may be left there from before the state came back: it counts for nothing, and the next run removes it"
 
 
 def _unknown(database: str) -> str:
@@ -52,6 +58,35 @@ class Warehouses:
         with transaction(self.engine(str(aggregate.state.database))) as connection:
             apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
 
+    def begin(self, database: str, failpoint: str | None = None) -> AbstractContextManager[Connection]:
+        """Begin one transaction of a database, after which the failpoint is reached."""
+        return _transaction(self.engine(database), failpoint)
+
+    def identity(self, ledger: Connection) -> str:
+        """Return which ledger this is, as its states apart name it."""
+        return _identity(ledger)
+
+    def at_rest(self, ledger: Connection, connection: Connection, topology: str, state: str) -> None:
+        """Lock the row of a state apart; TerminalError or StateAhead when it is not as the ledger's last commit left it."""
+        (row,) = [row for row in _states(ledger, topology) if row["state"] == state]
+        there = _well(ledger, connection, row)
+        check_at_rest(there.name, there.last, row["applied_txid"])
+
+    def clear(self, ledger: Connection, topology: str) -> None:
+        """Drop the copies that states left where they were before they came back; the topology's row is locked.
+
+        One that cannot be dropped now stays: it counts for nothing, and the log names it.
+        """
+        for row in ledger.execute(query("left_behind"), {"topology": topology}).mappings().all():
+            try:
+                with self.begin(row["database"]) as connection:
+                    hurry(connection)
+                    apart.drop_copy(connection, row["state"], _identity(ledger))
+            except TxbatchError as error:
+                log.warning("%s, where it was, is a copy that does not count: %s", apart.where(**row), shown(error))
+            else:
+                ledger.execute(query("forget_left"), {"state": row["state"]})
+
     def commit(
         self,
         ledger: Connection,
@@ -78,7 +113,7 @@ class Warehouses:
                 view = _view(ledger, topology.name, state.last, committed[name])
                 state.apply(statements, assignment, view, partials[name], manifest.states[name])
             failpoints.hit("commit.apart_loaded")
-            _still_there(ledger)
+            still_there(ledger)
         states = [aggregate.state.name for aggregate in there]
         ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
 
@@ -93,7 +128,7 @@ class Warehouses:
         with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
             for state in states:
                 state.take_back(batch)
-            _still_there(ledger)
+            still_there(ledger)
 
     def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
         """Keep the open batch that may hold an aborted one's records from being half committed there, before those are given up.
@@ -105,11 +140,12 @@ class Warehouses:
             with self._owned(ledger, turn.topology, "abort.apart_committed") as states:
                 for state in states:
                     state.prepare_skip(turn)
-                _still_there(ledger)
+                still_there(ledger)
 
     def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
         """The states apart that have rows of a txid which the ledger has not committed, or are not well (`problem`)."""
-        found: list[dict[str, Any]] = []
+        left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
+        found: list[dict[str, Any]] = [{**row, "problem": LEFT} for row in left]
         for row in _states(ledger, topology):
             told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
             try:
@@ -124,8 +160,9 @@ class Warehouses:
         return found
 
     def drop(self, ledger: Connection, topology: str) -> None:
-        """Drop the states apart that the ledger knows of a topology."""
-        for database in sorted({row["database"] for row in _states(ledger, topology)}):
+        """Drop the states apart that the ledger knows of a topology, and what those that came back have left."""
+        left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
+        for database in sorted({row["database"] for row in (*_states(ledger, topology), *left)}):
             self.drop_in(database, topology, _identity(ledger))
 
     def owners(self, database: str, topology: str) -> list[RowMapping]:
@@ -165,11 +202,12 @@ class Warehouses:
 
 
 @contextmanager
-def _transaction(engine: Engine, failpoint: str) -> Iterator[Connection]:
+def _transaction(engine: Engine, failpoint: str | None) -> Iterator[Connection]:
     """Context manager. One transaction, after which the failpoint is reached."""
     with transaction(engine) as connection:
         yield connection
-    failpoints.hit(failpoint)
+    if failpoint is not None:
+        failpoints.hit(failpoint)
 
 
 def _well(ledger: Connection, connection: Connection, row: RowMapping) -> StateApart:
@@ -207,6 +245,6 @@ def _identity(ledger: Connection) -> str:
     return str(ledger.execute(query("ledger")).scalar_one())
 
 
-def _still_there(ledger: Connection) -> None:
-    """Fail if our ledger session, and with it the lock of the batch's row, is gone. Called right before COMMIT elsewhere."""
+def still_there(ledger: Connection) -> None:
+    """Fail if our session of the ledger, and with it what it has locked, is gone. Called right before COMMIT elsewhere."""
     ledger.execute(query("clock"))
