@@ -29,7 +29,7 @@ SETTINGS = """
 SELECT datacl::text, datconnlimit, setrole::int, setconfig::text FROM pg_database
   LEFT JOIN pg_db_role_setting ON setdatabase = pg_database.oid WHERE datname = current_database() ORDER BY 3
 """
-# Those of states; what a migration makes refers to none.
+# Those of states and those of migrations: both are in SQL.
 FUNCTIONS = "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace('report') AND prolang = 14"
 SCHEMAS = "SELECT format('%I', nspname) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'"
 KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "r": "TABLE", "p": "TABLE", "S": "SEQUENCE"}
@@ -77,9 +77,10 @@ def copy(server: str, template: str, name: str = "copy") -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """What is compared: relations, definitions, settings, and the rows of tables that are not empty."""
+    """What is compared: schemas, functions, relations, definitions, settings, and the rows of tables that are not empty."""
 
     schemas: frozenset[str]
+    functions: frozenset[str]
     relations: tuple[tuple[Any, ...], ...]
     rest: tuple[tuple[Any, ...], ...]
     rows: tuple[tuple[str, str | None], ...]
@@ -92,8 +93,10 @@ class Content:
         digests = " UNION ALL ".join(
             f"SELECT '{each}', md5(string_agg(t::text, ',' ORDER BY t::text)) FROM {each} t" for each in tables
         )
-        schemas = frozenset(name for (name,) in ask(SCHEMAS))
-        return cls(schemas, tuple(relations), (*ask(DEFINED), *ask(SETTINGS)), tuple(ask(digests) if tables else []))
+        schemas, functions = (frozenset(name for (name,) in ask(each)) for each in (SCHEMAS, FUNCTIONS))
+        return cls(
+            schemas, functions, tuple(relations), (*ask(DEFINED), *ask(SETTINGS)), tuple(ask(digests) if tables else [])
+        )
 
 
 @dataclass
@@ -145,12 +148,13 @@ def close(ask: Ask, database: str) -> None:
 
 
 def undo(ask: Ask, first: Content) -> None:
-    """Delete the schemas, relations and rows that were not there at first."""
+    """Delete the schemas, functions, relations and rows that were not there at first."""
     for (schema,) in ask(SCHEMAS):
         if schema not in first.schemas:
             ask(f"DROP SCHEMA {schema} CASCADE")
     for (function,) in ask(FUNCTIONS):
-        ask(f"DROP FUNCTION IF EXISTS {function} CASCADE")
+        if function not in first.functions:
+            ask(f"DROP FUNCTION IF EXISTS {function} CASCADE")
     there = {name for name, *_ in first.relations}
     for name, kind, *_ in ask(RELATIONS):
         if name not in there and kind in KINDS:
