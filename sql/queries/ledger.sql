@@ -185,11 +185,14 @@ SELECT c.relname AS view, array_agg(a.attname::text ORDER BY a.attnum) AS column
  WHERE c.relnamespace = 'report'::regnamespace AND c.relkind = 'v' AND c.relname = ANY (:views) GROUP BY c.relname;
 
 -- report_grants --
--- What roles may do with these views.
-SELECT c.relname AS view, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role,
+-- What roles may do with these views and functions, also by what holds where nobody has said otherwise.
+SELECT of.kind, of.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role,
        a.privilege_type AS privilege, a.is_grantable AS grantable
-  FROM pg_class c, aclexplode(c.relacl) a
- WHERE c.relnamespace = 'report'::regnamespace AND c.relname = ANY (:views);
+  FROM (SELECT 'TABLE', relname, COALESCE(relacl, acldefault('r', relowner)) FROM pg_class
+         WHERE relnamespace = 'report'::regnamespace AND relname = ANY (:views)
+         UNION ALL
+        SELECT 'FUNCTION', proname, COALESCE(proacl, acldefault('f', proowner)) FROM pg_proc
+         WHERE pronamespace = 'report'::regnamespace AND proname = ANY (:functions)) of (kind, name, acl), aclexplode(of.acl) a;
 
 -- state --
 -- A state as it is stored.

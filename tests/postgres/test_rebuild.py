@@ -336,6 +336,7 @@ def test_what_is_loaded_must_be_what_was_emitted_and_whole(engine: Engine) -> No
 def test_a_retyped_value_makes_the_reports_anew_with_their_grants_unless_others_depend_on_it(bench: Bench) -> None:
     bench.whole(words(man=1), "1")
     bench.run("CREATE ROLE analyst", "GRANT SELECT ON report.word_count, report.word_count_changes TO analyst")
+    bench.run("REVOKE EXECUTE ON FUNCTION report.changes_word_count FROM PUBLIC")
     bench.run("CREATE VIEW public.mine AS SELECT word, count FROM report.word_count")
     other = word_count(LogSpout({"a": 1_000_000}), count=Max("word"))
     rebuilding = Rebuilding(bench, other)
@@ -348,6 +349,9 @@ def test_a_retyped_value_makes_the_reports_anew_with_their_grants_unless_others_
     assert bench.rows(REPORT) == [("man", "man", 1)]
     allowed = "SELECT has_table_privilege('analyst', 'report.word_count{}', 'SELECT')"
     assert bench.rows(allowed.format("")) == bench.rows(allowed.format("_changes")) == [(True,)]
+    called = "SELECT has_function_privilege('analyst', 'report.{}_word_count(bigint{})', 'EXECUTE')"
+    assert bench.rows(called.format("changes", ", bigint")) == [(False,)]
+    assert bench.rows(called.format("as_of", "")) == [(True,)]
     bench.run("DROP OWNED BY analyst", "DROP ROLE analyst")
 
 

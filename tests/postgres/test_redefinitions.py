@@ -90,6 +90,50 @@ def test_readers_go_on_reading_and_no_others(engine: Engine) -> None:
 
 
 @pytest.mark.rule("R23")
+@pytest.mark.parametrize("name", ["s", "renamed"])
+def test_functions_on_the_past_stay_with_those_who_may_call_them(engine: Engine, name: str) -> None:
+    bench = counted(engine, defined(count=Count(), low=Min("n")), "1", dog=(1, 2))
+    bench.run(
+        "CREATE ROLE reader NOLOGIN",
+        "GRANT USAGE ON SCHEMA report TO reader",
+        'GRANT SELECT ON report.s, report."s@versions", report.batches TO reader',
+        "REVOKE EXECUTE ON FUNCTION report.as_of_s, report.why_s FROM PUBLIC",
+        "GRANT EXECUTE ON FUNCTION report.as_of_s TO reader",
+    )
+    try:
+        may = "SELECT has_function_privilege('reader', oid, 'EXECUTE') FROM pg_proc WHERE proname = :name"
+        was = OpaqueState(name, was="s") if name != "s" else None
+        bench.ledger.change(defined(was, count=Count()), JOB, WHY)
+        asked = {each: bench.rows(may, name=f"{each}_{name}") for each in ("as_of", "why", "changes")}
+        assert asked == {"as_of": [(True,)], "why": [(False,)], "changes": [(True,)]}
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SET ROLE reader")
+            assert connection.exec_driver_sql(f"SELECT count FROM report.as_of_{name}(1)").scalar() == 1
+    finally:
+        bench.run("DROP OWNED BY reader", "DROP ROLE reader")
+
+
+@pytest.mark.rule("R23")
+def test_whoever_owns_a_report_may_still_read_it_where_new_views_are_granted_by_default(engine: Engine) -> None:
+    bench = counted(engine, defined(count=Count(), low=Min("n")), "1", dog=(1, 2))
+    bench.run(
+        "CREATE ROLE somebody NOLOGIN",
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA report GRANT SELECT ON TABLES TO somebody",
+    )
+    try:
+        bench.ledger.change(defined(count=Count()), JOB, WHY)
+        may = """SELECT a.grantee::regrole::text FROM pg_class c, aclexplode(COALESCE(c.relacl, acldefault('r', c.relowner))) a
+                  WHERE c.oid = to_regclass('report.s') AND a.privilege_type = 'SELECT'"""
+        assert bench.rows(may) == bench.rows("SELECT current_user::text")
+    finally:
+        bench.run(
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA report REVOKE SELECT ON TABLES FROM somebody",
+            "DROP OWNED BY somebody",
+            "DROP ROLE somebody",
+        )
+
+
+@pytest.mark.rule("R23")
 def test_names_with_quotes_and_percent_signs(engine: Engine) -> None:
     state, fields = OpaqueState('50 % "off"'), 'word string, `n %s "x"` int'
     before = defined(state, fields, **{'low "%s"': Min('n %s "x"'), "gone %(a)s": Count()})

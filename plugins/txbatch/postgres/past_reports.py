@@ -24,13 +24,13 @@ def kept(connection: Connection, states: Sequence[str], rebuild: int) -> Iterato
     for role in connection.execute(query("readers_of_reports")).scalars().all():
         yield f"GRANT USAGE ON SCHEMA {schema} TO {role}"
     for state in states:
-        granted = KeptReports.of(connection, state).granted
+        reports = KeptReports.of(connection, state)
         for view in (state, versions_name(state)):
             shown = connection.execute(query("view_source"), {"name": f"report.{pg_name(view)}"}).scalar_one()
             if shown is None:
                 continue
             yield f"CREATE VIEW {schema}.{pg_name(view)} AS {shown}"
-            for grant in (each for each in granted if each.view == view):
+            for grant in reports.of_view(view):
                 yield f"GRANT {grant.privilege} ON {schema}.{pg_name(view)} TO {grant.role}"
         yield from _as_of(connection, state, rebuild)
 
