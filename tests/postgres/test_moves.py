@@ -239,3 +239,74 @@ def test_dropped_with_its_topology_nothing_is_left(moving: Moving, monkeypatch: 
     with transaction(moving.engine) as connection:
         moving.ledger.warehouses.drop(connection, "word_count")
     assert moving.there("SELECT to_regclass('state.word_count') IS NOT NULL") == [(False,)]
+
+
+def test_killed_once_it_had_moved_the_same_call_completes_it(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cut("change.committed", monkeypatch):
+        moving.goes()
+    moving.goes()
+    assert moving.there(REPORT) == [("cat", 1), ("dog", 2)]
+    with cut("change.committed", monkeypatch):
+        moving.comes()
+    moving.comes()
+    assert moving.there(SHOWN) == [(False,)]
+    assert moving.told() == []
+
+
+ELSEWHERE = {
+    "renamed": OpaqueState("words", was="word_count"),
+    "gone": OpaqueState("words", since="now"),
+}
+
+
+@pytest.mark.parametrize("state", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_a_copy_outlives_neither_the_name_nor_the_state(
+    moving: Moving, state: OpaqueState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody reads it, the state keeps its name, by which the copy is known."""
+    left_there(moving, monkeypatch)
+    topology = word_count(LogSpout({"a": 1_000_000}), state=state)
+    with moving.warehouse.connect() as reader:
+        reader.execute(text(REPORT)).all()
+        with pytest.raises(
+            Unavailable, match="'word_count' in database 'warehouse' has a copy from before it came back"
+        ):
+            moving.ledger.change(topology, JOB, WHY)
+    assert moving.told() == [{"state": "word_count", "database": "warehouse", "problem": LEFT}]
+    moving.ledger.change(topology, JOB, WHY)
+    assert moving.there(SHOWN) == [(False,)]
+
+
+def test_copies_are_left_in_one_database_at_most(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_there(moving, monkeypatch)
+    with moving.warehouse.connect() as reader:
+        reader.execute(text(REPORT)).all()
+        with pytest.raises(Unavailable, match="in database 'warehouse' has a copy from before it came back"):
+            moving.ledger.change(defined("other"), JOB, WHY)
+    moving.ledger.change(defined("other"), JOB, WHY)
+    moving.comes()
+    assert moving.there(SHOWN) == [(False,)]
+    assert moving.rows(REPORT) == [("cat", 1), ("dog", 2)]
+
+
+def test_who_holds_a_copy_is_named_when_the_state_goes_there_again(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_there(moving, monkeypatch)
+    with moving.warehouse.connect() as reader:
+        reader.execute(text(REPORT)).all()
+        with pytest.raises(Unavailable, match=r"cannot be moved while others use it: session [0-9]+ of .*let them end"):
+            moving.goes()
+    with moving.warehouse.begin() as connection:
+        connection.execute(text("CREATE VIEW public.mine AS SELECT * FROM report.word_count"))
+    with pytest.raises(TerminalError, match=r"cannot be moved, as a view .*view public.mine depends on view"):
+        moving.goes()
+    moving.runs(defined(None), "2", dog=1)
+    assert moving.rows(REPORT) == [("cat", 1), ("dog", 3)]
+
+
+def left_there(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state has come back, and its copy is still where it was."""
+    moving.goes()
+    with cut("change.committed", monkeypatch):
+        moving.comes()

@@ -89,11 +89,13 @@ class PostgresLedger:
         """
         with ExitStack() as going:
             with transaction(self.engine) as connection, ExitStack() as coming:
-                rows.lock_topology(connection, definitions.name_of(connection, topology))
+                name = definitions.name_of(connection, topology)
+                rows.lock_topology(connection, name)
+                self.warehouses.clear(connection, name)
                 found = changes.change(connection, Moves(self.warehouses, coming, going), topology, job, why, by)
                 still_there(connection)
             failpoints.hit("change.committed")
-            if moves(found):
+            if moves(found) or any(aggregate.state.database is not None for aggregate in topology.aggregates):
                 self._settle(topology, job, going)
         return found
 

@@ -7,7 +7,7 @@ the transaction that it was copied in, which has kept it locked all the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -15,8 +15,9 @@ from psycopg2.errors import DependentObjectsStillExist
 from sqlalchemy import Connection
 
 from txbatch.core.apart import ApartStatus, LastWriter
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import TerminalError, Unavailable
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.redefinition import DropState, MoveState, RenameState, RenameTopology, Step
 from txbatch.postgres import apart, report_views, state_tables
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.queries import query
@@ -46,7 +47,8 @@ class Moves:
             execute(ledger, f"LOCK TABLE {CURRENT.state(name)}")
         there = self._begun(database, self.coming, "change.apart_committed")
         last = _newest_writer(ledger, aggregate.topology)
-        apart.replace(there, self.warehouses.identity(ledger), aggregate, last)
+        with holders_told(there, name):
+            apart.replace(there, self.warehouses.identity(ledger), aggregate, last)
         state_tables.copy_rows(ledger, there, aggregate)
         with holders_told(ledger, name):
             state_tables.drop_tables(ledger, name)
@@ -76,6 +78,26 @@ class Moves:
                 )
             self.begun[at] = until.enter_context(self.warehouses.begin(database, failpoint))
         return self.begun[at]
+
+
+def check_left(ledger: Connection, topology: str, steps: Sequence[Step]) -> None:
+    """Unavailable while a state has a copy left in another database that the ledger would lose sight of by these steps."""
+    for left in ledger.execute(query("left_behind"), {"topology": topology}).mappings():
+        if any(_loses(step, left["state"], left["database"]) for step in steps):
+            raise Unavailable(
+                f"{apart.where(**left)} has a copy from before it came back, which could not be removed: let that database be "
+                "reached, those who read it there end, and views of others go that are made of its report, and try again"
+            )
+
+
+def _loses(step: Step, state: str, database: str) -> bool:
+    match step:
+        case RenameState(was=name) | DropState(state=name):
+            return name == state
+        case MoveState(state=name, database=goes):
+            return name == state and goes != database
+        case _:
+            return isinstance(step, RenameTopology)
 
 
 def _newest_writer(ledger: Connection, topology: str) -> LastWriter:

@@ -45,7 +45,7 @@ from txbatch.postgres import definitions, renamed_streams, report_views, rows, s
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
-from txbatch.postgres.moves import Moves
+from txbatch.postgres.moves import Moves, check_left
 from txbatch.postgres.queries import query
 
 
@@ -55,8 +55,8 @@ def change(
     """Apply what has changed to the states of a topology whose row is locked, and keep who did it, and why.
 
     Returns what was applied. Raises SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open or a
-    rebuild runs, Unavailable while a report that is open keeps a table, TerminalError where a view that others made is of what
-    goes.
+    rebuild runs, Unavailable while a report that is open keeps a table, or a copy is left that the ledger would lose sight of,
+    TerminalError where a view that others made is of what goes.
     """
     known = definitions.known(connection, topology)
     name = known.was or topology.name
@@ -68,6 +68,7 @@ def change(
     steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
     if any(isinstance(step, RenameState | RenameTopology) for step in steps):
         _check_past(connection, name)
+    check_left(connection, name, steps)
     if known.was is not None:
         connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
     for step in steps:
