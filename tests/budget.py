@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from databases import IN_MEMORY
 
 TESTS = Path(__file__).parent
 FILE = TESTS / "budget.json"
@@ -45,10 +46,10 @@ def yardstick() -> float:
 
 @dataclass
 class Meter:
-    """CPU seconds of this process, of its ended children, and of what lives and bears `mark` or works below `folder`."""
+    """CPU seconds of this process, of its ended children, and of what lives and bears `mark` or works below `folders`."""
 
     mark: str
-    folder: Path
+    folders: tuple[Path, ...]
     detached: dict[psutil.Process, float] = field(default_factory=dict)
     ended: float = 0.0
 
@@ -65,7 +66,7 @@ class Meter:
         if process.pid == os.getpid():
             return False
         with suppress(psutil.Error, OSError):
-            if Path(process.cwd()).is_relative_to(self.folder):
+            if any(Path(process.cwd()).is_relative_to(folder) for folder in self.folders):
                 return True
             return process.environ().get(MARK) == self.mark
         return False
@@ -102,7 +103,8 @@ class Budget:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
         if self.meter is None:
             os.environ[MARK] = str(os.getpid())
-            self.meter = Meter(os.environ[MARK], self.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+            on_disk = self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+            self.meter = Meter(os.environ[MARK], (on_disk, IN_MEMORY))
             self.last = self.meter.read()
         done = yield
         if nextitem is None or tier_of(nextitem) != tier_of(item):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from budget import Budget, tier_of
-from databases import Pool, admin, copy, in_database
+from databases import Pool, admin, copy, in_database, server_home
 from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
@@ -51,18 +51,18 @@ def _rank(tier: str) -> int:
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an embedded server of this session alone, with the database `migrated` to make others from."""
-    home = tmp_path_factory.mktemp("server")
-    url = postgres.start(home)
-    try:
-        admin(url, "ALTER SYSTEM SET fsync = off")  # nothing here outlives the session
-        admin(url, "SELECT pg_reload_conf()")
-        admin(url, f"CREATE DATABASE {TEMPLATE}")
-        template = connect(in_database(url, TEMPLATE))
-        migrate(template)
-        template.dispose()
-        yield url
-    finally:
-        postgres.stop(home)
+    with server_home(tmp_path_factory.mktemp("server")) as home:
+        url = postgres.start(home)
+        try:
+            admin(url, "ALTER SYSTEM SET fsync = off")  # nothing here outlives the session
+            admin(url, "SELECT pg_reload_conf()")
+            admin(url, f"CREATE DATABASE {TEMPLATE}")
+            template = connect(in_database(url, TEMPLATE))
+            migrate(template)
+            template.dispose()
+            yield url
+        finally:
+            postgres.stop(home)
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg2
 from sqlalchemy import make_url
 
+# A server of tests makes and deletes files by the thousand, which costs a disk's file system most of the time.
+IN_MEMORY = Path("/dev/shm", f"txbatch-tests-{os.getpid()}")
+ROOM_BYTES = 8 << 30
 _numbers = count(1)
 # Definitions, by the transactions that wrote them: DDL that is not undone leaves another sum. Tables, sequences and views
 # are compared by name, owner and grants, as TRUNCATE writes them too.
@@ -35,6 +42,21 @@ SCHEMAS = "SELECT format('%I', nspname) FROM pg_namespace WHERE nspname NOT LIKE
 KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "r": "TABLE", "p": "TABLE", "S": "SEQUENCE"}
 Rows = list[tuple[Any, ...]]
 Ask = Callable[[str], Rows]
+
+
+@contextmanager
+def server_home(on_disk: Path) -> Iterator[Path]:
+    """Context manager: a new folder in memory, which is removed in the end; the one on disk where memory is scarce."""
+    home = on_disk
+    with suppress(OSError):
+        if min(psutil.virtual_memory().available, shutil.disk_usage(IN_MEMORY.parent).free) >= ROOM_BYTES:
+            IN_MEMORY.mkdir(mode=0o700)
+            home = IN_MEMORY
+    try:
+        yield home
+    finally:
+        if home is IN_MEMORY:
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def in_database(url: str, database: str) -> str:
