@@ -12,8 +12,8 @@ from postgres_bench import Bench, Calls, words
 from sqlalchemy import Engine, event, text
 from support import LogSpout, word_count
 
-from txbatch import OpaqueState, Topology, failpoints
-from txbatch.core.errors import TerminalError, Unavailable
+from txbatch import Count, OpaqueState, Topology, failpoints
+from txbatch.core.errors import SchemaMismatch, TerminalError, Unavailable
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.warehouses import LEFT, Warehouses
@@ -251,6 +251,29 @@ def test_killed_once_it_had_moved_the_same_call_completes_it(moving: Moving, mon
     moving.comes()
     assert moving.there(SHOWN) == [(False,)]
     assert moving.told() == []
+
+
+def test_a_copy_that_never_counted_keeps_its_topologys_name_and_it_is_said_what_drops_it(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cut("change.apart_committed", monkeypatch):
+        moving.goes()
+
+    def renamed(database: str | None) -> Topology:
+        topology = Topology("words", was="word_count")
+        stream = topology.new_stream("words", LogSpout({"a": 1_000_000})).group_by("word")
+        stream.persistent_aggregate(
+            OpaqueState("word_count", database=database), guarantee="at_least_once", count=Count()
+        )
+        return topology
+
+    moving.ledger.change(renamed(None), JOB, WHY)
+    with pytest.raises(SchemaMismatch, match="`txbatch drop word_count --database warehouse` drops what it left there"):
+        moving.ledger.change(renamed("warehouse"), JOB, WHY)
+    (owner,) = moving.ledger.warehouses.owners("warehouse", "word_count")
+    assert moving.ledger.warehouses.drop_in("warehouse", "word_count", owner["ledger"]) == ["word_count"]
+    moving.ledger.change(renamed("warehouse"), JOB, WHY)
+    assert moving.there(REPORT) == [("cat", 1), ("dog", 2)]
 
 
 ELSEWHERE = {

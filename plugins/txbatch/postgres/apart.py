@@ -160,7 +160,10 @@ def owned(connection: Connection, state: str, database: str, ledger: str, topolo
             f"{topology} --leave-apart` and run it again from the start"
         )
     if stored["topology"] != topology:
-        raise SchemaMismatch(f"{where(state, database)} belongs to topology {stored['topology']!r}; name another state")
+        raise SchemaMismatch(
+            f"{where(state, database)} belongs to topology {stored['topology']!r}; name another state, or, if that topology is "
+            f"no more, `txbatch drop {stored['topology']} --database {database}` drops what it left there"
+        )
     if stored["ledger"] != ledger:
         raise SchemaMismatch(
             f"{where(state, database)} belongs to another ledger, {stored['ledger']}: use that one or name another state; if "
