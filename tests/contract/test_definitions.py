@@ -144,6 +144,7 @@ CHANGES = {
 
 # These can be applied to what is counted.
 APPLIED = {
+    "database": "in place",
     "state gone": "in place",
     "field new": "from now on",
     "field gone": "in place",
