@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 XCOM_KEY = "txbatch"
 MARK = "txbatch: "
 LENGTH_MAX = 900
+FIRST_TASK = "InitializeTransactionOperator"
 
 
 class RunNotes:
@@ -21,20 +22,46 @@ class RunNotes:
 
     @hookimpl
     def on_dag_run_success(self, dag_run: DagRun) -> None:
-        """Note the newest line that one of the run's tasks left."""
-        from airflow.models.xcom import XComModel
-        from sqlalchemy import select
-        from sqlalchemy.orm import object_session
+        """Note the newest line that one of the run's tasks left, or why the run has no tasks."""
+        _note(dag_run, _left(dag_run) or _too_late(dag_run))
 
-        session = object_session(dag_run)
-        if session is None or (dag_run.note and not dag_run.note.startswith(MARK)):
-            return
-        mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == XCOM_KEY)
-        with session.no_autoflush:
-            newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
-            found = session.scalars(newest).first()
-        if found is not None:
-            dag_run.note = f"{MARK}{XComModel.deserialize_value(found)}"[:LENGTH_MAX]
+    @hookimpl
+    def on_dag_run_failed(self, dag_run: DagRun) -> None:
+        """Note the newest line that one of the run's tasks left: what was found, or why it failed."""
+        _note(dag_run, _left(dag_run))
+
+
+def _note(dag_run: DagRun, line: str | None) -> None:
+    if line and not (dag_run.note and not dag_run.note.startswith(MARK)):
+        dag_run.note = f"{MARK}{line}"[:LENGTH_MAX]
+
+
+def _left(dag_run: DagRun) -> str | None:
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select
+    from sqlalchemy.orm import object_session
+
+    session = object_session(dag_run)
+    if session is None:
+        return None
+    mine = (XComModel.dag_id == dag_run.dag_id, XComModel.run_id == dag_run.run_id, XComModel.key == XCOM_KEY)
+    with session.no_autoflush:
+        newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
+        found = session.scalars(newest).first()
+    return None if found is None else str(XComModel.deserialize_value(found))
+
+
+def _too_late(dag_run: DagRun) -> str | None:
+    """Why a topology's run is green without tasks: Airflow makes none after the end date, and the form suggests now."""
+    dag, date = dag_run.dag, dag_run.logical_date
+    if not (
+        dag and date and dag.end_date and date > dag.end_date and FIRST_TASK in {task.task_type for task in dag.tasks}
+    ):
+        return None
+    return (
+        f"nothing was done: the logical date {date:%Y-%m-%d} is after the DAG's end date {dag.end_date:%Y-%m-%d}; trigger a run "
+        "with an earlier one, or to count batches again with none"
+    )
 
 
 class TxbatchPlugin(AirflowPlugin):

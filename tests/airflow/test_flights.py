@@ -200,6 +200,29 @@ def test_a_bad_interval_fails_with_its_reason(
     assert three_days.snapshot("flights") == before
 
 
+@pytest.mark.rule("R17")
+def test_an_interval_of_the_form_is_in_the_zone_of_the_schedule_and_notes_say_what_came_of_a_run(
+    three_days: Stack,
+) -> None:
+    conf = {"restate": "2013-01-02/2013-01-03", "why": "the file was cut off"}
+    assert stack_end(three_days, "form", conf=conf) == ("success", "txid 5 restates txid 3: 943 records, 31 keys")
+    state, note = stack_end(three_days, "no-why", conf={"restate": "3"})
+    assert (state, note) == (
+        "failed",
+        "failed: say why it is counted again: trigger another run, and fill in 'why', too",
+    )
+    state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=conf)
+    assert state == "success"
+    assert note.startswith("nothing was done: the logical date ")
+    assert three_days.announced("flights")[-1] == 5
+
+
+def stack_end(stack: Stack, run_id: str, **form: Any) -> tuple[str, str]:
+    """The run's state and its note."""
+    state, _ = trigger(stack, run_id, **form)
+    return state, stack.api.dag_run("flights", run_id)["note"].removeprefix("txbatch: ")
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.rule("R2", "R10", "R18")
 def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:

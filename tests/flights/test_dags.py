@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -54,8 +55,10 @@ def intervals(cron, zone):
         made.append((last.start.isoformat(), last.end.isoformat()))
     return made
 
+beside = runpy.run_path(sys.argv[2])
 unasked = flights.next_dagrun_info(last_automated_run_info=None, restricted=True)
 print(json.dumps({
+    "beside": [beside[name].dag_id for name in ("verify", "rebuild", "gc")],
     "parsed": list(dags), "brought": brought, "unasked": str(unasked),
     "days": days("America/New_York"), "utc_days": days("UTC"),
     "made": [[cron, zone, intervals(cron, zone)] for cron in CRONS for zone in ("America/New_York", "UTC")],
@@ -68,7 +71,14 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The example DAGs, parsed in a process of its own."""
     home = tmp_path_factory.mktemp("airflow")
     environment = os.environ | {"AIRFLOW_HOME": str(home), "PYTHONPATH": str(ROOT / "plugins")}
-    command = [sys.executable, "-c", PROGRAM, str(ROOT / "dags")]
+    (home / "dags").mkdir()
+    (home / "jobs").symlink_to(ROOT / "jobs")
+    beside = home / "dags" / "flights_corrections.py"
+    (documented,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "corrections.md").read_text(encoding="utf-8"), re.S
+    )
+    beside.write_text(documented)
+    command = [sys.executable, "-c", PROGRAM, str(ROOT / "dags"), str(beside)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -77,6 +87,10 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def moments(pairs: list[list[str]]) -> list[tuple[datetime, datetime]]:
     return [(datetime.fromisoformat(a).astimezone(UTC), datetime.fromisoformat(b).astimezone(UTC)) for a, b in pairs]
+
+
+def test_the_dags_of_the_document_load(parsed: dict[str, Any]) -> None:
+    assert parsed["beside"] == ["flights.verify", "flights.rebuild", "txbatch.gc"]
 
 
 def test_the_intervals_are_the_365_days_of_new_york(parsed: dict[str, Any]) -> None:

@@ -93,7 +93,7 @@ def test_its_task_tells_what_it_found_and_fails_for_what_is_wrong(project: Path)
     line = "verified txids: 2; 3 EQUAL"
     assert made["well"] == [{"txbatch": line, "findings": [], "returned": {"EQUAL": 3}}] * 2
     wrong = made["wrong"]
-    line = "verified txids: 2; 2 EQUAL, 1 DIFFERENT"
+    line = "verified txids: 2; 2 EQUAL, 1 DIFFERENT (state words)"
     assert (wrong["txbatch"], wrong["failed"]) == (line, f"words: {line}; see `txbatch verify`")
     (found,) = wrong["findings"]
     assert (found["what"], found["outcome"], found["keys"]) == ("state words", "DIFFERENT", "b")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook
 
-from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.errors import DefinitionError, TerminalError, TxbatchError
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Run
+from txbatch.orchestration import result
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -136,9 +137,16 @@ def spark_master(conn_id: str) -> str:
 
 
 @contextmanager
-def failing_as_airflow() -> Iterator[None]:
-    """Context manager. Turn an error that no retry helps into one that fails the task at once; Airflow retries all others."""
+def failing_as_airflow(context: Context) -> Iterator[None]:
+    """Context manager. Turn an error that no retry helps into one that fails the task at once; Airflow retries all others.
+
+    Either is told, for the note of a run that has failed.
+    """
     try:
         yield
-    except TerminalError as error:
-        raise AirflowFailException(str(error)) from error
+    except TxbatchError as error:
+        with suppress(Exception):  # the error counts, whether or not it can be told
+            result.tell(context, f"failed: {error}")
+        if isinstance(error, TerminalError):
+            raise AirflowFailException(str(error)) from error
+        raise

@@ -91,7 +91,7 @@ def _dates(zone: str) -> str:
             f"shows, mostly UTC. Set the UI to {zone} first, or the first day or the last one may be left out.",
             "- **Trigger**: give a logical date *within the interval after* the one you mean, as Airflow takes the newest one "
             "that was over by then. The form's own suggestion is now: after the DAG's end date, where it has one, that is "
-            "a run without tasks, which is green and counts nothing.",
+            "a run without tasks, which is green and counts nothing; its note says so.",
             "- **Clear** a run: what is committed stays as it is, and the note says *already committed as txid n*.",
         ]
     )

@@ -56,7 +56,7 @@ class TransactionOperator(BaseOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step; also what a wait comes back to, with the deadlines of this try's waits."""
-        with failing_as_airflow():
+        with failing_as_airflow(context):
             steps = open_steps(self.job)
             again = restating.runs(steps, context)
             run = again[0] if again else run_of(self.job.topology, context)

@@ -65,7 +65,7 @@ class RebuildOperator(EmitBatchOperator):
         """Count what is left to count, swap, tell, and return the number of the rebuild."""
         from txbatch.wiring import open_rebuilder
 
-        with failing_as_airflow():
+        with failing_as_airflow(context):
             check_emission(self.job)
             with closing(open_rebuilder(open_steps(self.job), self._application())) as rebuilder:
                 by = getattr(context["dag_run"], "triggering_user_name", None)

@@ -53,7 +53,7 @@ class GcOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Fold, tell, and return a row per topology, as `txbatch gc --json` has it."""
-        with failing_as_airflow():
+        with failing_as_airflow(context):
             rows = self._collected()
         for row in rows:
             log.info("%s", summary([row]))

@@ -73,7 +73,7 @@ class VerifyOperator(EmitBatchOperator):
 
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Verify, tell, and return how often each outcome came."""
-        with failing_as_airflow():
+        with failing_as_airflow(context):
             check_emission(self.job)
             found = self._verified(str(context["dag_run"].run_id))
         line, wrong = summary(found), [each for each in found if not each.ok]
@@ -101,7 +101,11 @@ def summary(found: Sequence[Finding]) -> str:
     """Return what verifying came to, in a line: `verified txids: 5; 6 EQUAL`, the state being the sixth."""
     told = ", ".join(f"{number} {outcome}" for outcome, number in _counted(found).items())
     batches = sum(each.what == "batch" for each in found)
-    return f"verified txids: {batches}; {told or 'nothing is committed yet'}"
+    wrong = ", ".join(each.name for each in found if not each.ok)
+    again = ", ".join(each.name for each in found if each.restate)
+    named = f" ({wrong})" if wrong else ""
+    differs = f"; the source differs since, and a restate counts it as it is now: {again}" if again else ""
+    return f"verified txids: {batches}; {told or 'nothing is committed yet'}{named}{differs}"
 
 
 def _counted(found: Sequence[Finding]) -> dict[str, int]:
