@@ -205,16 +205,17 @@ def test_an_interval_of_the_form_is_in_the_zone_of_the_schedule_and_notes_say_wh
     three_days: Stack,
 ) -> None:
     conf = {"restate": "2013-01-02/2013-01-03", "why": "the file was cut off"}
-    assert stack_end(three_days, "form", conf=conf) == ("success", "txid 5 restates txid 3: 943 records, 31 keys")
-    state, note = stack_end(three_days, "no-why", conf={"restate": "3"})
-    assert (state, note) == (
+    state, note = stack_end(three_days, "form", conf=conf)
+    assert state == "success"
+    assert (again := re.fullmatch(r"txid (\d+) restates txid 3: 943 records, 31 keys", note)), note
+    assert stack_end(three_days, "no-why", conf={"restate": "3"}) == (
         "failed",
         "failed: say why it is counted again: trigger another run, and fill in 'why', too",
     )
     state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=conf)
     assert state == "success"
-    assert note.startswith("nothing was done: the logical date ")
-    assert three_days.announced("flights")[-1] == 5
+    assert note.startswith("nothing was done: the logical date "), note
+    assert three_days.announced("flights")[-1] == int(again[1])
 
 
 def stack_end(stack: Stack, run_id: str, **form: Any) -> tuple[str, str]:
