@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from past_model import BASE, HISTORY, KEYS, Model, few, positions
 from postgres_bench import Bench, words
 from sqlalchemy import Connection, Engine
-from support import LogSpout, code, manifest_of, run
+from support import LogSpout, code, manifest_of, run, word_count
 
-from txbatch import Avg, Count, Max, OpaqueState, Topology, failpoints
+from txbatch import Avg, CombinerAggregator, Count, Max, OpaqueState, Topology, failpoints
 from txbatch.core import coordinator
-from txbatch.core.errors import TransientError, UnknownName
+from txbatch.core.aggregator import PartialColumn
+from txbatch.core.errors import NotFoldable, TransientError, UnknownName
+from txbatch.core.fields import Field
 from txbatch.core.keep import Keep
+from txbatch.core.merge import Merge
 from txbatch.core.retention import Slice
 from txbatch.core.transaction import Batch, Restate
 from txbatch.core.update import Change
 from txbatch.postgres import retention
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.retention import Retention
+from txbatch.run.retention import Collector
 
 pytestmark = pytest.mark.rule("R22")
 HORIZONS = st.lists(st.integers(1, 7), min_size=1, max_size=3)
@@ -220,3 +224,53 @@ def test_a_report_that_was_begun_before_reads_what_was_there_then(bench: Bench) 
         assert [tuple(row) for row in reader.exec_driver_sql(asked)] == [("cat 0", 2), ("cat 1", 2), ("dog", 2)]
     kept._drop_empty("word_count", 1000)
     assert bench.rows("SELECT to_regclass('contribution_partition.\"word_count@1\"') IS NULL") == [(True,)]
+
+
+class BitOr(Merge):
+    """A merge of a user's own, which the ledger knows by its name alone."""
+
+    name = "bit_or"
+
+    def both(self, left: int, right: int) -> int:
+        return left | right
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"COALESCE({state} | {partial}, {state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"bit_or({column})"
+
+
+class Flags(CombinerAggregator):
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", "bigint", BitOr(), "bit_or(n)"),)
+
+
+def test_what_merges_by_a_rule_of_the_jobs_own_is_not_folded_and_no_other_topology_waits_for_it(engine: Engine) -> None:
+    topology = Topology("own", keep=Keep(txids=1))
+    stream = topology.new_stream("in", LogSpout({"a": 100})).group_by("word")
+    stream.persistent_aggregate(OpaqueState("own"), flags=Flags())
+    own = Bench(engine, topology)
+    counted = word_count(LogSpout({"a": 100}))
+    counted.keep = Keep(txids=1)
+    other = Bench(engine, counted)
+    for name in "123":
+        own.whole({"own": [(("dog",), (4,))]}, name)
+        other.whole(words(dog=1), name)
+    told = "state 'own' merges 'flags' by bit_or, a rule of its job's own, which gc does not know"
+    for dry_run in (True, False):
+        found = {row["topology"]: row for row in collector(engine).all(dry_run=dry_run)}
+        assert (found["own"]["horizon"], found["word_count"]["horizon"]) == (0, 2)
+        assert told in found["own"]["waits_for"]
+        with pytest.raises(NotFoldable, match=told):
+            collector(engine).one("own", dry_run=dry_run)
+
+
+def collector(engine: Engine) -> Collector:
+    class NoLeftovers:
+        def number(self, topology: str, final: int) -> int:
+            return 0
+
+        remove = number
+
+    return Collector(Retention(engine), NoLeftovers())

@@ -74,6 +74,10 @@ class BadRecord(TerminalError):
     """A record cannot be counted: invalid UTF-8, U+0000 or null in a key, a value out of range."""
 
 
+class NotFoldable(TerminalError):
+    """A state's past cannot be folded: the ledger does not know how its partials merge (R22)."""
+
+
 class StateAhead(TerminalError):
     """A state row carries this txid or a later one: it was changed outside the ledger (R9)."""
 

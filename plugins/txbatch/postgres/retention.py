@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import retention
-from txbatch.core.errors import TransientError
+from txbatch.core.errors import NotFoldable, TransientError
 from txbatch.core.keep import Keep
+from txbatch.core.merge import merge_named
 from txbatch.core.retention import SLICE_TXIDS, Folded, Past, Slice, Version
 from txbatch.postgres import rows
 from txbatch.postgres.engine import transaction
@@ -64,7 +65,7 @@ class Retention:
         found = retention.folded(past.versions, past.reached)
         with transaction(self.engine) as connection:
             stored = _states(connection, past.topology) if found.all else ()
-            states = [Folds(past.topology, each["state"], each["columns"]) for each in stored]
+            states = [_folds(past.topology, each) for each in stored]
             given = {"topology": past.topology, "after": past.horizon, "horizon": past.reached}
             attempts = connection.execute(query("attempts_to_forget"), given).scalar_one()
             rows_gone = sum(_number(connection, each, found) for each in states)
@@ -131,7 +132,7 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
             f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
         )
     stored = _states(connection, topology)
-    states = [Folds(topology, each["state"], each["columns"]) for each in stored]
+    states = [_folds(topology, each) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
     versions = _versions(connection, {**given, "wanted": wanted})
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
@@ -163,6 +164,17 @@ def _number(connection: Connection, folds: Folds, found: Folded) -> int:
 
 def _states(connection: Connection, topology: str) -> Sequence[Any]:
     return connection.execute(query("states_with_contributions"), {"topology": topology}).mappings().all()
+
+
+def _folds(topology: str, stored: Mapping[str, Any]) -> Folds:
+    """Return how a state is folded; NotFoldable when a value merges by a rule that is its job's own."""
+    for name, *_, merge in stored["columns"]["values"]:
+        if merge_named(merge) is None:
+            raise NotFoldable(
+                f"{topology}: state {stored['state']!r} merges {name!r} by {merge}, a rule of its job's own, which gc does not "
+                "know: what the topology has counted is kept, all of it; or rebuild it without that value"
+            )
+    return Folds(topology, stored["state"], stored["columns"])
 
 
 def _fold_state(connection: Connection, folds: Folds, found: Folded) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, NotFoldable
 from txbatch.core.keep import Keep
 from txbatch.core.retention import Past, Retention, told
 
@@ -34,14 +34,17 @@ class Collector:
         return self._folded(self.retention.past(topology, keep), keep, dry_run=dry_run)
 
     def all(self, *, dry_run: bool = False) -> Iterator[dict[str, Any]]:
-        """Fold each topology by its policy; one that is rebuilt now is left as it is."""
+        """Fold each topology by its policy; one that is rebuilt now, or that cannot be folded, is left as it is, and says so."""
         for topology, keep in self.retention.policies().items():
             if keep is None:
                 horizon = self.retention.horizon(topology)
                 yield _row(topology, None, horizon, horizon)
-            else:
-                past = self.retention.past(topology, keep)
+                continue
+            past = self.retention.past(topology, keep)
+            try:
                 yield self._folded(past, keep, dry_run=dry_run or past.rebuild is not None)
+            except NotFoldable as error:
+                yield _row(topology, keep, past.horizon, past.horizon) | {"waits_for": str(error)}
 
     def _policy(self, topology: str) -> Keep:
         keep = self.retention.policy(topology)
