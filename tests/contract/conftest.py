@@ -15,14 +15,17 @@ from txbatch.core import coordinator
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
 from txbatch.core.rebuild import Rebuilds
+from txbatch.core.retention import Retention
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.retention import MemoryRetention
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
 from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.postgres.retention import Retention as PostgresRetention
 from txbatch.postgres.warehouses import Warehouses
 
 Partials = Mapping[str, Sequence[Keyed]]
@@ -37,6 +40,19 @@ class Backing:
     @property
     def rebuilds(self) -> Rebuilds:
         """What carries out rebuilds of this ledger."""
+        raise NotImplementedError
+
+    @property
+    def retention(self) -> Retention:
+        """What folds the past of this ledger."""
+        raise NotImplementedError
+
+    def age(self, txid: int, days: int) -> None:
+        """As if all up to this txid had been committed so many days ago."""
+        raise NotImplementedError
+
+    def base(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        """By key, what was folded: value and txid."""
         raise NotImplementedError
 
     def reconnect(self) -> None:
@@ -133,6 +149,17 @@ class Memory(Backing):
     def rebuilds(self) -> Rebuilds:
         return MemoryRebuilds(self.ledger)
 
+    @property
+    def retention(self) -> Retention:
+        return MemoryRetention(self.ledger)
+
+    def age(self, txid: int, days: int) -> None:
+        committed = self.ledger.tables.committed_at
+        committed |= {at: self.now - timedelta(days=days) for at in committed if at[1] <= txid}
+
+    def base(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        return {key: (*row.value, row.txid) for key, row in self.ledger.tables.states[name].base.items()}
+
     def reconnect(self) -> None:
         """Memory does not survive; the ledger goes on."""
 
@@ -198,6 +225,22 @@ class Postgres(Backing):
     @property
     def rebuilds(self) -> Rebuilds:
         return PostgresRebuilds(self.engine)
+
+    @property
+    def retention(self) -> Retention:
+        return PostgresRetention(self.engine)
+
+    def age(self, txid: int, days: int) -> None:
+        with self.engine.begin() as connection:
+            set_back = (
+                "UPDATE txbatch.batch SET committed_at = now() - make_interval(days => :days) WHERE txid <= :txid"
+            )
+            connection.execute(text(set_back), {"days": days, "txid": txid})
+
+    def base(self, name: str) -> dict[Any, tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT word, count, txid FROM contribution_base.{pg_name(name)}"))
+            return {(word,): (count, txid) for word, count, txid in rows}
 
     def reconnect(self) -> None:
         self.engine.dispose()

@@ -18,12 +18,15 @@ from txbatch.core.ledger import Ledger
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.rebuild import Rebuilds
+from txbatch.core.retention import Retention
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.tables import Tables
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.postgres.retention import Retention as PostgresRetention
 
 
 class Place(Protocol):
@@ -31,6 +34,7 @@ class Place(Protocol):
 
     ledger: Ledger
     rebuilds: Rebuilds
+    retention: Retention
 
     def expire(self, topology: str) -> None:
         """As if time had passed and no run had renewed its lease."""
@@ -54,7 +58,7 @@ class Twin:
     def __init__(self, ledger: type[MemoryLedger] = MemoryLedger) -> None:
         self.now = datetime.now(UTC)
         self.ledger = ledger(clock=lambda: self.now)
-        self.rebuilds = MemoryRebuilds(self.ledger)
+        self.rebuilds, self.retention = MemoryRebuilds(self.ledger), MemoryRetention(self.ledger)
 
     def expire(self, topology: str) -> None:
         self.now += timedelta(days=1)
@@ -75,20 +79,25 @@ class Twin:
         (aggregate,), tables = topology.aggregates, self.ledger.tables
         since = (each for each in tables.rebuilds.values() if (each.swapped or 0) >= txid)
         stored = next((each.past for each in since if each.rebuild.topology == topology.name), tables.states)
-        return self._folded(topology, contributions(aggregate, replace(tables, states=dict(stored))), txid)
+        then = replace(tables, states=dict(stored))
+        return self._folded(topology, then, contributions(aggregate, then), txid)
 
     def corrected(self, topology: Topology, position: int) -> Report:
-        given = contributions(topology.aggregates[0], self.ledger.tables)
-        return self._folded(
-            topology, {key: [one for one in each if one.position <= position] for key, each in given.items()}
-        )
+        tables = self.ledger.tables
+        given = contributions(topology.aggregates[0], tables)
+        up_to = {key: [one for one in each if one.position <= position] for key, each in given.items()}
+        return self._folded(topology, tables, up_to)
 
-    def _folded(self, topology: Topology, given: Mapping[Any, list[Contribution]], at: int | None = None) -> Report:
+    def _folded(
+        self, topology: Topology, tables: Tables, given: Mapping[Any, list[Contribution]], at: int | None = None
+    ) -> Report:
         (aggregate,) = topology.aggregates
-        stored, combine = self.ledger.tables.states[aggregate.state.name], merger(aggregate.merges)
-        folded = {key: fold(stored.base.get(key), each, combine, at) for key, each in given.items()}
+        stored, combine = tables.states[aggregate.state.name], merger(aggregate.merges)
+        every = {**dict.fromkeys(stored.base, ()), **given}
+        folded = {key: fold(stored.based(key), each, combine, at) for key, each in every.items()}
+        dated = {key: row.txid for key, row in stored.base.items()}
         return {
-            of_key(key): (finished(aggregate, value), last_changed(given[key], at) or 0)
+            of_key(key): (finished(aggregate, value), max(dated.get(key, 0), last_changed(every[key], at) or 0))
             for key, value in folded.items()
             if value is not None
         }
@@ -128,6 +137,7 @@ class Real:
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.ledger, self.rebuilds = engine, PostgresLedger(engine), PostgresRebuilds(engine)
+        self.retention = PostgresRetention(engine)
 
     def expire(self, topology: str) -> None:
         ended = "UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s' WHERE topology = :t"

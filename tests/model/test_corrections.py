@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from model import places
 from model.corrections import History, drawn, found_wrong, shortest
+from model.folded import Folded, drawn_folded
 from model.places import Place, Real, Twin
 from sqlalchemy import Engine
 
@@ -27,32 +28,36 @@ from txbatch.memory.tables import Tables
 HISTORIES = int(os.environ.get("CORRECTIONS", "20000"))
 
 
-def tell(seed: int, place: Callable[[], Place], name: str = "t") -> History:
-    """Fail with the shortest part of the history of a seed that fails as well."""
-    shape, steps = drawn(seed)
-    history = History(place(), name, shape)
+def tell(seed: int, place: Callable[[], Place], name: str = "t") -> Folded:
+    """Fail with the shortest part of the history of a seed that fails as well; every fourth one is folded on its way."""
+    shape, steps = drawn(seed) if seed % 4 else drawn_folded(seed)
+    history = Folded(place(), name, shape)
     error = found_wrong(history, steps)
     if error is not None:
         names = (f"{name}_{number}" for number in range(10_000))
-        least = shortest(steps, lambda part: found_wrong(History(place(), next(names), shape), part) is not None)
+        least = shortest(steps, lambda part: found_wrong(Folded(place(), next(names), shape), part) is not None)
         pytest.fail(f"seed {seed}: {shape}\n{error}\nThe shortest that fails: {least}")
     return history
 
 
-@pytest.mark.rule("R16", "R17", "R18", "R19")
+@pytest.mark.rule("R16", "R17", "R18", "R19", "R22")
 @pytest.mark.timeout(0 if HISTORIES > 20_000 else 300)
 def test_twenty_thousand_histories_on_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    counted = restated = 0
+    counted = restated = folded = 0
     for seed in range(HISTORIES):
-        versions = tell(seed, Twin).kept.versions.values()
+        told = tell(seed, Twin)
+        versions, folded = told.kept.versions.values(), folded + (told.horizon > 0)
         counted += len(versions)
         restated += sum(each.txid != each.position for each in versions)
     with capsys.disabled():
-        print(f"\n{HISTORIES:,} histories: {counted:,} batches committed, {restated:,} of them restates")
+        print(
+            f"\n{HISTORIES:,} histories: {counted:,} batches committed, {restated:,} of them restates; {folded:,} folded"
+        )
     assert restated > HISTORIES / 4  # and no history is as empty as it could be
+    assert folded > HISTORIES / 20
 
 
-@pytest.mark.rule("R16", "R17", "R18", "R19")
+@pytest.mark.rule("R16", "R17", "R18", "R19", "R22")
 @pytest.mark.timeout(0 if HISTORIES > 20_000 else 300)
 def test_five_hundred_histories_on_postgresql(engine: Engine) -> None:
     place = Real(engine)

@@ -1,57 +1,75 @@
-"""Random histories of corrections, folded at random horizons: what reports show, and showed since, stays (R19, R22)."""
+"""Random histories of corrections, folded at random horizons (R19, R22), and foldings that are wrong on purpose."""
 
 from __future__ import annotations
 
-import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from model.corrections import History, Step, drawn, found_wrong
-from model.places import Real
-from model.test_corrections import HISTORIES
-from sqlalchemy import Engine
+from model.corrections import found_wrong
+from model.folded import Folded, drawn_folded
+from model.places import Twin
 
-from txbatch.core.transaction import Restate
-from txbatch.postgres.retention import Retention
+from txbatch.core import retention as decided
+from txbatch.core.retention import Version
+from txbatch.memory import retention
+
+IN_BASE, FOLD, VERSIONS = retention._based, retention.fold, retention._versions
 
 
-class Folded(History):
-    """A history that is folded now and then."""
+def _dated_by_what_counts(contributions: Any, at: int | None = None) -> int | None:
+    """What took something away changes no txid."""
+    return max((each.txid for each in contributions if each.replaced_by is None), default=None)
 
-    horizon = 0
 
-    def do_gc(self, which: int, _: int) -> None:
-        newest = max(self.kept.versions, default=0)
-        final = [txid for txid in self.kept.shown if txid <= newest]
-        if len(final) < 2:
+def _as_if_all_counted(base: Any, contributions: Any, combine: Any, at: int | None = None) -> Any:
+    """Replaced versions are added to those that count."""
+    return FOLD(base, [replace(each, replaced_by=None) for each in contributions], combine)
+
+
+def _without_what_was_folded(stored: Any, key: Any, contributions: Any, merges: Any) -> Any:
+    """The second slice takes the place of the first."""
+    return IN_BASE(replace(stored, base={}), key, contributions, merges)
+
+
+def _but_for_the_newest(stored: Any, key: Any, contributions: Any, merges: Any) -> Any:
+    """Of what goes, the newest version is not folded."""
+    newest = max(each.txid for each in contributions)
+    return IN_BASE(stored, key, [each for each in contributions if each.txid != newest], merges)
+
+
+def _however_late(versions: Any, wanted: int, pending: Any) -> int:
+    """Also where a later txid counts a position again, or is about to."""
+    return wanted
+
+
+def _for_ever(tables: Any, topology: str) -> dict[int, int]:
+    """Nothing is in flight."""
+    return {}
+
+
+def _whatever_came_later(tables: Any, topology: str, wanted: int) -> list[Version]:
+    """Restates above the wanted txid are not looked at."""
+    return [each for each in VERSIONS(tables, topology, wanted) if each.txid <= wanted]
+
+
+WRONG: dict[str, tuple[Any, str, Any]] = {
+    "what took something away leaves no txid": (retention, "last_changed", _dated_by_what_counts),
+    "replaced versions are folded": (retention, "fold", _as_if_all_counted),
+    "the base is made anew": (retention, "_based", _without_what_was_folded),
+    "the newest version is lost": (retention, "_based", _but_for_the_newest),
+    "what is restated late is folded": (decided, "reach", _however_late),
+    "restates in flight are not waited for": (retention, "_pending", _for_ever),
+    "later restates are not looked at": (retention, "_versions", _whatever_came_later),
+}
+
+
+@pytest.mark.rule("R22")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_folding_is_found_out(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*WRONG[wrong])
+    for seed in range(1000):
+        shape, steps = drawn_folded(seed)
+        if found_wrong(Folded(Twin(), "t", shape), steps) is not None:
             return
-        assert isinstance(self.place, Real)
-        kept, before = Retention(self.place.engine), dict(self.kept.report)
-        list(kept.fold(self.topology.name, final[which % (len(final) - 1)]))
-        self.horizon = kept.horizon(self.topology.name)
-        assert self.place.report(self.topology) == before
-        for txid in (txid for txid in final if txid >= self.horizon):
-            assert self.place.as_of(self.topology, txid) == self.kept.shown[txid], (
-                f"as of {txid}, folded to {self.horizon}"
-            )
-
-    def restatable(self, again: Restate) -> bool:
-        return super().restatable(again) and self.kept.current(again.position).txid > self.horizon
-
-    def check(self) -> None:
-        assert self.place.report(self.topology) == self.kept.report
-
-
-@pytest.mark.rule("R19", "R22")
-@pytest.mark.timeout(0 if HISTORIES > 20_000 else 300)
-def test_fifty_folded_histories_on_postgresql(engine: Engine) -> None:
-    place, folded = Real(engine), 0
-    for seed in range(HISTORIES // 400):
-        shape, steps = drawn(seed)
-        chance = random.Random(seed)
-        for _ in range(2):
-            steps.insert(chance.randrange(2, len(steps) + 1), Step("gc", chance.randrange(1000), 0))
-        history = Folded(place, f"g{seed}", shape)
-        error = found_wrong(history, steps)
-        assert error is None, f"seed {seed}: {shape}\n{error}\n{history.story}"
-        folded += history.horizon > 0
-    assert folded > HISTORIES / 2000
+    pytest.fail("a thousand histories did not see it")

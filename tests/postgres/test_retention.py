@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -12,17 +11,15 @@ from hypothesis import strategies as st
 from past_model import BASE, HISTORY, KEYS, Model, few, positions
 from postgres_bench import Bench, words
 from sqlalchemy import Connection, Engine
-from support import LogSpout, code, manifest_of, run, word_count
+from support import LogSpout, word_count
 
 from txbatch import Avg, CombinerAggregator, Count, Max, OpaqueState, Topology, failpoints
-from txbatch.core import coordinator
 from txbatch.core.aggregator import PartialColumn
-from txbatch.core.errors import NotFoldable, TransientError, UnknownName
+from txbatch.core.errors import NotFoldable
 from txbatch.core.fields import Field
 from txbatch.core.keep import Keep
 from txbatch.core.merge import Merge
-from txbatch.core.retention import Slice
-from txbatch.core.transaction import Batch, Restate
+from txbatch.core.retention import SLICE_TXIDS
 from txbatch.core.update import Change
 from txbatch.postgres import retention
 from txbatch.postgres.folds import Folds
@@ -113,7 +110,7 @@ def test_it_goes_on_beside_commits_and_where_it_was_ended(bench: Bench, monkeypa
             with pytest.raises(failpoints.FailpointReached):
                 list(kept.fold("word_count", 20))
     assert kept.horizon("word_count") == 0
-    assert next(kept.fold("word_count", 20)).horizon == retention.SLICE_TXIDS  # ended after its first slice
+    assert next(kept.fold("word_count", 20)).horizon == SLICE_TXIDS  # ended after its first slice
     others = [Thread(target=lambda: list(kept.fold("word_count", 20))) for _ in range(2)]
     for other in others:
         other.start()
@@ -126,30 +123,6 @@ def test_it_goes_on_beside_commits_and_where_it_was_ended(bench: Bench, monkeypa
     assert bench.rows("SELECT min(txid), count(*) FROM contribution.word_count") == [(21, 20)]
     then = bench.rows("SELECT word, count, txid FROM report.as_of_word_count(20) ORDER BY word")
     assert [tuple(row) for row in then] == [("cat 0", 14, 19), ("cat 1", 14, 20), ("cat 2", 12, 18), ("dog", 20, 20)]
-
-
-def test_a_restate_in_flight_is_committed_all_the_same(bench: Bench) -> None:
-    history(bench, 5)
-    asked = replace(run("again"), restate=Restate(3, "it was wrong"))
-    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, asked)
-    assert isinstance(batch, Batch)
-    kept = Retention(bench.engine)
-    list(kept.fold("word_count", 4))
-    assert kept.horizon("word_count") == 2
-    held = kept.past("word_count", Keep(txids=2))
-    assert (held.reached, held.wanted, held.waits_for) == (2, 3, "txid 6, which is going to count position 3 again")
-    assignment = bench.ledger.start_attempt(batch, asked, code())
-    emitted = bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, words(dog=9)))
-    assert bench.commit(emitted, words(dog=9))
-    list(kept.fold("word_count", 5))
-    assert kept.horizon("word_count") == 2  # as of txid 5 position 3 is what it was
-    held = kept.past("word_count", Keep(txids=1))
-    assert (held.reached, held.wanted, held.waits_for) == (2, 5, "txid 6, which counts position 3 again, to be older")
-    assert kept.outlook(held) == Slice(2, 0, 0)
-    before = report(bench)
-    list(kept.fold("word_count", 6))
-    assert (kept.horizon("word_count"), report(bench)) == (6, before)
-    assert bench.rows("SELECT count(*) FROM contribution.word_count") == [(0,)]
 
 
 def test_a_position_that_was_restated_late_is_folded_where_the_order_matters(engine: Engine) -> None:
@@ -168,32 +141,6 @@ def test_a_position_that_was_restated_late_is_folded_where_the_order_matters(eng
     assert kept.horizon("t") == 55
     assert bench.rows("SELECT count, txid FROM contribution_base.s") == [(54, 55)]
     assert bench.rows("SELECT word, count FROM report.as_of_s(60)") == [("a", 59)]
-
-
-def test_what_is_kept(bench: Bench) -> None:
-    history(bench, 5)
-    kept = Retention(bench.engine)
-    assert [kept.wanted("word_count", Keep(txids=n)) for n in (1, 3, 5, 9)] == [4, 2, 0, 0]
-    assert kept.wanted("word_count", Keep(days=1)) == 0
-    bench.run("UPDATE txbatch.batch SET committed_at = now() - interval '3 days' WHERE txid <= 3")
-    assert kept.wanted("word_count", Keep(days=2)) == 3
-    bench.run("UPDATE txbatch.batch SET committed_at = now() - interval '3 days'")
-    assert kept.wanted("word_count", Keep(days=2)) == 4  # the newest always stays
-    with pytest.raises(UnknownName):
-        kept.horizon("nobody")
-
-
-def test_no_past_is_folded_while_a_rebuild_counts_it(bench: Bench) -> None:
-    history(bench, 3)
-    bench.run(
-        "INSERT INTO txbatch.rebuild (topology, job, code, why, requested_by, definition) "
-        "VALUES ('word_count', 'j', 'c', 'w', 'me', '{}')"
-    )
-    with pytest.raises(TransientError, match="a rebuild counts"):
-        list(Retention(bench.engine).fold("word_count", 2))
-    held = Retention(bench.engine).past("word_count", Keep(txids=1))
-    assert (held.reached, held.wanted) == (0, 2)
-    assert held.waits_for == "rebuild 1, which counts what would be folded, to be swapped or cancelled"
 
 
 def test_partitions_without_rows_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,13 @@ Folded(counting=(1, 3, 4), all=(1, 2, 3, 4))
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from txbatch.core.errors import NotFoldable, TransientError
 from txbatch.core.keep import Keep
+from txbatch.core.merge import RowMerge, merge_named
 
 # As many txids are folded by one transaction.
 SLICE_TXIDS = 10
@@ -92,6 +94,14 @@ class Slice:
     attempts: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Final:
+    """A committed txid below all that are open; `old`: it was committed before what a policy keeps by time."""
+
+    txid: int
+    old: bool = False
+
+
 class Retention(Protocol):
     """What folds the past of topologies. `postgres.retention` is the real one, `memory.retention` its twin."""
 
@@ -126,6 +136,53 @@ def folded(versions: Collection[Version], horizon: int) -> Folded:
     gone = [each for each in versions if each.txid <= horizon]
     counting = [each.txid for each in gone if each.replaced_by is None]
     return Folded(tuple(sorted(counting)), tuple(sorted(each.txid for each in gone)))
+
+
+def slices(topology: str, reached: int, horizon: int, fold: Callable[[str, int], Slice]) -> Iterator[Slice]:
+    """Yield what `fold` folds of a topology up to a horizon, each slice in a transaction of its own."""
+    step = SLICE_TXIDS
+    while reached < horizon:
+        wanted = min(horizon, reached + step)
+        done = fold(topology, wanted)
+        yield done
+        if done.horizon <= reached and wanted == horizon:
+            return
+        # A position waits for the restate that replaced it: where that is far above, the step is longer.
+        step = SLICE_TXIDS if done.horizon > reached else 2 * step
+        reached = max(reached, done.horizon)
+
+
+def while_rebuilt(topology: str) -> TransientError:
+    """Return the error of folding what a rebuild counts."""
+    return TransientError(
+        f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
+    )
+
+
+def merges_of(topology: str, state: str, columns: Mapping[str, Any]) -> list[RowMerge]:
+    """Return how the values of a stored state merge; NotFoldable when one does by a rule that is its job's own."""
+    found: list[RowMerge] = []
+    for name, *_, rule in columns["values"]:
+        merge = merge_named(rule)
+        if merge is None:
+            raise NotFoldable(
+                f"{topology}: state {state!r} merges {name!r} by {rule}, a rule of its job's own, which gc does not "
+                "know: what the topology has counted is kept, all of it; or rebuild it without that value"
+            )
+        found.append(merge)
+    return found
+
+
+def wanted(keep: Keep, final: Sequence[Final]) -> int:
+    """Return up to which txid may be folded, so that this is kept of what is final, oldest first.
+
+    >>> wanted(Keep(txids=1), [Final(1), Final(2), Final(4)]), wanted(Keep(days=9), [Final(1, old=True), Final(2)])
+    (2, 1)
+    """
+    txids = [each.txid for each in final]
+    if keep.txids is None:
+        return newest_to_fold(max((each.txid for each in final if each.old), default=0), txids)
+    return newest_to_fold(txids[-1] - keep.txids if txids else 0, txids)
 
 
 def newest_to_fold(wanted: int, final: Sequence[int]) -> int:

@@ -288,6 +288,7 @@ class MemoryLedger:
             failpoints.hit("commit.loaded")
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
             tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
+            tables.committed_at[now.topology, now.txid] = self.clock()
             return Committed(tables.record(now, newest.manifest), applied=True)
 
     def success(self, topology: str, txid: int) -> bool:
@@ -319,7 +320,9 @@ class MemoryLedger:
                 self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
             else:
                 self._abort(tables, now)
-            return tables.give_up(now, why)
+            skipped = tables.give_up(now, why)
+            tables.committed_at[topology, skipped.txid] = self.clock()
+            return skipped
 
     def rows(self, state: str) -> Rows:
         """Return what a state holds now, by key."""

@@ -24,7 +24,7 @@ from txbatch.core.redefinition import (
     Step,
     sources,
 )
-from txbatch.core.state import OpaqueValue, Value
+from txbatch.core.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus
@@ -94,8 +94,14 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.states[at] = replace(state, topology=name if state.topology == was else state.topology)
     for batch in tables.batches_of(was):
         tables.batches[was, batch.txid] = replace(batch, topology=name)
-    keyed: list[dict[Any, Any]] = [tables.batches, tables.leases, tables.intervals, tables.batch_keys, tables.attempts]
-    for table in [*keyed, tables.waiting, tables.partitions, tables.consumed, tables.changes]:
+    keyed: list[dict[Any, Any]] = [
+        tables.batches,
+        tables.leases,
+        tables.committed_at,
+        tables.intervals,
+        tables.batch_keys,
+    ]
+    for table in [*keyed, tables.attempts, tables.waiting, tables.partitions, tables.consumed, tables.changes]:
         _rekey(table, was, name)
 
 
@@ -146,11 +152,12 @@ def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], t
         definition=replace(now, since=since, joined=stored.definition.joined),
         rows={key: _moved(row, moved) for key, row in stored.rows.items()},
         contributions={at: moved(partial) for at, partial in stored.contributions.items()},
-        base={key: moved(partial) for key, partial in stored.base.items()},
+        base={key: replace(row, value=moved(row.value)) for key, row in stored.base.items()},
     )
     if not any(isinstance(step, KeepContributions) for step in steps):
         return changed
-    return replace(changed, base={key: row.value for key, row in changed.rows.items() if row.value}, horizon=txid - 1)
+    base = {key: TransactionalValue(row.txid, row.value) for key, row in changed.rows.items() if row.value}
+    return replace(changed, base=base, horizon=txid - 1)
 
 
 def _moved(row: Value, moved: Callable[[Partial], Partial]) -> Value:

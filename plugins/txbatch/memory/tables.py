@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from txbatch.core import protocol
@@ -20,6 +21,7 @@ from txbatch.core.definition import (
 )
 from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.fold import Contribution, fold
+from txbatch.core.keep import Keep
 from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
@@ -28,7 +30,7 @@ from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
     Redefinition,
 )
-from txbatch.core.state import Value
+from txbatch.core.state import TransactionalValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -49,19 +51,20 @@ Rows = Mapping[Any, Value]
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """A topology as it was registered: whose it is, how and what it reads, and the fields of its streams (R2, R23)."""
+    """A topology as it was registered: whose it is, what and how it reads, its streams' fields, what it keeps (R2, R22, R23)."""
 
     job: str
     by_interval: bool
     source: Mapping[str, Metadata]
     fields: Mapping[str, Mapping[str, str]]
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
     """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
 
-    `base` is what was folded of them, up to the txid `horizon` (R22).
+    `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
     One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21).
     """
 
@@ -70,13 +73,17 @@ class StoredState:
     rows: Rows = field(default_factory=dict)
     contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
     applied_txid: int | None = None
-    base: Mapping[Any, Partial] = field(default_factory=dict)
+    base: Mapping[Any, TransactionalValue] = field(default_factory=dict)
     horizon: int = 0
 
     @property
     def database(self) -> str | None:
         """The other database that it is kept in."""
         return self.definition.database
+
+    def based(self, key: Any) -> Partial | None:
+        """What was folded of a key; None: nothing."""
+        return self.base[key].value if key in self.base else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ class Tables:
     states: dict[str, StoredState] = field(default_factory=dict)
     batches: dict[tuple[str, int], Batch] = field(default_factory=dict)
     leases: dict[tuple[str, int], Any] = field(default_factory=dict)
+    committed_at: dict[tuple[str, int], datetime] = field(default_factory=dict)
     intervals: dict[tuple[str, int], Interval] = field(default_factory=dict)
     batch_keys: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     attempts: dict[tuple[str, TransactionAttempt], Attempt] = field(default_factory=dict)
@@ -149,7 +157,9 @@ class Tables:
 
     def keep(self, topology: Topology, job: str) -> None:
         source = json.loads(canonical_json(topology.source))
-        self.topologies[topology.name] = StoredTopology(job, topology.by_interval, source, stream_fields(topology))
+        self.topologies[topology.name] = StoredTopology(
+            job, topology.by_interval, source, stream_fields(topology), topology.keep
+        )
 
     def check_known(self, topology: str) -> None:
         """UnknownName when there is no such topology."""
@@ -167,9 +177,9 @@ class Tables:
         return [batch for (name, _), batch in sorted(self.batches.items()) if name == topology]
 
     def attempts_of(self, batch: Batch) -> list[Attempt]:
-        """The attempts of a batch, oldest first."""
-        ids = (TransactionAttempt(batch.txid, number) for number in range(1, batch.fence + 1))
-        return [self.attempts[batch.topology, each] for each in ids]
+        """The attempts of a batch, oldest first, but for those that retention has forgotten."""
+        ids = ((batch.topology, TransactionAttempt(batch.txid, number)) for number in range(1, batch.fence + 1))
+        return [self.attempts[each] for each in ids if each in self.attempts]
 
     def newest_attempt(self, batch: Batch) -> Attempt:
         """The newest attempt of a batch; UnknownName before the first."""
@@ -393,7 +403,7 @@ class Tables:
                 replaced_by = self.batches[batch.topology, txid].replaced_by
                 found[key].append(Contribution(position, txid, change, replaced_by))
         combine = merger(aggregate.merges)
-        values = {key: fold(stored.base.get(key), each, combine) for key, each in found.items()}
+        values = {key: fold(stored.based(key), each, combine) for key, each in found.items()}
         return {key: Change(value or (), removed=True, counted=value is not None) for key, value in values.items()}
 
     def record(self, batch: Batch, manifest: Manifest) -> Batch:

@@ -13,10 +13,8 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import retention
-from txbatch.core.errors import NotFoldable, TransientError
 from txbatch.core.keep import Keep
-from txbatch.core.merge import merge_named
-from txbatch.core.retention import SLICE_TXIDS, Folded, Past, Slice, Version
+from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.postgres import rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_text
@@ -82,31 +80,27 @@ class Retention:
         seconds = (keep.days or 0) * _DAY_SECONDS
         with transaction(self.engine) as connection:
             found = connection.execute(query("final_txids"), {"topology": topology, "seconds": seconds}).all()
-        final = [row.txid for row in found]
-        if keep.txids is None:
-            return retention.newest_to_fold(max((row.txid for row in found if row.old), default=0), final)
-        return retention.newest_to_fold(final[-1] - keep.txids if final else 0, final)
+        return retention.wanted(keep, [Final(row.txid, row.old) for row in found])
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
         """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs.
 
         What a restate in flight, or one above this txid, stands for waits for a later call, with all behind it.
         """
-        reached, step = self.horizon(topology), SLICE_TXIDS
+        reached = self.horizon(topology)
         if not self._keeps_contributions(topology):
             return
-        while reached < horizon:
-            wanted = min(horizon, reached + step)
-            with transaction(self.engine) as connection:
-                done = _fold(connection, topology, wanted)
-                failpoints.hit("gc.before_commit")
-            yield done
-            if done.horizon <= reached and wanted == horizon:
-                return
-            # A position waits for the restate that replaced it: where that is far above, the step is longer.
-            step = SLICE_TXIDS if done.horizon > reached else 2 * step
+        for done in retention.slices(topology, reached, horizon, self._fold):
             reached = max(reached, done.horizon)
-        self._drop_empty(topology, reached)
+            yield done
+        if reached >= horizon:
+            self._drop_empty(topology, reached)
+
+    def _fold(self, topology: str, wanted: int) -> Slice:
+        with transaction(self.engine) as connection:
+            done = _fold(connection, topology, wanted)
+            failpoints.hit("gc.before_commit")
+            return done
 
     def _keeps_contributions(self, topology: str) -> bool:
         with transaction(self.engine) as connection:
@@ -128,9 +122,7 @@ class Retention:
 def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
     rows.lock_topology(connection, topology)
     if connection.execute(query("running_rebuild"), {"topology": topology}).first() is not None:
-        raise TransientError(
-            f"{topology}: a rebuild counts what would be folded; call again when it is swapped or cancelled"
-        )
+        raise retention.while_rebuilt(topology)
     stored = _states(connection, topology)
     states = [_folds(topology, each) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
@@ -168,12 +160,7 @@ def _states(connection: Connection, topology: str) -> Sequence[Any]:
 
 def _folds(topology: str, stored: Mapping[str, Any]) -> Folds:
     """Return how a state is folded; NotFoldable when a value merges by a rule that is its job's own."""
-    for name, *_, merge in stored["columns"]["values"]:
-        if merge_named(merge) is None:
-            raise NotFoldable(
-                f"{topology}: state {stored['state']!r} merges {name!r} by {merge}, a rule of its job's own, which gc does not "
-                "know: what the topology has counted is kept, all of it; or rebuild it without that value"
-            )
+    retention.merges_of(topology, stored["state"], stored["columns"])
     return Folds(topology, stored["state"], stored["columns"])
 
 

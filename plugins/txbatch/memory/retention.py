@@ -1,0 +1,178 @@
+"""Retention in memory (R22). Compare `postgres.retention`: the same decisions of `core.retention`, on dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from txbatch import failpoints
+from txbatch.core import retention
+from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.keep import Keep
+from txbatch.core.merge import RowMerge, merger
+from txbatch.core.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.state import TransactionalValue
+from txbatch.core.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.update import Change
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.tables import StoredState, Tables
+
+
+class MemoryRetention:
+    """`core.retention.Retention` on a ledger in memory. Each slice is one of its transactions."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self.ledger = ledger
+
+    def policies(self) -> Mapping[str, Keep | None]:
+        """Return what each topology keeps, as its job last said; None: everything."""
+        return {name: stored.keep for name, stored in sorted(self.ledger.tables.topologies.items())}
+
+    def policy(self, topology: str) -> Keep | None:
+        """Return what a topology keeps. UnknownName when there is no such topology."""
+        self.ledger.tables.check_known(topology)
+        return self.ledger.tables.topologies[topology].keep
+
+    def horizon(self, topology: str) -> int:
+        """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
+        self.ledger.tables.check_known(topology)
+        return _horizon(self.ledger.tables, topology)
+
+    def wanted(self, topology: str, keep: Keep) -> int:
+        """Return up to which txid may be folded, so that this is kept."""
+        tables, before = self.ledger.tables, self.ledger.clock() - timedelta(days=keep.days or 0)
+        batches = tables.batches_of(topology)
+        first_open = min((each.txid for each in batches if not each.status.final), default=len(batches) + 1)
+        final = [each.txid for each in _committed(tables, topology) if each.txid < first_open]
+        return retention.wanted(keep, [Final(txid, tables.committed_at[topology, txid] <= before) for txid in final])
+
+    def past(self, topology: str, keep: Keep) -> Past:
+        """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
+        horizon, wanted = self.horizon(topology), self.wanted(topology, keep)
+        tables = self.ledger.tables
+        running = tables.rebuilding(topology)
+        rebuild = running.rebuild.number if running else None
+        versions, pending = _versions(tables, topology, wanted), _pending(tables, topology)
+        return Past(topology, horizon, wanted, versions, pending, rebuild)
+
+    def outlook(self, past: Past) -> Slice:
+        """Return what folding would come to now. Changes nothing."""
+        tables = self.ledger.tables.copy()
+        found = retention.folded(past.versions, past.reached)
+        attempts = _forget_attempts(tables, past.topology, past.horizon, past.reached)
+        states = _states(tables, past.topology) if found.all else {}
+        for name, each in states.items():
+            retention.merges_of(past.topology, name, each.definition.columns)
+        return Slice(past.reached, len(found.all), sum(len(_gone(each, found)) for each in states.values()), attempts)
+
+    def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
+        """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
+        reached = self.horizon(topology)
+        if _states(self.ledger.tables, topology):
+            yield from retention.slices(topology, reached, horizon, self._fold)
+
+    def _fold(self, topology: str, wanted: int) -> Slice:
+        with self.ledger.transaction() as tables:
+            done = _fold(tables, topology, wanted)
+            failpoints.hit("gc.before_commit")
+            return done
+
+
+def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
+    if tables.rebuilding(topology) is not None:
+        raise retention.while_rebuilt(topology)
+    after, versions = _horizon(tables, topology), _versions(tables, topology, wanted)
+    reached = retention.reach(versions, wanted, frozenset(_pending(tables, topology).values()))
+    found, rows = retention.folded(versions, reached), 0
+    for name, stored in _states(tables, topology).items():
+        rows += len(_gone(stored, found))
+        merges = retention.merges_of(topology, name, stored.definition.columns)
+        folded = _folded(tables, stored, found, merges)
+        tables.states[name] = replace(folded, horizon=max(stored.horizon, reached))
+    attempts = _forget_attempts(tables, topology, after, reached)
+    failpoints.hit("gc.folded")
+    return Slice(reached, len(found.all), rows, attempts)
+
+
+def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence[RowMerge]) -> StoredState:
+    """Return a state with what counts of these versions in its base, and without any of them."""
+    gone, base = _gone(stored, found), dict(stored.base)
+    changed: dict[Any, list[Contribution]] = {}
+    for (key, position, txid), partial in gone.items():
+        replaced_by = tables.batches[stored.topology, txid].replaced_by
+        changed.setdefault(key, []).append(Contribution(position, txid, _change(stored, partial), replaced_by))
+    for key, contributions in changed.items():
+        row = _based(stored, key, contributions, merges)
+        base.pop(key, None)
+        base |= {} if row is None else {key: row}
+    left = {at: partial for at, partial in stored.contributions.items() if at not in gone}
+    return replace(stored, base=base, contributions=left)
+
+
+def _based(
+    stored: StoredState, key: Any, contributions: Sequence[Contribution], merges: Sequence[RowMerge]
+) -> TransactionalValue | None:
+    """Return a key's row of the base, given the contributions that are folded into it; None: there is no such key any more."""
+    value = fold(stored.based(key), contributions, merger(merges))
+    before = stored.base[key].txid if key in stored.base else 0
+    return None if value is None else TransactionalValue(max(before, last_changed(contributions) or 0), value)
+
+
+def _change(stored: StoredState, partial: Sequence[Any]) -> Change:
+    if "remove" not in stored.definition.columns:
+        return Change(tuple(partial))
+    *values, removed, counted = partial
+    return Change(tuple(values), removed, counted)
+
+
+def _gone(stored: StoredState, found: Folded) -> Mapping[tuple[Any, int, int], Any]:
+    """Return the contributions of these versions."""
+    return {at: partial for at, partial in stored.contributions.items() if at[2] in found.all}
+
+
+def _horizon(tables: Tables, topology: str) -> int:
+    return min((each.horizon for each in _states(tables, topology).values()), default=0)
+
+
+def _states(tables: Tables, topology: str) -> Mapping[str, StoredState]:
+    """Return the states of a topology that may be folded."""
+    return {
+        name: each
+        for name, each in tables.states.items()
+        if each.topology == topology and each.definition.contributions
+    }
+
+
+def _committed(tables: Tables, topology: str) -> list[Batch]:
+    return [each for each in tables.batches_of(topology) if each.status is BatchStatus.COMMITTED]
+
+
+def _versions(tables: Tables, topology: str, wanted: int) -> list[Version]:
+    """Return the versions above the horizon and up to a txid, and all restates that came later."""
+    after, found = _horizon(tables, topology), _committed(tables, topology)
+    read = [each for each in found if after < each.txid and (each.txid <= wanted or each.kind is BatchKind.RESTATE)]
+    return [Version(each.position, each.txid, each.replaced_by) for each in read]
+
+
+def _pending(tables: Tables, topology: str) -> dict[int, int]:
+    """Return the positions that restates in flight are going to replace, by their txids."""
+    restates = (each for each in tables.batches_of(topology) if each.kind is BatchKind.RESTATE)
+    return {each.txid: each.position for each in restates if not each.status.final}
+
+
+def _forget_attempts(tables: Tables, topology: str, after: int, horizon: int) -> int:
+    """Forget attempts of folded batches that never counted, and return how many; none where a state apart may name one."""
+    if tables.states_apart(topology):
+        return 0
+    folded = {each.txid for each in tables.batches_of(topology) if after < each.txid <= horizon and each.status.final}
+    never = ("failed", "superseded", "emitting")
+    found = [
+        at
+        for at, each in tables.attempts.items()
+        if at[0] == topology and at[1].txid in folded and each.status in never
+    ]
+    for at in found:
+        del tables.attempts[at]
+    return len(found)
