@@ -21,6 +21,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Metadata
 from txbatch.launch.job_file import Job, load_job
 from txbatch.memory import operations
+from txbatch.memory.appended import appended
 from txbatch.memory.emitter import partials_of
 from txbatch.spouts import partitioned_log
 from txbatch.storage import parquet
@@ -108,10 +109,11 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
     return [record for row in rows for record in partitioned_log._records(row)]
 
 
-def reaching(node: Node, assignment: Assignment) -> Iterable[dict[str, Any]]:
-    """The records of a node: what its spout gives are those, unless operations per batch stand before it."""
+def reaching(aggregate: PersistentAggregate, assignment: Assignment) -> Iterable[dict[str, Any]]:
+    """The records of its node: what its spout gives, unless operations per batch stand before it, or the records are kept."""
+    node = aggregate.stream
     plans = assignment.plan.streams
-    if not per_batch(node):
+    if not (per_batch(node) or aggregate.state.appends):
         return named(node, node.roots[0].spout, plans[node.name])
     roots = (root for root in node.roots if root.name in plans)
     return operations.records(node, {root.name: {"": named(root, root.spout, plans[root.name])} for root in roots})
@@ -125,9 +127,10 @@ def named(node: Node, spout: Spout, planned: StreamPlan) -> list[dict[str, Any]]
 
 def partials(aggregate: PersistentAggregate, assignment: Assignment) -> pa.Table:
     """Return what an attempt contributes to a state, as Spark writes it."""
-    reached = list(reaching(aggregate.stream, assignment))
-    found = dict(partials_of(aggregate, reached))
-    kept = Counter(tuple(record[each.name] for each in aggregate.keys) for record in reached)
+    reached = list(reaching(aggregate, assignment))
+    found = dict(partials_of(aggregate, reached, assignment.position))
+    rows = appended(reached, aggregate, assignment.position) if aggregate.state.appends else reached
+    kept = Counter(tuple(record[each.name] for each in aggregate.keys) for record in rows)
     types = [each.type for each in aggregate.keys] + [each.partial.type for each in aggregate.partial_columns]
     columns = [each.name for each in aggregate.keys] + [each.name for each in aggregate.partial_columns]
     values = list(zip(*((*key, *partial) for key, partial in found.items()), strict=True)) or [()] * len(types)

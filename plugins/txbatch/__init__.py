@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
+from txbatch.core.append import AppendState
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AppendState",
     "ApproxQuantile",
     "Avg",
     "BatchCoordinator",

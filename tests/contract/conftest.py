@@ -75,6 +75,10 @@ class Backing:
         """The same as `state`, for one that is kept in the database `warehouse`; and its last writer under the key `last`."""
         raise NotImplementedError
 
+    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
+        """The rows of a state that keeps words: batch, word, copy and txid."""
+        raise NotImplementedError
+
     def set_last_writer(self, name: str, txid: int) -> None:
         """As if the warehouse were at another txid."""
         raise NotImplementedError
@@ -174,6 +178,10 @@ class Memory(Backing):
         rows, last = {key: (*value.value, value.txid) for key, value in stored.rows.items()}, stored.last
         return {**rows, "last": (str(last.attempt), str(last.status))}
 
+    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
+        rows = self.ledger.warehouses.states["warehouse", name].rows if apart else self.ledger.rows(name)
+        return [(batch, *row.value, copy, row.txid) for (batch, _, copy), row in rows.items()]
+
     def set_last_writer(self, name: str, txid: int) -> None:
         at, states = ("warehouse", name), self.ledger.warehouses.states
         changed = replace(states[at], last=replace(states[at].last, txid=txid))
@@ -262,6 +270,12 @@ class Postgres(Backing):
             last = "SELECT txid || ':' || attempt_id, status FROM txbatch.apart WHERE state = :name"
             (found["last"],) = (tuple(row) for row in connection.execute(text(last), {"name": name}))
             return found
+
+    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
+        engine = self.ledger.warehouses.engine("warehouse") if apart else self.engine
+        with engine.connect() as connection:
+            found = connection.execute(text(f"SELECT batch, word, copy, txid FROM state.{pg_name(name)}"))
+            return [tuple(row) for row in found]
 
     def set_last_writer(self, name: str, txid: int) -> None:
         with self.ledger.warehouses.engine("warehouse").begin() as connection:

@@ -60,7 +60,7 @@ def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
     """Read and aggregate a version; None where another has taken its place meanwhile."""
     plan = plan_of(steps, version, NAME)
     try:
-        return None if plan is None else emitter.emit(version.topology, version.txid, plan)
+        return None if plan is None else emitter.emit(version.topology, version.txid, plan, version.position)
     except Unverifiable as error:
         raise TransientError(
             f"{version.topology}: position {version.position} cannot be counted by the job as it is now: {error}"

@@ -38,7 +38,8 @@ def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[s
     reader = reader_beside(steps)
     (counted,) = reader.batches_by_txid(topology.name, [version.current.txid])
     try:
-        again = emitter.emit(topology.name, version.current.txid, BatchPlan.from_json(metadata))
+        plan = BatchPlan.from_json(metadata)
+        again = emitter.emit(topology.name, version.current.txid, plan, asked.position)
         states = [_state(each) for each in effects(reader.engine, topology, version, again)]
     except Unverifiable as error:
         raise TransientError(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error

@@ -300,7 +300,8 @@ def stream_definitions(
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
 
-    Of a state that counts results of single batches also the operations that make them.
+    Of a state that counts results of single batches also the operations that make them; of one that keeps records their fields,
+    which say what a row's key is made of.
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
@@ -308,7 +309,8 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     remove = {"remove": True} if aggregate.removable else {}
     operations = per_batch(aggregate.stream)
     within = {"batch": list(operations)} if operations else {}
-    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within}
+    rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **rows}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
@@ -320,12 +322,19 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
             yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
     if stored.get("remove", False) != defined.get("remove", False):
         yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
+    rows, were = (each.get("rows", []) for each in (defined, stored))
+    if rows != were:
+        yield f"state {state!r} keeps {_records(rows)} now, kept {_records(were)}"
     within, was = (each.get("batch", []) for each in (defined, stored))
     if within != was:
         yield f"state {state!r} counts {_within(within)} now, counted {_within(was)}"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
         aggregates = stored["aggregates"], defined["aggregates"]
         yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
+
+
+def _records(fields: Sequence[Sequence[str]]) -> str:
+    return f"records of {', '.join(map(' '.join, fields))}" if fields else "aggregates"
 
 
 def _within(operations: Sequence[str]) -> str:
@@ -440,7 +449,8 @@ def _state_changes(
     found = list(value_changes(aggregate, stored.columns)) if here else []
     yield from found
     kept = after_steps(stored, [each.step for each in found], now).columns
-    joins = bool(now.columns["aggregates"].keys() - kept.get("aggregates", now.columns["aggregates"]).keys())
+    new = now.columns["aggregates"].keys() - kept.get("aggregates", now.columns["aggregates"]).keys()
+    joins = bool(new) and not aggregate.state.appends
     for what in column_changes(name, kept, now.columns):
         yield NeedsRebuild(what, joins)
     for value, txid in stored.since.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.append import check_aggregates
 from txbatch.core.batch_steps import Aggregate, FirstN, batch_value
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
@@ -76,6 +77,7 @@ class GroupedStream:
         `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
         """
         topology = self.stream.topology
+        check_aggregates(state)
         aggregate = checked(
             PersistentAggregate(topology.name, self.stream.node, self.keys, state, aggregates, guarantee, remove)
         )

@@ -24,7 +24,7 @@ def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, A
         "spout": ", ".join(type(root.spout).__name__ for root in stream.roots),
         "spout_kind": str(stream.kind),
         "state": state.name,
-        "state_kind": str(state.kind),
+        "state_kind": f"{state.kind}, rows" if state.appends else str(state.kind),
         "guarantee": "exactly once" if exactly_once else "at least once",
         "database": state.database or "the ledger's",
         "counts": _counts(aggregate, by_interval),

@@ -82,6 +82,11 @@ class PersistentAggregate:
         )
 
     @property
+    def rows_of(self) -> tuple[Field, ...]:
+        """Return the fields of the records that the state keeps; empty: it keeps aggregates."""
+        return self.stream.fields if self.state.appends else ()
+
+    @property
     def summed(self) -> str:
         """Return the names of the values that may outgrow their type, as an error tells them; empty: none does."""
         names = (each.value for each in self.columns if each.partial.merge is ADD)

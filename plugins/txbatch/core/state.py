@@ -53,6 +53,7 @@ class State:
     """
 
     kind: StateKind
+    appends = False  # whether it takes records, not aggregates
 
     def __init__(
         self,

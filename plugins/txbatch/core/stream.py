@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.append import ROW_KEYS, AppendState, check_appends, values_of
 from txbatch.core.batch_steps import Distinct
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
@@ -28,7 +29,7 @@ from txbatch.core.operations import (
     Transform,
     origin_of,
 )
-from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.static import StateQuery, StaticState
@@ -190,6 +191,18 @@ class Stream:
     ) -> PersistentAggregate:
         """Aggregate all records into one global value: a state of one row without keys. A batch without records adds zero."""
         return GroupedStream(self, ()).persistent_aggregate(state, guarantee=guarantee, remove=remove, **aggregates)
+
+    def persist(self, state: AppendState, *, guarantee: str = "exactly_once") -> PersistentAggregate:
+        """Keep the records as they are: the rows of each batch, exactly once, which a restate of the batch replaces.
+
+        Raises NotExactlyOnce as `persistent_aggregate` does, DefinitionError for another state, and for fields that cannot be
+        columns of a row.
+        """
+        check_appends(state)
+        values = values_of(self.fields)
+        kept = checked(PersistentAggregate(self.topology.name, self.node, ROW_KEYS, state, values, guarantee))
+        self.topology.add(kept)
+        return kept
 
     def field(self, name: str) -> Field:
         """Return the field of this name; DefinitionError names those that exist."""

@@ -179,13 +179,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5)."""
+    """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5).
+
+    `position` is the txid that its batch stands for: its own, unless it is a restate.
+    """
 
     topology: str
     attempt: TransactionAttempt
     token: str
     metadata: Metadata
     code: str
+    position: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.position:
+            object.__setattr__(self, "position", self.attempt.txid)
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -201,6 +209,7 @@ class Assignment:
 
     def to_json(self) -> dict[str, Any]:
         """Return what assignment.json holds."""
+        position = {} if self.position == self.attempt.txid else {"position": self.position}
         return {
             "format": ASSIGNMENT_FORMAT,
             "topology": self.topology,
@@ -210,6 +219,7 @@ class Assignment:
             "code": self.code,
             "metadata_digest": self.digest,
             "metadata": self.metadata,
+            **position,
         }
 
     @classmethod
@@ -217,7 +227,8 @@ class Assignment:
         """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])
-        return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"])
+        position = value.get("position", 0)
+        return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], position)
 
 
 def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:

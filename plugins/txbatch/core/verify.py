@@ -225,7 +225,7 @@ class Again:
 class EmitAgain(Protocol):
     """Reads batches beside the ledger. `launch.emit_again` does it."""
 
-    def emit(self, topology: str, txid: int, plan: BatchPlan) -> Again:
+    def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
         """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
 
     def close(self) -> None:

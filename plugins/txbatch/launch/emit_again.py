@@ -31,12 +31,12 @@ class EmitAgain:
         self.application, self.root, self.code, self.token = application, root, code, uuid4().hex
         self._emitted: Counter[int] = Counter()
 
-    def emit(self, topology: str, txid: int, plan: BatchPlan) -> Again:
-        """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
+    def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
+        """Read what a plan names, and aggregate it for a position; Unverifiable with the reason when that fails."""
         attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
         self._emitted[txid] += 1
         folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
-        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code)
+        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code, position)
         folder.write_assignment(assignment)
         try:
             with _kept_alive(folder):

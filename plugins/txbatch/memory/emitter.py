@@ -17,6 +17,7 @@ from txbatch.core.staging import AttemptFolder
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, digest
+from txbatch.memory.appended import appended
 from txbatch.memory.functions import called, init_of
 from txbatch.memory.operations import records
 from txbatch.memory.staging import MemoryStaging
@@ -44,7 +45,9 @@ def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, di
     found = {name: _read(topology.streams[name], planned) for name, planned in assignment.plan.streams.items()}
     read = {name: parts for name, (parts, _) in found.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
-    partials = {each.state.name: partials_of(each, kept[each.state.name]) for each in topology.aggregates}
+    partials = {
+        each.state.name: partials_of(each, kept[each.state.name], assignment.position) for each in topology.aggregates
+    }
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,
@@ -83,11 +86,11 @@ def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]],
     return found, holes
 
 
-def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record]) -> list[tuple[Any, Partial]]:
-    """Return what the records that reach a state contribute, by key; a global value has the key ()."""
+def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record], position: int = 0) -> list[tuple[Any, Partial]]:
+    """Return what the records that reach a state contribute at a position, by key; a global value has the key ()."""
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)
-    for record in kept:
+    for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
             raise BadRecord(

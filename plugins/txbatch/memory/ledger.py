@@ -178,7 +178,8 @@ class MemoryLedger:
             protocol.check_attempt(now, run)
             tables.supersede_attempts(now)
             raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
-            assignment = Assignment(raised.topology, raised.attempt, str(raised.token), raised.metadata, code)
+            token = str(raised.token)
+            assignment = Assignment(raised.topology, raised.attempt, token, raised.metadata, code, raised.position)
             tables.attempts[raised.topology, raised.attempt] = Attempt(assignment, run.name)
             self._lease(tables, raised, run)
             return assignment

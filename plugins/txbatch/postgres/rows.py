@@ -10,7 +10,7 @@ from txbatch.core.errors import UnknownName
 from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.protocol import consumed
-from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run, TransactionAttempt
+from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
 from txbatch.postgres import stalled_commit
 from txbatch.postgres.queries import query
 
@@ -173,5 +173,5 @@ def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manif
     )
     if row is None:
         raise UnknownName(f"{of.topology}: txid {of.txid} has no attempt yet; run emit_batch first")
-    assignment = Assignment(of.topology, TransactionAttempt(of.txid, of.fence), row["token"], of.metadata, row["code"])
+    assignment = Assignment(of.topology, of.attempt, row["token"], of.metadata, row["code"], of.position)
     return assignment, Manifest.from_json(row["manifest"]) if row["manifest"] else None

@@ -102,7 +102,7 @@ class Rebuilder:
         if plan is None:
             return False
         try:
-            again = self.emitter.emit(topology.name, version.txid, plan)
+            again = self.emitter.emit(topology.name, version.txid, plan, version.position)
         except Unverifiable as error:
             raise TerminalError(
                 f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "

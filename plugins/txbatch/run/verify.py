@@ -179,7 +179,7 @@ class Verifier:
                 raise Unverifiable(f"stream {name!r} can be read only once: its spout is non-transactional")
         if not plan.streams:
             raise Unverifiable("the ledger does not say what it read")
-        return self.emitter.emit(self.name, recorded.txid, plan)
+        return self.emitter.emit(self.name, recorded.txid, plan, recorded.position)
 
     def _with_late(self, recorded: Recorded, told: Finding) -> Finding:
         """Tell records that came into the interval since, which only a restate counts."""
@@ -187,7 +187,7 @@ class Verifier:
         if now is None or now.streams == recorded.plan.streams:
             return told
         try:
-            again = self.emitter.emit(self.name, recorded.txid, now)
+            again = self.emitter.emit(self.name, recorded.txid, now, recorded.position)
             again.remove()
             came = late(recorded, again.manifest.streams)
         except Unverifiable as error:

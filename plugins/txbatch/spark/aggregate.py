@@ -16,6 +16,7 @@ from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregat
 from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.spark.appended import appended
 from txbatch.spark.counted import Counted
 from txbatch.spark.counted_first import counted_first
 from txbatch.spark.failures import FunctionFailed, in_our_words
@@ -59,13 +60,18 @@ class BatchAggregator:
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
         """Return a row for each key: the partials of the batch, or of some places, and the number of their records."""
         frame = run_operations(self.aggregate.stream, partial(self._records, places))
-        grouped = _aggregated(frame, self.aggregate)
+        grouped = self._grouped(frame)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)
         checked = [_checked(column, n, key=n < keys) for n, column in enumerate(columns)]
         if texts := [n for n, key in enumerate(self.aggregate.keys) if key.type in KEY_TEXTS]:
             checked[texts[0]] = _short_enough(checked[texts[0]], self.aggregate.keys, texts[0])
         return grouped.selectExpr(*checked, RECORDS_COLUMN)
+
+    def _grouped(self, frame: DataFrame) -> DataFrame:
+        if self.aggregate.state.appends:
+            return appended(frame, self.aggregate, next(iter(self.readers.values())).assignment.position)
+        return _aggregated(frame, self.aggregate)
 
     def check_read(self, kept: int | None) -> None:
         """TransientError when the partials, made of `kept` records, are made of others than the audit read (R7).

@@ -1,0 +1,45 @@
+"""The records of a batch as rows of a state that keeps them, on DataFrames: each with the key by which a retry finds it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from txbatch.core.append import BATCH, COPY, RECORD, RECORD_CHARACTERS
+from txbatch.core.fields import FLOATING_TYPES, Field
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.spark_sql import spark_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TEXTS = {
+    "string": "{}",
+    "binary": "hex({})",
+    "date": "cast(unix_date({}) as string)",
+    "timestamp": "cast(unix_micros({}) as string)",
+    **dict.fromkeys(FLOATING_TYPES, "format_string('%a', cast({} as double))"),  # the same by every Java
+}
+
+
+def appended(frame: DataFrame, aggregate: PersistentAggregate, position: int) -> DataFrame:
+    """Return a row for each record: its key, its fields, and that it is one record."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    fields = aggregate.rows_of
+    told = ", ".join(map(_told, fields))
+    record = F.expr(f"left(sha2(concat({told}), 256), {RECORD_CHARACTERS})").alias(RECORD.name)
+    names = [F.col(spark_name(field.name)) for field in fields]
+    with_record = frame.select(F.lit(position).cast(BATCH.type).alias(BATCH.name), record, *names)
+    equal = Window.partitionBy(RECORD.name).orderBy(RECORD.name)
+    copy = F.row_number().over(equal).cast(COPY.type).alias(COPY.name)
+    one = F.lit(1).cast("bigint").alias(RECORDS_COLUMN)
+    return with_record.select(BATCH.name, RECORD.name, copy, *names, one)
+
+
+def _told(field: Field) -> str:
+    """A field as a text that no other value of it has, behind its length: records differ where these do."""
+    name = spark_name(field.name)
+    null = f"{name} is null"
+    text = _TEXTS.get(field.type, "cast({} as string)").replace("{}", name)
+    return f"if({null}, '-', concat(cast(octet_length({text}) as string), ':', {text}))"

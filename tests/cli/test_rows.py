@@ -1,0 +1,96 @@
+"""An AppendState through the command line: the records of each batch, exactly once, and all that is asked of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import MAIN, refused, rows
+from click.testing import Result
+from sqlalchemy import Engine, text
+from without_spark import LikeTheDriver
+
+from txbatch.spouts.partitioned_log import PartitionedLog
+
+Txbatch = Callable[..., Result]
+WriteJob = Callable[[str, str], str]
+JOB = """
+topology = Topology("lines")
+stream = topology.new_stream("log", PartitionedLogSpout({root!r}, max_records=3)).project("line"){more}
+stream.persist(AppendState("lines"))
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path, txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> PartitionedLog:
+    monkeypatch.setattr("txbatch.wiring.Application", LikeTheDriver)
+    log = PartitionedLog(tmp_path / "log")
+    log.append("0", ["a", "b", "a"])
+    log.append("0", ["a", "c"])
+    return log
+
+
+@pytest.fixture
+def job(log: PartitionedLog, txbatch: Txbatch, write_job: WriteJob) -> str:
+    """Two batches are committed."""
+    job = write_job("lines.py", JOB.format(root=str(log.root), more="") + MAIN)
+    rows(txbatch("run", job, "--until-idle", "--json"))
+    return job
+
+
+def kept(engine: Engine, relation: str = "report.lines") -> list[tuple[Any, ...]]:
+    with engine.begin() as connection:
+        found = connection.execute(text(f"SELECT batch, line, copy, txid FROM {relation} ORDER BY batch, line, copy"))
+        return [tuple(row) for row in found]
+
+
+def restated(log: PartitionedLog, txbatch: Txbatch) -> None:
+    """Count the first batch again, after its source was mended."""
+    next((log.root / "0").iterdir()).write_text("a\nz\nb\na\nc\n")
+    assert rows(txbatch("restate", "lines", "1", "--why", "mended", "--json"))[0]["txid"] == 3
+
+
+BEFORE = [(1, "a", 1, 1), (1, "a", 2, 1), (1, "b", 1, 1), (2, "a", 1, 2), (2, "c", 1, 2)]
+AFTER = [(1, "a", 1, 3), (1, "b", 1, 3), (1, "z", 1, 3), (2, "a", 1, 2), (2, "c", 1, 2)]
+
+
+@pytest.mark.rule("R17")
+def test_a_restate_replaces_the_rows_of_its_position(
+    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
+) -> None:
+    assert kept(engine) == BEFORE
+    restated(log, txbatch)
+    assert kept(engine) == AFTER
+    assert kept(engine, "report.as_of_lines(2)") == BEFORE
+    with engine.begin() as connection:
+        (key,) = connection.execute(text("SELECT record FROM report.lines WHERE line = 'z'")).scalars()
+    (why,) = rows(txbatch("why", "lines", f"1,{key},1", "--json"))
+    assert [(each["position"], each["txid"]) for each in why["versions"]] == [(1, 3)]
+    assert [row["outcome"] for row in rows(txbatch("verify", "lines", "--json"))] == ["EQUAL"] * 3
+
+
+@pytest.mark.rule("R22")
+def test_retention_folds_and_keeps_the_rows(txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine) -> None:
+    (folded,) = rows(txbatch("gc", "lines", "--keep-txids", "1", "--json"))
+    assert (folded["horizon"], folded["rows"], kept(engine)) == (1, 3, BEFORE)
+    refused(txbatch("restate", "lines", "1", "--why", "late"), "is folded")
+    rows(txbatch("restate", "lines", "2", "--why", "late", "--json"))
+    assert kept(engine) == [*BEFORE[:3], (2, "a", 1, 3), (2, "c", 1, 3)]
+
+
+@pytest.mark.rule("R23")
+def test_another_field_needs_a_rebuild_in_which_positions_stay(
+    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine, write_job: WriteJob
+) -> None:
+    restated(log, txbatch)
+    more = '.each(lambda r: len(r["line"]), "size int")'
+    job = write_job("lines.py", JOB.format(root=str(log.root), more=more) + MAIN)
+    told = "state 'lines' keeps records of line string, size int now, kept records of line string"
+    refused(txbatch("run", job), told)
+    rows(txbatch("rebuild", job, "--why", "sizes", "--json"))
+    assert [row[:3] for row in kept(engine)] == [row[:3] for row in AFTER]
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT sum(size) FROM report.lines")).scalar_one() == len(AFTER)
+    assert rows(txbatch("drop", "lines", "--yes", "--json"))

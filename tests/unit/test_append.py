@@ -1,0 +1,76 @@
+"""AppendState: what can be kept as rows, and what is told where it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, SpoutKind, Stream, Topology
+from txbatch.core.definition import columns
+from txbatch.core.errors import DefinitionError, NotExactlyOnce
+from txbatch.core.guarantee import guarantees
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.memory.runner import run
+
+
+def stream(fields: str = "word string") -> Stream:
+    rest = (None,) * fields.count(",")
+    return Topology("t").new_stream("in", FixedBatchSpout(fields, 2, ("a", *rest), ("a", *rest), (None, *rest)))
+
+
+def test_every_record_is_one_row_by_its_batch() -> None:
+    words = stream()
+    words.persist(AppendState("kept"))
+    rows = run(words.topology).rows("kept")
+    assert sorted((batch, copy, *row.value) for (batch, _, copy), row in rows.items()) == [
+        (1, 1, "a"),
+        (1, 2, "a"),
+        (2, 1, None),
+    ]
+    assert len({record for _, record, _ in rows}) == 2
+
+
+def test_a_state_takes_records_or_aggregates() -> None:
+    with pytest.raises(DefinitionError, match="persist them to a state such as AppendState"):
+        stream().persist(OpaqueState("kept"))
+    with pytest.raises(DefinitionError, match="'kept' is an AppendState, which keeps records as they are: persist"):
+        stream().group_by("word").persistent_aggregate(AppendState("kept"), count=Count())
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("batch bigint", "column 'batch' is given twice; rename"),
+        ("Copy bigint", "column 'Copy' and 'copy' differ in case"),
+        ("txid bigint", "column 'txid' of state 'kept' is reserved; rename it"),
+        ("a string, prev_a string", "column 'prev_a' is given twice"),
+    ],
+)
+def test_fields_that_are_columns_already_are_named(fields: str, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        stream(fields).persist(AppendState("kept"))
+
+
+def test_what_is_exactly_once() -> None:
+    words = stream()
+    words.persist(AppendState("kept"))
+    (row,) = guarantees(words.topology)
+    assert (row["guarantee"], row["state_kind"], row["counts"]) == ("exactly once", "opaque, rows", None)
+    once = stream()
+    once.spout.kind = SpoutKind.NON_TRANSACTIONAL
+    with pytest.raises(NotExactlyOnce):
+        once.persist(AppendState("kept"))
+    assert once.persist(AppendState("kept"), guarantee="at_least_once").keys
+
+
+def test_fields_are_part_of_what_a_state_is() -> None:
+    kept = stream("word string, n bigint").persist(AppendState("kept"))
+    assert columns(kept)["rows"] == [["word", "string"], ["n", "bigint"]]
+    counted = stream().group_by("word").persistent_aggregate(OpaqueState("counted"), count=Count())
+    assert "rows" not in columns(counted)
+
+
+def test_an_assignment_says_a_position_where_it_is_not_its_txid() -> None:
+    ordinary = Assignment("t", TransactionAttempt(4, 1), "token", {"streams": {}}, "code")
+    restate = Assignment("t", TransactionAttempt(4, 1), "token", {"streams": {}}, "code", 2)
+    assert "position" not in ordinary.to_json()
+    assert [Assignment.from_json(each.to_json()).position for each in (ordinary, restate)] == [4, 2]
