@@ -181,17 +181,22 @@ def long(section: str, results: Results) -> None:
 
 
 def rebuild(section: str, results: Results) -> None:
-    """All days of the year counted again by `txbatch rebuild`, against one `txbatch run`; once, as both are long."""
+    """All days of the year verified, and counted again by `txbatch rebuild`, against one `txbatch run`; once, as all are long."""
     with server() as running:
         job = year.prepare(running.home)
         first = year.counted_in_one_call(running, job, "year")
         print(f"    {year.DAYS} days by one run: {first.seconds:.0f} s", flush=True)
+        verified = year.txbatch(running, "year", "verify", str(job))
+        print(f"    the same verified: {verified.seconds:.0f} s", flush=True)
         again = year.txbatch(running, "year", "rebuild", str(job), "--why", "bench")
         print(f"    the same again by a rebuild: {again.seconds:.0f} s", flush=True)
         year.check(running)
-    runs = {"counted": [first], "rebuilt": [again]}
-    figure = Figure("rebuild of 365 days / counting them by one run", "rebuilt", "counted", 1.2, 1.0)
-    results.add(section, runs, [figure], source="Parquet sorted by time")
+    runs = {"counted": [first], "verified": [verified], "rebuilt": [again]}
+    figures = [
+        Figure("verify of 365 days / counting them by one run", "verified", "counted", 1.5, 1.0),
+        Figure("rebuild of 365 days / counting them by one run", "rebuilt", "counted", 1.2, 1.0),
+    ]
+    results.add(section, runs, figures, source="Parquet sorted by time")
 
 
 _A_KEY = batches.KEY % 7
