@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from txbatch import Interval
 from txbatch.core import planning
@@ -40,6 +43,10 @@ def sales_without_header(data: Path) -> None:
     write(data / "sales" / "monday.csv", "2026-01-05T10:00:00Z,Soho,1.50", '2026-01-05,"Mayf""air",7.00')
 
 
+def priced(data: Path) -> None:
+    write(data / "sales" / "monday.csv", "nut,1.50", "bolt,7.00", "nut,2.25")
+
+
 def calls(data: Path) -> None:
     calls = ["Soho 4 true 1970-01-01T12", "Soho 10 true 1970-01-01T11", "Soho 70 false 1970-01-01T13"]
     write(data / "calls" / "1.txt", *calls, "Mayfair 60 false 1970-01-01T12")
@@ -64,6 +71,7 @@ AT = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
     "sales_in_warehouse": (sales_without_header, {"shops": {("Soho",): (1, 1.5), ('Mayf"air',): (1, 7)}}),
+    "priced": (priced, {"priced": {("nut",): (Decimal("3.75"),), ("bolt",): (7,)}}),
     "calls": (
         calls,
         {
@@ -97,6 +105,8 @@ def test_an_example_counts_what_it_says(emit: Callable[..., Any], tmp_path: Path
     job = tmp_path / "jobs" / "documented.py"
     write(job, example.replace('"/data/', f'"{tmp_path}/data/'))
     topology = load_job(str(job)).topology
+    for name in [name for name in sys.modules if name.startswith("txbatch_job_")]:
+        cloudpickle.register_pickle_by_value(sys.modules[name])  # as that of a submitted job, which is __main__, is
     if topology.name == "load":
         ((_, (looks, highest)),) = emit(topology).partials["load"].items()
         assert looks == 1
