@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from txbatch.core.errors import TxbatchError
 from txbatch.core.restate import how_to_restate
+from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
@@ -100,6 +101,12 @@ def already_committed(steps: Steps, batch: Batch) -> str:
         log.warning("%s: what changed since txid %s cannot be told: %s", topology.name, batch.txid, error)
         changed = []
     return how_to_restate(topology, batch, changed)
+
+
+def differs_from_plan(topology: Topology, batch: Batch) -> str:
+    """Say which files differ from a restate's plan, which stays (R3), and how it is counted again; nothing where none does."""
+    changed = differing_from_plan(topology, batch)
+    return how_to_restate(topology, batch, changed) if changed else ""
 
 
 def open_collector(settings: Settings) -> Collector:

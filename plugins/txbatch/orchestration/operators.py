@@ -105,11 +105,14 @@ class TransactionOperator(BaseOperator):
             return f"txid {batch.txid}"
         return result.committed(row, result.zone_of(context["dag"].timetable))
 
-    def since(self, steps: Steps, batch: Batch) -> str:
+    def since(self, steps: Steps, batch: Batch, context: Context) -> str:
         """Return what of a committed batch's source differs since, and how it is counted again (R15)."""
-        from txbatch.wiring import already_committed
+        from txbatch.wiring import already_committed, differs_from_plan
 
-        return "" if batch.kind is BatchKind.RESTATE else already_committed(steps, batch)
+        if batch.kind is not BatchKind.RESTATE:
+            return already_committed(steps, batch)
+        again = [steps.batch_of(run) for run in restating.runs(steps, context)]
+        return "".join(differs_from_plan(steps.job.topology, each) for each in again)
 
 
 class InitializeTransactionOperator(TransactionOperator):
@@ -125,8 +128,9 @@ class InitializeTransactionOperator(TransactionOperator):
             steps.check_restate(again)
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
-            told = f"nothing is changed{self.since(steps, batch)}"
-            note = f"already committed as {self.counted(steps, batch, waiting.context)}; {told}"
+            told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
+            which = ":" if batch.kind is BatchKind.RESTATE else " as"
+            note = f"already committed{which} {self.counted(steps, batch, waiting.context)}; {told}"
             self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
 
@@ -267,6 +271,8 @@ class SuccessOperator(TransactionOperator):
             self.skip(f"already committed as txid {batch.txid}; nothing is changed", waiting)
         context = waiting.context
         line = self.counted(steps, batch, context)
+        if batch.kind is BatchKind.RESTATE:
+            line += self.since(steps, batch, context)
         log.info("%s: %s", batch.topology, line)
         result.tell(context, line)
         adopted = (context["ti"].xcom_pull(task_ids="commit") or {}).get("adopted", [])

@@ -31,7 +31,10 @@ def params(taken: Collection[str]) -> dict[str, Param]:
     """Return the form's fields; none where the topology has parameters of these names."""
     if {RESTATE_PARAM, WHY_PARAM} & {*taken}:
         return {}
-    what = "Txids (3, 5) or an interval (2013-01-03/2013-01-05): these committed batches are counted again, and nothing else."
+    what = (
+        "Txids (3, 5) or an interval (2013-01-03/2013-01-05): these committed batches are counted again, and nothing else. "
+        "A single run needs no logical date: empty it."
+    )
     return {
         RESTATE_PARAM: Param(None, type=["null", "string"], title="Count again", description=what),
         WHY_PARAM: Param(
