@@ -31,6 +31,7 @@ from types import SimpleNamespace
 from airflow.sdk.exceptions import AirflowFailException
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration import gc_dag
+from txbatch.orchestration.retention import summary
 
 made = runpy.run_path(sys.argv[1])
 
@@ -48,7 +49,9 @@ try:
 except DefinitionError as error:
     refused = str(error)
 dags = [[dag.dag_id, dag.schedule, dag.catchup, dag.max_active_runs] for dag in (made["every"], made["one"])]
-print(json.dumps({"dags": dags, "refused": refused, **{name: done(made[name]) for name in ("every", "one", "other")}}))
+told = summary([{"topology": "own", "keep": "the last txid", "horizon_before": 0, "horizon": 0, "waits_for": "a merge"}])
+ended = {name: done(made[name]) for name in ("every", "one", "other")}
+print(json.dumps({"dags": dags, "told": told, "refused": refused, **ended}))
 """
 
 
@@ -76,3 +79,4 @@ def test_its_task_folds_by_the_policy_of_each_topology(engine: Engine, postgres_
     assert found["one"]["txbatch"] == "word_count: folded up to txid 3, 0 batches"
     assert "kept for ever by its job" in found["other"]["failed"]
     assert "no name" in found["refused"]
+    assert found["told"] == "own: kept the last txid, waits for a merge"

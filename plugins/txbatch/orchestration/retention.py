@@ -73,7 +73,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _told(row: Mapping[str, Any]) -> str:
+    waits = f", waits for {row['waits_for']}" if row.get("waits_for") else ""
     if "versions" not in row:
-        return f"{row['topology']}: kept {row['keep']}"
-    waits = f", waits for {row['waits_for']}" if row["waits_for"] else ""
+        return f"{row['topology']}: kept {row['keep']}{waits}"
     return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}"
