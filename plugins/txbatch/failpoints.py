@@ -11,6 +11,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 NAMES = frozenset(
@@ -45,6 +48,7 @@ NAMES = frozenset(
 
 ACTIONS = frozenset({"raise", "kill", "block"})
 _doing = ""
+_reached: ContextVar[Callable[[str], None] | None] = ContextVar("_reached", default=None)
 
 
 class FailpointReached(Exception):
@@ -73,8 +77,20 @@ def armed() -> dict[str, str]:
     return actions
 
 
+@contextmanager
+def watched(reached: Callable[[str], None]) -> Iterator[None]:
+    """Context manager. Call with the name of each point that this thread comes to in the block."""
+    token = _reached.set(reached)
+    try:
+        yield
+    finally:
+        _reached.reset(token)
+
+
 def hit(name: str) -> None:
     """Do what this point is armed for, if anything. ValueError as for `armed`."""
+    if (reached := _reached.get()) is not None:
+        reached(name)
     action, _, path = armed().get(name, "").partition(":")
     if action == "raise":
         raise FailpointReached(name)

@@ -290,7 +290,9 @@ class MemoryLedger:
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
             tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
             tables.committed_at[now.topology, now.txid] = self.clock()
-            return Committed(tables.record(now, newest.manifest), applied=True)
+            committed = Committed(tables.record(now, newest.manifest), applied=True)
+            failpoints.hit("commit.before_commit")
+            return committed
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""

@@ -1,0 +1,9 @@
+"""What a test of a job imports: its topology run in this process, without Spark and PostgreSQL, and a check of aggregators."""
+
+from __future__ import annotations
+
+from txbatch.testing.combiner import check_combiner
+from txbatch.testing.feeder import FeederBatchSpout, FeederPartitionedSpout
+from txbatch.testing.local import LocalTopology, submit_topology
+
+__all__ = ["FeederBatchSpout", "FeederPartitionedSpout", "LocalTopology", "check_combiner", "submit_topology"]

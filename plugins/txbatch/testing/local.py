@@ -1,0 +1,188 @@
+"""A topology that runs in this process, on the ledger's twin in memory, and dies where a test says (Storm's LocalTopology).
+
+>>> from txbatch import Count, OpaqueState, Topology
+>>> from txbatch.testing import FeederBatchSpout, submit_topology
+>>> topology, words = Topology("words"), FeederBatchSpout("word string")
+>>> aggregate = topology.new_stream("in", words).group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
+>>> local = submit_topology(topology)
+>>> words.feed("the", "cat", "the")
+>>> local.run(dies_at="commit.before_commit"), local.rows("words")
+((), [])
+>>> local.run(), local.rows("words")
+((1,), [{'word': 'cat', 'count': 1}, {'word': 'the', 'count': 2}])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from txbatch import failpoints
+from txbatch.core.append import COPY, RECORD
+from txbatch.core.comparing import order_of
+from txbatch.core.errors import DefinitionError, TerminalError, UnknownName
+from txbatch.core.merge import Partial
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.spout import Spout
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, Interval, Metadata
+from txbatch.launch.job_file import load_job
+from txbatch.memory.emitter import MemoryApplication
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.run_locks import MemoryRunLocks
+from txbatch.memory.runner import MemoryJob
+from txbatch.memory.staging import MemoryStaging
+from txbatch.run.runner import Runner
+from txbatch.run.steps import Steps
+from txbatch.testing.replaced import Functions, Rows, replaced
+
+# Where a batch may die, in the order in which it comes there; those of states in another database (R21) are the two with "apart".
+POINTS = (
+    "initialize.planned",
+    "emit.attempt_started",
+    "emit.manifest_written",
+    "emit.recorded",
+    "commit.loaded",
+    "commit.apart_committed",
+    "commit.before_commit",
+    "commit.committed",
+    "success.cleaned",
+)
+
+
+class _Died(BaseException):
+    """Ends a run as a killed process ends: nothing catches it, and nothing is noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTopology:
+    """What `submit_topology` returns. Each `run` is a process of its own: it knows what the ledger and the staging area hold."""
+
+    topology: Topology
+    _ledger: MemoryLedger = field(default_factory=MemoryLedger, repr=False)
+    _staging: MemoryStaging = field(default_factory=MemoryStaging, repr=False)
+
+    @property
+    def spouts(self) -> Mapping[str, Any]:
+        """The spout of each stream, to be fed."""
+        return {name: stream.spout for name, stream in self.topology.streams.items()}
+
+    def run(
+        self, *, interval: Interval | None = None, parameters: Metadata | None = None, dies_at: str | None = None
+    ) -> tuple[int, ...]:
+        """Run batch after batch until nothing is new, first what was left unfinished; return the txids that ended well.
+
+        With `dies_at` the process is killed the first time it comes to that point, one of `POINTS`. Raises TerminalError when
+        it never does, and what the run itself raises.
+        """
+        with self._runner() as runner:
+            return _ended(runner.run(interval=interval, parameters=parameters, until_idle=True), dies_at)
+
+    def restate(self, *txids: int, why: str, dies_at: str | None = None) -> tuple[int, ...]:
+        """Count committed batches again, in their places (R17); return and raise as `run` does."""
+        with self._runner() as runner:
+            return _ended(runner.restate(txids, why), dies_at)
+
+    def submit_topology(
+        self,
+        job: Topology | str | Path,
+        *,
+        spouts: Mapping[str, Spout] | None = None,
+        functions: Functions | None = None,
+        static: Rows | None = None,
+    ) -> LocalTopology:
+        """Return another version of the job on what this one has counted, with the feeders of its streams."""
+        new = replaced(_loaded(job), spouts or {}, functions or {}, static or {}, self.spouts)
+        return LocalTopology(new, self._ledger, self._staging)
+
+    def rows(self, state: str) -> list[dict[str, Any]]:
+        """Return the rows of a state in the order of their keys: the keys, and what a report shows of each value.
+
+        Of a state that keeps records: the records in the order of their batches, each with its `batch`.
+        """
+        aggregate = next((each for each in self.topology.aggregates if each.state.name == state), None)
+        if aggregate is None:
+            known = ", ".join(repr(each.state.name) for each in self.topology.aggregates)
+            raise UnknownName(f"topology {self.topology.name!r} has no state {state!r}; it has {known}")
+        if state not in self._ledger.tables.states:
+            return []
+        stored = [(key, row.value) for key, row in self._ledger.rows(state).items() if row.value is not None]
+        told = [_row(aggregate, key, partial) for key, partial in stored]
+        return sorted(told, key=lambda row: order_of(row.values()))
+
+    def batches(self) -> list[Batch]:
+        """Return all batches, in the order of their txids."""
+        return self._ledger.tables.batches_of(self.topology.name)
+
+    def _runner(self) -> Runner:
+        steps = Steps(MemoryJob(self.topology.check()), self._ledger, self._staging, MemoryRunLocks(), _standing_still)
+        return Runner(steps, MemoryApplication(self.topology, self._staging))
+
+
+def submit_topology(
+    job: Topology | str | Path,
+    *,
+    spouts: Mapping[str, Spout] | None = None,
+    functions: Functions | None = None,
+    static: Rows | None = None,
+) -> LocalTopology:
+    """Return the topology of a job, or of its file, to be run in memory, with an empty ledger of its own.
+
+    Its spouts become feeders of the same fields and kind, unless they run in memory or `spouts` has another one by the stream's
+    name. `functions` has a Python function of a record for each Spark SQL expression, `static` the rows of each static state
+    that Spark would read. DefinitionError names all that is left and needs Spark.
+    """
+    return LocalTopology(replaced(_loaded(job), spouts or {}, functions or {}, static or {}))
+
+
+def _loaded(job: Topology | str | Path) -> Topology:
+    return job if isinstance(job, Topology) else load_job(str(job)).topology
+
+
+def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:
+    """Return the txids of the batches that ended, each once, until the process died."""
+    ended = dict[int, None]()
+    if dies_at is not None and dies_at not in POINTS:
+        raise DefinitionError(f"dies_at is {dies_at!r}; a batch may die at {', '.join(POINTS)}")
+    try:
+        with failpoints.watched(_killed_at(dies_at)):
+            ended.update((batch.txid, None) for batch in batches)
+    except _Died:
+        return tuple(ended)
+    if dies_at is None:
+        return tuple(ended)
+    raise TerminalError(
+        f"the run never came to {dies_at}: it ended txids {list(ended)}; feed it before, or name another point"
+    )
+
+
+def _killed_at(point: str | None) -> Callable[[str], None]:
+    def reached(name: str) -> None:
+        if name == point:
+            raise _Died(name)
+
+    return reached
+
+
+@contextmanager
+def _standing_still(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
+    """Context manager. Keep nothing alive: no lease ends within a test."""
+    yield
+
+
+def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str, Any]:
+    """A row as reports show it."""
+    keys = {each.name: value for each, value in zip(aggregate.keys, key, strict=True)}
+    for hidden in (RECORD.name, COPY.name) if aggregate.state.appends else ():
+        del keys[hidden]
+    return keys | {name: each.finish(part) for name, each, part in _parts(aggregate, partial)}
+
+
+def _parts(aggregate: PersistentAggregate, partial: Partial) -> Iterator[tuple[str, Any, Partial]]:
+    """Yield each value's name and aggregator with its own part of a row."""
+    for name, aggregator in aggregate.aggregates.items():
+        at = [number for number, column in enumerate(aggregate.columns) if column.value == name]
+        yield name, aggregator, tuple(partial[number] for number in at)

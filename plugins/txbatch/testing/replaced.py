@@ -1,0 +1,189 @@
+"""A topology as its job defines it, but for what needs Spark: its spouts, its SQL, and static states that Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.batch_steps import Aggregate
+from txbatch.core.errors import DefinitionError
+from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
+from txbatch.core.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.spark_sql import spark_name
+from txbatch.core.spout import PartitionedSpout, Spout
+from txbatch.core.static import StaticState
+from txbatch.core.stream import Stream
+from txbatch.core.topology import Topology
+from txbatch.testing.feeder import FeederBatchSpout, FeederPartitionedSpout
+
+Functions = Mapping[str, Callable[[Mapping[str, Any]], Any]]
+Rows = Mapping[str, Sequence[tuple[Any, ...]]]
+
+
+def replaced(
+    topology: Topology,
+    spouts: Mapping[str, Spout],
+    functions: Functions,
+    static: Rows,
+    before: Mapping[str, Spout] = MappingProxyType({}),
+) -> Topology:
+    """Return the topology as it runs in memory. `spouts` are by stream; those that need Spark become feeders of their kind.
+
+    Of streams that had such a feeder `before`, it stays.
+
+    Raises DefinitionError that names all that needs Spark, and for a name or an expression that the topology does not have.
+    """
+    _check_known("stream", spouts, topology.streams)
+    _check_known("static state", static, topology.static_states)
+    rows = {name: _with_rows(topology.static_states[name], each) for name, each in static.items()}
+    parts = _Replacement({**_readable(topology, spouts, before), **spouts}, functions, rows)
+    new = replace(topology, streams={}, aggregates=[], static_states={**topology.static_states, **rows})
+    for name, stream in topology.streams.items():
+        new.streams[name] = Stream(new, parts.node(stream.node))
+    for aggregate in topology.aggregates:
+        new.add(checked(parts.aggregate(aggregate)))
+    _check_known("Spark SQL expression", functions, parts.used)
+    if parts.needs:
+        raise DefinitionError(
+            f"topology {topology.name!r} needs Spark: {'; '.join(dict.fromkeys(parts.needs))}. Give each expression a Python "
+            "function of a record that says the same, functions={expression: function}, or test the job by txbatch run"
+        )
+    return new
+
+
+def _check_known(what: str, given: Mapping[str, Any], known: Mapping[str, Any] | set[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise DefinitionError(
+                f"the topology has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}"
+            )
+
+
+def _readable(topology: Topology, given: Mapping[str, Spout], before: Mapping[str, Spout]) -> dict[str, Spout]:
+    """Return a spout for each stream that is given none: its own, if that is read in memory, or a feeder like it."""
+    streams = {name: stream.spout for name, stream in topology.streams.items() if name not in given}
+    return {name: _in_memory(name, spout, before.get(name)) for name, spout in streams.items()}
+
+
+def _in_memory(stream: str, spout: Spout, before: Spout | None) -> Spout:
+    if hasattr(spout, "batch"):
+        return spout
+    new = _feeder(stream, spout)
+    return before if before is not None and _described(before) == _described(new) else new
+
+
+def _described(spout: Spout) -> tuple[Any, ...]:
+    return type(spout), spout.kind, spout.fields, getattr(spout, "time", None)
+
+
+def _feeder(stream: str, spout: Spout) -> Spout:
+    if spout.parameters or (spout.by_interval and not isinstance(getattr(spout, "time", None), str)):
+        by = (
+            f"the parameters {', '.join(spout.parameters)}"
+            if spout.parameters
+            else "time, of a field that it does not name"
+        )
+        raise DefinitionError(
+            f"stream {stream!r}: {type(spout).__name__} reads by {by}; give a spout for it, spouts={{{stream!r}: ...}}, such as "
+            "FeederBatchSpout(fields, time=...)"
+        )
+    if isinstance(spout, PartitionedSpout):
+        return FeederPartitionedSpout(spout.fields, kind=spout.kind, max_partitions=spout.max_partitions)
+    time = getattr(spout, "time", None) if spout.by_interval else None
+    return FeederBatchSpout(spout.fields, kind=spout.kind, time=time)
+
+
+def _with_rows(static: StaticState, rows: Sequence[tuple[Any, ...]]) -> StaticState:
+    fields = ", ".join(f"{spark_name(each.name)} {each.type}" for each in static.fields)
+    return StaticState(static.name, rows, fields)
+
+
+@dataclass
+class _Replacement:
+    """Makes each node anew, once; notes which functions it took, and what still needs Spark."""
+
+    spouts: Mapping[str, Spout]
+    functions: Functions
+    static: Mapping[str, StaticState]
+    used: set[str] = field(default_factory=set)
+    needs: list[str] = field(default_factory=list)
+    _made: dict[int, Node] = field(default_factory=dict)
+
+    def aggregate(self, aggregate: PersistentAggregate) -> PersistentAggregate:
+        """Return the aggregate of a state with its stream, its values and its `remove` made anew."""
+        of = f"of state {aggregate.state.name!r}"
+        values = self._aggregators(aggregate.aggregates, of)
+        remove = None if aggregate.remove is None else self._function(aggregate.remove, f"remove {of}")
+        return replace(aggregate, stream=self.node(aggregate.stream), aggregates=values, remove=remove)
+
+    def node(self, node: Node) -> Node:
+        """Return the node made anew, the same one each time."""
+        if id(node) not in self._made:
+            self._made[id(node)] = self._new(node)
+        return self._made[id(node)]
+
+    def _new(self, node: Node) -> Node:
+        match node:
+            case Source(name=name):
+                return replace(node, spout=self.spouts[name])
+            case Merged(inputs=inputs):
+                return replace(node, inputs=tuple(map(self.node, inputs)))
+            case Join(left=left, right=right):
+                return replace(node, left=self.node(left), right=self.node(right))
+            case step:
+                return self._step(replace(step, before=self.node(step.before)), f"of stream {step.name!r}")
+
+    def _step(self, step: Step, of: str) -> Step:
+        match step:
+            case Filter(condition=condition):
+                return replace(step, condition=self._function(condition, f"filter {of}"))
+            case FlatMap(function=function):
+                return replace(step, function=self._function(function, f"flat_map {of}"))
+            case Each(function=function):
+                return replace(step, function=self._values(function, f"each {of}"))
+            case Map(function=function):
+                return replace(step, function=self._values(function, f"map {of}"))
+            case Aggregate(aggregates=aggregates):
+                return replace(step, aggregates=self._aggregators(aggregates, of))
+            case Lookup(query=query):
+                return replace(step, query=replace(query, static=self._static(query.static)))
+            case Transform():
+                self.needs.append(f"transform {of} is Spark code")
+        return step
+
+    def _aggregators(self, given: Mapping[str, CombinerAggregator], of: str) -> dict[str, CombinerAggregator]:
+        made = {name: copy(each) for name, each in given.items()}
+        for name, each in made.items():
+            each.where = None if each.where is None else self._function(each.where, f"where of {name} {of}")
+        return made
+
+    def _static(self, static: StaticState) -> StaticState:
+        if callable(static.reader) and static.name not in self.static:
+            self.needs.append(f"{static} is read by Spark (give its rows, static={{{static.name!r}: rows}})")
+        return self.static.get(static.name, static)
+
+    def _values(self, function: Function, what: str) -> Function:
+        """Return the function; of SQL, one that gives the values of its expressions."""
+        if callable(function):
+            return function
+        each = [self._function(sql, what) for sql in ([function] if isinstance(function, str) else function)]
+        return lambda record: tuple(one(record) for one in each)
+
+    def _function(self, function: Any, what: str) -> Any:
+        """Return the function, or the one that is given for this SQL; what has none is noted."""
+        if callable(function):
+            return function
+        sql = function if isinstance(function, str) else function[0]
+        if sql not in self.functions:
+            self.needs.append(f"{what} is Spark SQL, {sql!r}")
+        self.used.add(sql)
+        return self.functions.get(sql, _nothing)
+
+
+def _nothing(record: Mapping[str, Any]) -> None:
+    """Stand where a function is missing, in a topology that is refused."""

@@ -1,0 +1,147 @@
+"""`check_combiner` finds what is wrong with an aggregator, names a counterexample, and passes all of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from every_aggregate import FIELDS, aggregates
+
+from txbatch import CombinerAggregator, Count, Max, Sum
+from txbatch.core.aggregator import PartialColumn
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field
+from txbatch.core.merge import ADD, Partial
+from txbatch.testing import check_combiner
+
+Check = Callable[..., None]
+
+
+@pytest.fixture(params=["hypothesis", "random"])
+def check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`check_combiner` with hypothesis, and as where it is not installed."""
+
+    def checked(*arguments: Any, **more: Any) -> None:
+        with monkeypatch.context() as patch:
+            if request.param == "random":
+                patch.setitem(sys.modules, "hypothesis", None)
+            check_combiner(*arguments, **more)
+
+    return checked
+
+
+class Own(CombinerAggregator):
+    """An aggregator of a user's, whose combine is Python."""
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", "bigint", ADD, "sum(n)"),)
+
+    def init(self, value: Any) -> Partial:
+        return (value or 0,)
+
+    def zero(self) -> Partial:
+        return (0,)
+
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        return (left[0] + right[0],)
+
+
+class Difference(Own):
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        return (left[0] - right[0],)
+
+
+class Newest(Own):
+    """Associative, and not commutative."""
+
+    def zero(self) -> Partial:
+        return (None,)
+
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        return left if right[0] is None else right
+
+
+class Middle(Own):
+    """Commutative, with a zero, and not associative."""
+
+    def zero(self) -> Partial:
+        return (None,)
+
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        if left[0] is None or right[0] is None:
+            return right if left[0] is None else left
+        return ((left[0] + right[0]) // 2,)
+
+
+class FromOne(Own):
+    def zero(self) -> Partial:
+        return (1,)
+
+
+class Fraction(Own):
+    def init(self, value: Any) -> Partial:
+        return ((value or 0) / 2,)
+
+
+class Two(Own):
+    def init(self, value: Any) -> Partial:
+        return (value, 1)
+
+
+class Listed(Own):
+    """Appends to what it is given."""
+
+    def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", "array<bigint>", ADD, "sum(n)"),)
+
+    def init(self, value: Any) -> Partial:
+        return ([value],)
+
+    def zero(self) -> Partial:
+        return ([],)
+
+    def combine(self, left: Partial, right: Partial) -> Partial:
+        left[0].extend(right[0])
+        return left
+
+
+@pytest.mark.parametrize("name", aggregates())
+def test_all_of_ours_pass(name: str) -> None:
+    check_combiner(aggregates()[name], FIELDS, examples=15)
+
+
+def test_one_of_a_user_that_is_right_passes(check: Check) -> None:
+    check(Own("n"), "n bigint")
+    check(Sum("x", approximate=True), "x double", records=[0.1, 0.2, 0.3, 1e-9, None])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (Difference, r"^Difference of n: zero is not neutral: combine\(\(0,\), \((-?\d+),\)\) is \((-?\d+),\), not \("),
+        (Newest, r"Newest of n: (combine is not commutative: combine\(|combine depends on order: of \[)"),
+        (Middle, r"Middle of n: (combine is not associative: combine\(.*, combine\(|combine depends on order: of \[)"),
+        (FromOne, r"FromOne of n: zero is not neutral: combine\(\(1,\), "),
+        (Fraction, r"Fraction of n: init made \(.*\.\d,\): an aggregator made .* for 'value', declared bigint"),
+        (Two, r"Two of n: init made \(.*, 1\); a partial is a tuple of the columns bigint"),
+        (Listed, r"Listed of n: combine changes what it is given: of "),
+    ],
+)
+def test_what_is_wrong_is_named_with_a_counterexample(check: Check, wrong: type[Own], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        check(wrong("n"), "n bigint")
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "told"),
+    [
+        (Max("x"), "Max of x reads 'x', which is not among the fields n"),
+        (Count(where="n > 0"), "where 'n > 0' needs Spark"),
+        (Sum("n", scale=38), "Sum of n.* refused every record that was tried; give some that it takes"),
+    ],
+)
+def test_what_it_cannot_check_is_refused(aggregator: CombinerAggregator, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        check_combiner(aggregator, "n bigint", records=[10**6])

@@ -1,0 +1,385 @@
+"""The testing kit: jobs as they are, fed in memory, that die where a test says, and count once."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txbatch import (
+    AppendState,
+    Avg,
+    Count,
+    CountIf,
+    FileSpout,
+    Interval,
+    IntervalSpout,
+    NonTransactionalState,
+    OpaqueState,
+    Spout,
+    StaticState,
+    Sum,
+    Topology,
+    TransactionalState,
+)
+from txbatch.core.errors import (
+    BadRecord,
+    DefinitionError,
+    IntervalNotOver,
+    PartitionUnreadable,
+    SchemaMismatch,
+    TerminalError,
+    UnknownName,
+)
+from txbatch.core.state import State
+from txbatch.core.transaction import BatchKind
+from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, submit_topology
+from txbatch.testing.local import POINTS
+
+ROOT = Path(__file__).parents[2]
+JANUARY_1 = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+WORDS = "[a-z']+"
+SPLIT = 'regexp_extract_all(lower(line), "[a-z\']+", 0)'
+
+
+def words(spout: Spout, state: State | None = None, name: str = "words", **more: Any) -> Topology:
+    topology = Topology(name)
+    stream = topology.new_stream("in", spout).group_by("word")
+    stream.persistent_aggregate(state or OpaqueState("words"), count=Count(), **more)
+    return topology
+
+
+def counts(*pairs: tuple[str, int]) -> list[dict[str, Any]]:
+    return [{"word": word, "count": count} for word, count in pairs]
+
+
+# ---- a death at every point, of every kind of source and state
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if "apart" not in point])
+@pytest.mark.parametrize("state", [OpaqueState, TransactionalState])
+def test_a_batch_that_dies_anywhere_counts_once(
+    point: str, state: type[OpaqueState] | type[TransactionalState]
+) -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout, state("words")))
+    spout.feed("the", "cat")
+    assert local.run(dies_at=point) == ()
+    spout.feed("the")
+    assert local.run() in [(1, 2), (2,)]  # success is not run twice
+    assert local.rows("words") == counts(("cat", 1), ("the", 2))
+    assert [batch.txid for batch in local.batches()] == [1, 2]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_so_does_one_of_a_state_in_another_database(point: str) -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout, OpaqueState("words", database="warehouse")))
+    spout.feed("the", "cat")
+    local.run(dies_at=point)
+    local.run()
+    assert local.rows("words") == counts(("cat", 1), ("the", 1))
+
+
+def test_attempt_2_dies_after_the_load() -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout))
+    spout.feed("the")
+    local.run(dies_at="emit.manifest_written")
+    local.run(dies_at="commit.loaded")
+    assert [str(batch.attempt) for batch in local.batches()] == ["1:2"]
+    assert local.rows("words") == []
+    assert local.run() == (1,)
+    assert local.rows("words") == counts(("the", 1))
+
+
+def test_a_point_that_the_run_never_comes_to_fails_the_test() -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout))
+    with pytest.raises(TerminalError, match=r"never came to commit\.loaded: it ended txids \[\]; feed it before"):
+        local.run(dies_at="commit.loaded")
+    with pytest.raises(DefinitionError, match=r"dies_at is 'commit'; a batch may die at initialize\.planned, "):
+        local.run(dies_at="commit")
+
+
+def test_a_non_transactional_source_gives_a_retry_other_records() -> None:
+    spout = FeederBatchSpout("word string", kind="non_transactional")
+    local = submit_topology(words(spout, NonTransactionalState("words"), guarantee="at_least_once"))
+    spout.feed("lost")
+    local.run(dies_at="emit.manifest_written")
+    spout.feed("the")
+    assert local.run() == (1,)
+    assert local.rows("words") == counts(("the", 1))
+
+
+# ---- partitions and outages
+
+
+def test_an_opaque_partition_that_is_away_is_left_out_and_comes_later() -> None:
+    spout = FeederPartitionedSpout("word string", kind="opaque")
+    local = submit_topology(words(spout))
+    spout.feed("the", partition="0")
+    spout.feed("cat", partition="1")
+    local.run(dies_at="initialize.planned")
+    spout.take_away("1")
+    assert local.run() == (1,)
+    assert local.rows("words") == counts(("the", 1))
+    spout.give_back("1")
+    assert local.run() == (2,)
+    assert local.rows("words") == counts(("cat", 1), ("the", 1))
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_transactional_one_keeps_its_batch_back(planned: bool) -> None:
+    spout = FeederPartitionedSpout("word string")
+    local = submit_topology(words(spout, TransactionalState("words")))
+    spout.feed("the", partition="0")
+    spout.feed("cat", partition="1")
+    if planned:
+        local.run(dies_at="initialize.planned")
+    spout.take_away("1")
+    with pytest.raises(PartitionUnreadable, match="partition '1' was taken away; give it back"):
+        local.run()
+    assert local.rows("words") == []
+    spout.give_back("1")
+    assert local.run() == (1,)
+    assert local.rows("words") == counts(("cat", 1), ("the", 1))
+
+
+def test_a_source_without_partitions_is_away_as_a_whole() -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout))
+    spout.feed("the")
+    spout.take_away()
+    with pytest.raises(PartitionUnreadable):
+        local.run()
+    spout.give_back()
+    assert local.run() == (1,)
+
+
+# ---- intervals, restates, restarts
+
+
+def test_a_run_of_an_interval_counts_its_records_once_whenever_it_is_run() -> None:
+    local = submit_topology(str(ROOT / "starter" / "jobs" / "sales.py"))
+    spout = local.spouts["sales"]
+    spout.feed((JANUARY_1.start, "Bergen", Decimal("5.00")), (JANUARY_1.end, "Oslo", Decimal("1.00")))
+    local.run(interval=JANUARY_1, dies_at="commit.before_commit")
+    spout.feed((JANUARY_1.start, "Oslo", Decimal("2.50")))  # too late for the plan
+    assert local.run(interval=JANUARY_1)
+    local.run(interval=JANUARY_1)
+    bergen = {"shop": "Bergen", "sales": 1, "turnover": Decimal("5.00"), "mean": 5, "dearest": Decimal("5.00")}
+    assert local.rows("sales") == [bergen]
+    assert local.restate(1, why="late files")
+    assert [row["shop"] for row in local.rows("sales")] == ["Bergen", "Oslo"]
+    assert [batch.kind for batch in local.batches()] == [BatchKind.ORDINARY, BatchKind.RESTATE]
+
+
+def test_an_interval_that_is_not_over_is_refused_as_in_production() -> None:
+    local = submit_topology(words(FeederBatchSpout("word string, day date", time="day")))
+    with pytest.raises(IntervalNotOver):
+        local.run(interval=Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)))
+
+
+def test_a_day_is_in_its_interval_in_utc() -> None:
+    spout = FeederBatchSpout("word string, day date", time="day")
+    local = submit_topology(words(spout))
+    spout.feed(("in", date(2026, 1, 1)), ("out", date(2026, 1, 2)))
+    local.run(interval=JANUARY_1)
+    assert local.rows("words") == counts(("in", 1))
+
+
+def test_a_batch_is_counted_again_from_a_source_that_was_mended() -> None:
+    spout = FeederBatchSpout("word string")
+    local = submit_topology(words(spout))
+    for word in ("teh", "cat"):
+        spout.feed(word)
+    assert local.run() == (1, 2)
+    spout.mend(1, "the")
+    assert local.restate(1, why="a typing error", dies_at="commit.loaded") == ()
+    assert local.restate(1, why="a typing error") == (3,)
+    assert local.rows("words") == counts(("cat", 1), ("the", 1))
+
+
+def test_what_an_attempt_has_staged_is_committed_whatever_becomes_of_the_source() -> None:
+    spout = FeederPartitionedSpout("word string")
+    local = submit_topology(words(spout))
+    spout.feed("teh", partition="0")
+    local.run(dies_at="emit.recorded")
+    spout.mend(1, "the", partition="0")
+    assert local.run() == (1,)
+    assert local.rows("words") == counts(("teh", 1))
+
+
+def test_a_job_that_was_mended_goes_on_where_the_other_ended() -> None:
+    def job(key: str, **more: Any) -> Topology:
+        topology = Topology("words")
+        stream = topology.new_stream("in", FileSpout("/data", "*.txt"))
+        named = stream.map(lambda record: getattr(record["line"], key)(), "word string")
+        named.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), **more)
+        return topology
+
+    local = submit_topology(job("title"))
+    local.spouts["in"].feed("THE", partition="a.txt")
+    local.run()
+    mended = local.submit_topology(job("lower"))
+    mended.spouts["in"].feed("The", partition="b.txt")
+    assert mended.run() == (2,)
+    assert mended.rows("words") == counts(("The", 1), ("the", 1))
+    assert mended.restate(1, why="lower case") == (3,)
+    assert mended.rows("words") == counts(("the", 2))
+    with pytest.raises(SchemaMismatch, match="value 'more' of state 'words' is new"):
+        local.submit_topology(job("lower", more=Count())).run()
+    with pytest.raises(SchemaMismatch, match="stream 'in'"):
+        local.submit_topology(words(FeederBatchSpout("word string"))).run()
+
+
+# ---- what a job has beside its functions
+
+
+def test_the_job_of_the_readme_with_a_function_for_its_sql() -> None:
+    job = ROOT / "jobs" / "word_count.py"
+    with pytest.raises(
+        DefinitionError, match=r"'word_count' needs Spark: flat_map of stream 'lines' is Spark SQL, .*functions="
+    ):
+        submit_topology(job)
+    local = submit_topology(job, functions={SPLIT: lambda record: re.findall(WORDS, record["line"].lower())})
+    local.spouts["lines"].feed("How are you?", "are you there", partition="a.txt")
+    local.run()
+    assert {row["word"]: row["count"] for row in local.rows("word_count")} == {"how": 1, "are": 2, "you": 2, "there": 1}
+
+
+def test_functions_stand_wherever_sql_may() -> None:
+    def job(static: Any) -> Topology:
+        topology = Topology("t")
+        rates = topology.new_static_state(StaticState("rates", static, "currency string, rate bigint"))
+        left = (
+            topology.new_stream("a", FeederBatchSpout("currency string, n bigint"))
+            .filter("n > 0")
+            .each(["n * 2", "n + 1"], "twice bigint, more bigint")
+            .state_query(rates, "currency")
+        )
+        right = topology.new_stream("b", FeederBatchSpout("currency string, m bigint"))
+        summed = right.map(["currency", "m"], "currency string, m bigint").group_by("currency")
+        joined = topology.join(left, summed.aggregate(m=Sum("m", where="m < 9")), on="currency", name="both")
+        joined.group_by("currency").persistent_aggregate(
+            OpaqueState("s"),
+            remove="m is null",
+            twice=Sum("twice"),
+            big=CountIf("rate > 1"),
+            more=Sum("more"),
+            m=Sum("m"),
+        )
+        joined.persist(AppendState("rows"))
+        return topology
+
+    functions: dict[str, Any] = {
+        "n > 0": lambda record: record["n"] > 0,
+        "n * 2": lambda record: record["n"] * 2,
+        "n + 1": lambda record: record["n"] + 1,
+        "currency": lambda record: record["currency"],
+        "m": lambda record: record["m"],
+        "m < 9": lambda record: record["m"] < 9,
+        "m is null": lambda record: record["m"] is None,
+        "rate > 1": lambda record: record["rate"] > 1,
+    }
+    local = submit_topology(job(lambda spark: None), functions=functions, static={"rates": [("NOK", 11)]})
+    local.spouts["a"].feed(("NOK", 1), ("NOK", 2), ("NOK", -1))
+    local.spouts["b"].feed(("NOK", 5), ("NOK", 9))
+    assert local.run() == (1,)
+    assert local.rows("s") == [{"currency": "NOK", "twice": 6, "big": 2, "more": 5, "m": 10}]
+    assert [(row["batch"], row["n"]) for row in local.rows("rows")] == [(1, 1), (1, 2)]
+    with pytest.raises(DefinitionError) as refused:
+        submit_topology(job(lambda spark: None))
+    for expression in functions:
+        assert repr(expression) in str(refused.value)
+    assert "static state 'rates' is read by Spark" in str(refused.value)
+
+
+def test_a_transform_cannot_be_had_without_spark() -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("in", FeederBatchSpout("word string")).transform(lambda frame: frame)
+    stream.group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(DefinitionError, match="transform of stream 'in' is Spark code"):
+        submit_topology(topology)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"functions": {"lower(x)": str}}, r"no Spark SQL expression 'lower\(x\)'; it has none"),
+        ({"static": {"rates": []}}, "no static state 'rates'; it has none"),
+        ({"spouts": {"out": FeederBatchSpout("word string")}}, "no stream 'out'; it has 'in'"),
+    ],
+)
+def test_what_the_topology_does_not_have_is_named(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        submit_topology(words(FeederBatchSpout("word string")), **given)
+
+
+def test_a_spout_becomes_a_feeder_of_its_kind(tmp_path: Path) -> None:
+    class ByCountry(FileSpout):
+        parameters = ("country",)
+
+    day = IntervalSpout(tmp_path, "at timestamp, word string", time="at")
+    topology = words(day)
+    spout = submit_topology(topology).spouts["in"]
+    assert (spout.by_interval, spout.time, str(spout.kind)) == (True, "at", "transactional")
+    assert topology.streams["in"].spout is day  # the job's own topology is left as it is
+    stream = Topology("t").new_stream("in", ByCountry(tmp_path))
+    stream.group_by("line").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(DefinitionError, match=r"stream 'in': ByCountry reads by the parameters country; give a spout"):
+        submit_topology(stream.topology)  # type: ignore[arg-type]
+
+
+# ---- what is fed, and what is looked at
+
+
+@pytest.mark.parametrize(
+    "record", [("a",), ("a", 1.5), {"word": "a"}, {"word": "a", "n": "1"}, ("a", 1, 2), ("a", True)]
+)
+def test_a_record_that_does_not_fit_is_refused_where_it_is_fed(record: Any) -> None:
+    with pytest.raises(BadRecord, match="FeederBatchSpout"):
+        FeederBatchSpout("word string, n bigint").feed(record)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: FeederBatchSpout("word string", kind="exact"),
+        lambda: FeederBatchSpout("word string", time="word"),
+        lambda: FeederPartitionedSpout("word string", kind="non_transactional"),
+        lambda: FeederPartitionedSpout("word string").take_away("0"),
+        lambda: FeederBatchSpout("word string").mend(1, "a"),
+        lambda: FeederBatchSpout("word string").emit_batch(None, None, {}),  # type: ignore[arg-type]
+    ],
+)
+def test_what_a_feeder_cannot_do_is_refused(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Feeder|feed"):
+        wrong()
+
+
+def test_a_record_without_its_time_is_in_no_interval() -> None:
+    with pytest.raises(BadRecord, match="no day"):
+        FeederBatchSpout("word string, day date", time="day").feed(("a", None))
+
+
+def test_rows_are_finished_and_in_order() -> None:
+    spout = FeederBatchSpout("word string, n bigint")
+    topology = Topology("t")
+    stream = topology.new_stream("in", spout)
+    stream.group_by("word").persistent_aggregate(OpaqueState("s"), mean=Avg("n"))
+    stream.persistent_aggregate(OpaqueState("all"), count=Count())
+    local = submit_topology(topology)
+    assert local.rows("all") == []
+    spout.feed({"word": "b", "n": 1}, ("b", 2), ("a", None))
+    spout.feed()
+    assert local.run() == (1, 2)
+    assert local.rows("s") == [{"word": "a", "mean": None}, {"word": "b", "mean": Decimal("1.5")}]
+    assert local.rows("all") == [{"count": 3}]
+    with pytest.raises(UnknownName, match="topology 't' has no state 'none'; it has 's', 'all'"):
+        local.rows("none")
