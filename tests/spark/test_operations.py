@@ -26,11 +26,10 @@ from txbatch import (
     Sum,
     Topology,
 )
-from txbatch.core.errors import BadRecord, DefinitionError, TransientError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import key_bytes_max
 from txbatch.core.merge import merger
 from txbatch.core.stream import Stream
-from txbatch.spark.failures import FunctionFailed
 
 Emit = Callable[..., Any]
 Step = Callable[[Stream], Stream]
@@ -483,12 +482,6 @@ def test_a_time_that_postgres_would_write_otherwise(emit: Emit, expression: str)
             emit(stream.topology)
 
 
-def poison(record: Any) -> bool:
-    if record["line"] == "poison":
-        raise ValueError("what is\nthis?")
-    return True
-
-
 def files(root: Path, step: Step) -> Topology:
     for n in range(9):
         (root / f"{n}.txt").write_text("poison\n" if n == 6 else f"{n}\n")
@@ -497,17 +490,6 @@ def files(root: Path, step: Step) -> Topology:
         OpaqueState("s"), records=Count()
     )
     return topology
-
-
-def test_a_function_that_raises_names_its_exception_and_the_file(emit: Emit, tmp_path: Path) -> None:
-    with pytest.raises(FunctionFailed) as raised:
-        emit(files(tmp_path, lambda s: s.filter(poison)))
-    line = poison.__code__.co_firstlineno + 2
-    assert str(raised.value) == (
-        "t 1:1, stream 'in', state 's': a function raised ValueError: what is "
-        f"(test_operations.py, line {line}, in poison), for the record {{'line': 'poison'}} (in 6.txt)"
-    )
-    assert isinstance(raised.value, TransientError)
 
 
 def test_a_value_that_cannot_be_cast_names_the_file(emit: Emit, tmp_path: Path) -> None:

@@ -122,9 +122,12 @@ def test_a_failure_is_told_once_reason_first(
         submitted(LOCAL_MASTER)
     said = AttemptFolder((tmp_path / "attempt 1").as_uri()).read_error()
     assert said is not None
-    assert said["kind"] == "transient"
+    assert said["kind"] == "terminal"
     raised = "a function raised ZeroDivisionError: division by zero (job.py, line "
     assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
-    assert said["message"].endswith(", in kept), for the record {'word': 'do'} (in 2.txt)")
+    assert said["message"].endswith(
+        ", in kept), for the record {'word': 'do'} (in 2.txt); tried again it failed again: mend the source or the function, or "
+        "abort the batch"
+    )
     lines = [line for line in capfd.readouterr().err.splitlines() if not any(word in line for word in NOISE)]
     assert lines == [f"txbatch: {said['message']}"]

@@ -122,6 +122,38 @@ def test_a_value_that_cannot_be_added_names_state_and_record(total: Sum, told: s
         run(stream.topology)
 
 
+@pytest.mark.parametrize(
+    ("show", "told"),
+    [(True, "ValueError: invalid literal .*'a', for the record {'sentence': '1 a'}"), (False, "ValueError")],
+)
+def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told: str) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("sentence string", 2, "1 2", "1 a"))
+    numbers = stream.flat_map(lambda record: map(int, record["sentence"].split()), "n bigint")
+    numbers.group_by("n").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(BadRecord, match=rf"^stream 'in': a function raised {told}; tried again it failed again: mend"):
+        run(topology)
+
+
+def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:
+    failing = iter([ValueError("once"), None, ConnectionError("away"), TransientError("ours")])
+
+    def raises(record: Any) -> bool:
+        if error := next(failing):
+            raise error
+        return True
+
+    stream = sentences("a").filter(raises)
+    stream.group_by("sentence").persistent_aggregate(OpaqueState("s"), count=Count())
+    for error, told in (
+        (TransientError, "ValueError: once.*tried again it did not: run again"),
+        (ConnectionError, "away"),
+        (TransientError, "ours"),
+    ):
+        with pytest.raises(error, match=told):
+            run(stream.topology)
+
+
 @pytest.mark.parametrize("method", ["coordinator", "is_ready", "initialize_transaction", "close", "batch"])
 def test_what_a_spout_raises_names_its_stream(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     stream = sentences()

@@ -44,6 +44,11 @@ class Records(ABC):
         """That of its spout; the weakest, where streams are merged (R11)."""
         return min((root.spout.kind for root in self.roots), key=_WEAKEST_FIRST.index)
 
+    @property
+    def show_records(self) -> bool:
+        """True if errors may show its records: their topology does not forbid it."""
+        return all(root.shown for root in self.roots)
+
     def field(self, name: str) -> Field:
         """Return the field of this name; DefinitionError names those that exist."""
         for candidate in self.fields:
@@ -55,10 +60,14 @@ class Records(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Records):
-    """The records of a spout, as it gives them. `was` is the name that the stream had, where it has history by that (R23)."""
+    """The records of a spout, as it gives them. `was` is the name that the stream had, where it has history by that (R23).
+
+    `shown` says whether errors may show them.
+    """
 
     spout: Spout
     was: str | None = None
+    shown: bool = True
 
     @property
     def roots(self) -> tuple[Source, ...]:

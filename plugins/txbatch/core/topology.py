@@ -37,7 +37,8 @@ class Topology:
     """A named definition. `max_pending` batches may be emitted ahead of the commit (Trident's max.spout.pending, R6).
 
     `was` is the name that it had, where it has history by that (R23). `keep` is how much of its past can be asked for and
-    restated, once `txbatch gc` is run: all of it, unless that is said (R22).
+    restated, once `txbatch gc` is run: all of it, unless that is said (R22). Without `show_records` no error shows a value of a
+    record.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Topology:
     static_states: dict[str, StaticState] = field(default_factory=dict)
     was: str | None = None
     keep: Keep | None = None
+    show_records: bool = True
 
     def __post_init__(self) -> None:
         checked_topology_name(self.name)
@@ -54,13 +56,15 @@ class Topology:
             raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
         if not isinstance(self.keep, Keep | None):
             raise DefinitionError(f"topology {self.name!r}: keep={self.keep!r} is no policy; write keep=Keep(days=90)")
+        if type(self.show_records) is not bool:
+            raise DefinitionError(f"topology {self.name!r}: show_records={self.show_records!r}; write True or False")
 
     def new_stream(self, name: str, spout: Spout, was: str | None = None) -> Stream:
         """A stream of the spout's batches. `was` is the name that it had, where batches were planned by that (R23)."""
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         check_identity(name, spout)
-        stream = Stream(self, Source(name, parse_fields(spout.fields), spout, was))
+        stream = Stream(self, Source(name, parse_fields(spout.fields), spout, was, self.show_records))
         self.streams[name] = stream
         return stream
 

@@ -85,7 +85,7 @@ class Driver:
         except Exception as error:
             if java_is_gone(error):
                 raise SystemExit("txbatch: Spark's Java process is gone") from None
-            _fail(folder, error)
+            _fail(folder, error, show=self.topology.show_records)
             return False
         return True
 
@@ -185,9 +185,9 @@ def _say(assignment: Assignment, manifest: Manifest) -> None:
     )
 
 
-def _fail(folder: AttemptFolder, error: Exception) -> None:
+def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None:
     """Say why, reason first, and what to look at below; the process that submitted this finds it in the folder."""
-    problem = in_our_words(error)
+    problem = in_our_words(error, show=show)
     folder.write_error("terminal" if isinstance(problem, TerminalError) else "transient", str(problem))
     print(f"txbatch: {problem}", file=sys.stderr, flush=True)
     if isinstance(problem, NotInOurWords):

@@ -93,14 +93,14 @@ def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record], position
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
-            raise BadRecord(
-                f"state {aggregate.state.name!r}: a key is null in {record}; filter such records out in the job"
-            )
+            shown = f" in {record}" if aggregate.stream.show_records else ""
+            raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; filter such records out in the job")
         try:
             partial = _partial(aggregate, record)
             found[key] = combine(found[key], partial) if key in found else partial
         except BadRecord as error:
-            raise BadRecord(f"state {aggregate.state.name!r}: {error}; the record is {record}") from error
+            shown = f"{error}; the record is {record}" if aggregate.stream.show_records else "a value cannot be counted"
+            raise BadRecord(f"state {aggregate.state.name!r}: {shown}") from error
     return list(found.items())
 
 

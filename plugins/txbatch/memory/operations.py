@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
-from txbatch.core.declared import values_of
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError, TransientError, TxbatchError
 from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
@@ -25,8 +24,9 @@ from txbatch.core.operations import (
     Repartition,
     Transform,
 )
+from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
 from txbatch.core.static import StateQuery
-from txbatch.memory.functions import called, needs_spark
+from txbatch.memory.functions import needs_spark
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
 
 # By stream the records of each of its partitions.
@@ -74,54 +74,64 @@ def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Recor
 
 def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
     """Return what one step makes of the records before it, one by one."""
+    if (rows := rows_of(step)) is not None:
+        return chain.from_iterable(_made(step, rows, record) for record in before)
     match step:
-        case Filter(condition=condition):
-            holds = called("filter", condition)
-            return (record for record in before if holds(record))
+        case Filter(condition=function):
+            raise needs_spark("filter", function)
         case Each(function=function):
-            names = [field.name for field in step.appended]
-            append = called("each", function)
-            made = ((record, each) for record in before for each in _listed(append(dict(record))))
-            return (_record(step, (*record.values(), *values_of(each, names))) for record, each in made)
+            raise needs_spark("each", function)
         case Map(function=function):
-            names = [field.name for field in step.fields]
-            change = called("map", function)
-            return (_record(step, values_of(change(record), names)) for record in before)
+            raise needs_spark("map", function)
         case FlatMap(function=function):
-            names = [field.name for field in step.fields]
-            split = called("flat_map", function)
-            return (_record(step, values_of(each, names)) for record in before for each in split(record))
+            raise needs_spark("flat_map", function)
         case Transform(function=function):
             raise needs_spark("transform", function)
         case Project(fields=fields):
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
             return _looked_up(before, query)
-        case Peek(function=function):
-            return _seen(before, function)
-        case Repartition():
+        case Peek() | Repartition():
             return before
         case other:
             assert_never(other)
 
 
-def _record(step: RecordStep, values: tuple[Any, ...]) -> Record:
-    """Return the values under the step's names; BadRecord for one that Spark would refuse, too."""
-    record = dict(zip((field.name for field in step.fields), values, strict=True))
-    for field in step.fields:
-        arrow_array([record[field.name]], field)
-    return record
+def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
+    """Return what a step's function makes of a record. Raises as Spark's workers do, also for a value that Spark would refuse."""
+    try:
+        return _tried(step, rows, record)
+    except Exception as error:
+        if not is_of_record(error):
+            raise
+        if isinstance(error, BadRecord):
+            raise _misfit(step, record, error) from (error if step.show_records else None)
+        raise _twice(step, rows, record, error) from (error if step.show_records else None)
 
 
-def _listed(value: Any) -> list[Any]:
-    """What a function of `each` returned: a list of results, or one."""
-    return value if isinstance(value, list) else [value]
+def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
+    if step.show_records:
+        return BadRecord(f"{error}; the record is {record}")
+    return BadRecord(f"stream {step.name!r}: a function returned a value that does not fit; convert it there")
 
 
-def _seen(before: Iterable[Record], function: Callable[[Record], object]) -> Iterator[Record]:
-    for record in before:
-        function(dict(record))
-        yield record
+def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
+    """Return what is said of a function that failed for a record: a BadRecord, if it does so again."""
+    shown = f", for the record {record}" if step.show_records else ""
+    what = f"stream {step.name!r}: a function raised {told(error, show=step.show_records)}{shown}"
+    try:
+        _tried(step, rows, record)
+    except Exception:
+        return BadRecord(f"{what}; tried again it failed again: mend the source or the function, or abort the batch")
+    return TransientError(f"{what}; tried again it did not: run again")
+
+
+def _tried(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
+    made = [dict(zip((field.name for field in step.fields), row, strict=True)) for row in rows(dict(record))]
+    for each in made:
+        for field in step.fields:
+            arrow_array([each[field.name]], field)
+    return made
 
 
 def _looked_up(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
@@ -33,6 +33,8 @@ _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
 _OUT_OF_RANGE = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 # Of a value that is refused, so many characters are told.
 _TOLD_CHARACTERS = 40
+_WAYS = "mend the source or the function, or abort the batch"
+Met = TypeVar("Met", bound=TxbatchError)
 # A stream and one of its partitions.
 Place = tuple[str, str]
 
@@ -49,6 +51,11 @@ class BatchAggregator:
     def state(self) -> str:
         """Its name."""
         return self.aggregate.state.name
+
+    @property
+    def show(self) -> bool:
+        """True if errors may show its records."""
+        return self.aggregate.stream.show_records
 
     @property
     def has_records(self) -> bool:
@@ -91,11 +98,13 @@ class BatchAggregator:
 
     def explain(self, error: Exception) -> TxbatchError:
         """Return why the partials could not be made, in our words, and the partition, if one alone has the problem."""
-        problem = self._bad_value(error) or in_our_words(error)
+        problem = self._told(error)
         if problem is error:
             return problem
-        where = self._where(type(problem)) if isinstance(problem, BadRecord | FunctionFailed) else ""
-        return type(problem)(f"{self}: {problem}{self._out_of_range(error)}{where}")
+        if not isinstance(problem, BadRecord | FunctionFailed):
+            return type(problem)(f"{self}: {problem}")
+        met = self._looked_at(problem)
+        return type(met)(f"{self}: {met}{self._out_of_range(error)}")
 
     def __str__(self) -> str:
         assignment = next(iter(self.readers.values())).assignment
@@ -123,7 +132,7 @@ class BatchAggregator:
             *(f"key {key.name!r}" for key in self.aggregate.keys),
             *(f"value {each.name!r}" for each in self.aggregate.columns),
         ]
-        value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] else ""
+        value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] and self.show else ""
         return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; filter such records out in the job")
 
     def _out_of_range(self, error: Exception) -> str:
@@ -133,22 +142,41 @@ class BatchAggregator:
         summed = f"in the sum of {self.aggregate.summed} or " if self.aggregate.summed else ""
         return f", {summed}in an expression of the job; give it more digits, or filter such records out in the job"
 
-    def _where(self, problem: type[TxbatchError]) -> str:
-        """Return a partition that fails the same way by itself, found by halving; reads the batch at most once more."""
+    def _looked_at(self, problem: BadRecord | FunctionFailed) -> BadRecord | FunctionFailed:
+        """Return a problem with a partition that has it by itself, found by halving; reads the batch at most once more.
+
+        A function that failed twice for one record will whenever it is tried: that is a BadRecord.
+        """
         roots = [root.name for root in self.aggregate.stream.roots if root.name in self.readers]
         plans = {root: self.readers[root].planned for root in roots}
         places = [(root, name) for root, plan in plans.items() if isinstance(plan, Ranges) for name in plan.partitions]
+        met = {_record(problem)}
         while len(places) > 1:
             half = places[: len(places) // 2]
-            places = half if self._fails(problem, half) else places[len(half) :]
-        return f" (in {places[0][1]})" if places and self._fails(problem, places) else ""
+            failed = self._failure(type(problem), half)
+            met.add(_record(failed))
+            places = half if failed else places[len(half) :]
+        last = self._failure(type(problem), places or None) if places or isinstance(problem, FunctionFailed) else None
+        where = f" (in {places[0][1]})" if places and last else ""
+        if (record := _record(last)) and record in met:
+            return BadRecord(f"{last}{where}; tried again it failed again: {_WAYS}")
+        return type(problem)(f"{problem}{where}")
 
-    def _fails(self, problem: type[TxbatchError], places: Collection[Place]) -> bool:
+    def _failure(self, kind: type[Met], places: Collection[Place] | None) -> Met | None:
+        """Return the problem of this kind that records have, of some places or all; None where they have none."""
         try:
             self.partials(places).write.format("noop").mode("overwrite").save()
         except Exception as error:
-            return isinstance(self._bad_value(error) or in_our_words(error), problem)
-        return False
+            found = self._told(error)
+            return found if isinstance(found, kind) else None
+        return None
+
+    def _told(self, error: Exception) -> TxbatchError:
+        return self._bad_value(error) or in_our_words(error, show=self.show)
+
+
+def _record(problem: TxbatchError | None) -> str:
+    return problem.record if isinstance(problem, FunctionFailed) else ""
 
 
 def _of(root: Source) -> str:
@@ -162,10 +190,10 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [spark_name(key.name) for key in aggregate.keys]
-    frame, where = with_where(frame, aggregate.aggregates)
+    frame, where = with_where(frame, aggregate.aggregates, show=aggregate.stream.show_records)
     if aggregate.remove is None:
         return counted_first(frame, keys, aggregate, where)
-    marked = with_condition(frame, aggregate.remove, REMOVES)
+    marked = with_condition(frame, aggregate.remove, REMOVES, show=aggregate.stream.show_records)
     apart = counted_first(marked, [*keys, REMOVES], aggregate, where)
     names = [spark_name(column.name) for column in aggregate.columns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]

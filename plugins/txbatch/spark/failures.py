@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
+from txbatch.core.python_steps import is_of_record
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")
@@ -34,40 +36,74 @@ _DAMAGED = re.compile(
 # A path, whose words say nothing of what is wrong.
 _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
 _RECORD_LENGTH_MAX = 300
-_RECORD = re.compile(r"^txbatch record: (.+)$", re.MULTILINE)
+_RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
+# Of what is said of a record, where it is; what follows has its values.
+_PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
 _PATH_NOT_FOUND = "42K03"
 # Packages between a job's function and its failure, wherever they are installed or unpacked.
 _NOT_THE_JOBS = ("txbatch", "pyspark", "py4j")
 
 
 class FunctionFailed(TransientError):
-    """A Python function of the job raised."""
+    """A Python function of the job raised. `record` is a digest of its record; empty: it may be no record's fault."""
+
+    record = ""
+
+    @classmethod
+    def of(cls, text: str, record: str) -> FunctionFailed:
+        """Return the error with the record's digest."""
+        failed = cls(text)
+        failed.record = record
+        return failed
+
+
+class Unshown(Exception):
+    """What a function raised, without its text, which may have values of the record."""
+
+    def __init__(self, error: Exception, record: Mapping[str, Any]) -> None:
+        super().__init__(type(error).__name__)
+        self.add_note(record_note(error, record, show=False))
 
 
 class NotInOurWords(TransientError):
     """What is told by its first line, and so not wholly."""
 
 
-def in_our_words(error: Exception) -> TxbatchError:
-    """An error of Spark's as one of ours.
+def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
+    """An error of Spark's as one of ours; without `show`, a BadRecord says where it is and what is wrong, and no value.
 
     A value that cannot be computed (SQLSTATE class 22, or raise_error) is a BadRecord, an expression that makes no sense
     (class 42) a DefinitionError, an exception of a Python function FunctionFailed, all else NotInOurWords.
     """
     if isinstance(error, TxbatchError):
-        return error
+        return error if show else _unshown(error)
     if misfit := _MISFIT.search(str(error)):
-        return BadRecord(f"{unquote(misfit[1])}: {misfit[2].rstrip('. ')}")
+        return BadRecord(
+            f"{unquote(misfit[1])}: {misfit[2].rstrip('. ') if show else 'malformed records, or another header'}"
+        )
     if damaged := _damaged(str(error)):
         return damaged
     state = str(getattr(error, "getSqlState", lambda: None)() or "")
     if state == "38000":
-        return _function_failed(str(error))
+        problem = _function_failed(str(error))
+        return problem if show else _unshown(problem)
     if state.startswith(("22", "P0001")):
-        return BadRecord(_line(error))
+        return BadRecord(_line(error) if show else f"{_condition(error)} in an expression of the job")
     if state.startswith("42") and state != _PATH_NOT_FOUND:
         return DefinitionError(f"{_line(error)}; mend the expression in the job")
     return NotInOurWords(_line(error))
+
+
+def _unshown(error: TxbatchError) -> TxbatchError:
+    """Return an error without what it says of a record behind the place where that is."""
+    place = _PLACE.match(str(error))
+    if not isinstance(error, BadRecord) or place is None:
+        return error
+    return BadRecord(f"{place[0]} is not as declared; look there")
+
+
+def _condition(error: Exception) -> str:
+    return str(getattr(error, "getCondition", str)() or "a value that cannot be computed")
 
 
 def _damaged(message: str) -> BadRecord | None:
@@ -110,11 +146,14 @@ def _function_failed(message: str) -> TxbatchError:
     ours = getattr(errors, name.rpartition(".")[2], None) if name.startswith(errors.__name__) else None
     if isinstance(ours, type) and issubclass(ours, TerminalError | TransientError):
         return ours(text)
+    if name.rpartition(".")[2] == Unshown.__name__:
+        raised = text
     files = _own_files()
     own = [frame.groups() for frame in frames if frame[1] in files]
     where = f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
     record = _RECORD.search(message)
-    return FunctionFailed(f"a function raised {raised}{where}{f', for the record {record[1]}' if record else ''}")
+    shown = f", for the record {record[2]}" if record and record[2] else ""
+    return FunctionFailed.of(f"a function raised {raised}{where}{shown}", record[1] if record else "")
 
 
 def _own_files() -> set[str]:
@@ -129,9 +168,13 @@ def _is_own(module: str, file: str, installed: list[Path]) -> bool:
     return package not in _NOT_THE_JOBS and not any(Path(file).is_relative_to(folder) for folder in installed)
 
 
-def record_note(record: Mapping[str, Any]) -> str:
-    """Return the note, one line, for an exception that a user's function raised for a record on the executor."""
-    return f"txbatch record: {shown_record(record)}"
+def record_note(error: Exception, record: Mapping[str, Any], *, show: bool = True) -> str:
+    """Return the note, one line, for an exception that a user's function raised for a record on the executor.
+
+    It has the record's digest, unless a disk, a network or memory may have raised it, and the record, if that may be shown.
+    """
+    digest = hashlib.sha256(repr(record).encode(errors="surrogatepass")).hexdigest() if is_of_record(error) else ""
+    return f"txbatch record {digest}: {shown_record(record) if show else ''}"
 
 
 def shown_record(record: Mapping[str, Any]) -> str:

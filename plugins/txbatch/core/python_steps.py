@@ -1,0 +1,69 @@
+"""What Python functions of a job make of one record, in whichever backend: rows, with a value for each field of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from txbatch.core.declared import values_of
+from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
+from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
+
+Row = tuple[Any, ...]
+# A function may change the dict that it is given: the rows are made of the record as it was.
+Rows = Callable[[dict[str, Any]], list[Row]]
+
+
+def rows_of(step: Node) -> Rows | None:
+    """Return what a step makes of a record by a Python function; None for a step that has none."""
+    names = [field.name for field in step.fields]
+    match step:
+        case Filter(condition=holds) if callable(holds):
+            return lambda record: _kept(record, holds)
+        case Each(function=append, appended=appended) if callable(append):
+            new = [field.name for field in appended]
+            return lambda record: _appended(record, append, new)
+        case Map(function=change) if callable(change):
+            return lambda record: [as_row(change(record), names)]
+        case FlatMap(function=split) if callable(split):
+            return lambda record: [as_row(each, names) for each in split(record)]
+        case Peek(function=look):
+            return lambda record: _seen(record, look)
+        case _:
+            return None
+
+
+def as_row(value: Any, names: Sequence[str]) -> Row:
+    """Return what a Python function returned, as one value per field."""
+    values = values_of(value, names)
+    if len(values) != len(names):
+        raise DefinitionError(f"a function returned {value!r}; expected a tuple of {len(names)} values")
+    return values
+
+
+def _kept(record: dict[str, Any], holds: Callable[[dict[str, Any]], object]) -> list[Row]:
+    before = tuple(record.values())
+    return [before] if holds(record) else []
+
+
+def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any], names: Sequence[str]) -> list[Row]:
+    """Return the record with what a function returned for it, as often as that is a list of."""
+    before, made = tuple(record.values()), function(record)
+    return [(*before, *as_row(each, names)) for each in (made if isinstance(made, list) else [made])]
+
+
+def _seen(record: dict[str, Any], function: Callable[[dict[str, Any]], object]) -> list[Row]:
+    before = tuple(record.values())
+    function(record)
+    return [before]
+
+
+def is_of_record(error: Exception) -> bool:
+    """True if a record may be why a function failed for it, and not a disk, a network, memory, or what the job itself says."""
+    ours = isinstance(error, TxbatchError) and not isinstance(error, BadRecord)
+    return not (ours or isinstance(error, OSError | MemoryError))
+
+
+def told(error: Exception, *, show: bool) -> str:
+    """Return an exception in one line; its text may have values of the record, which are not always shown."""
+    return f"{type(error).__name__}: {error}" if show else type(error).__name__

@@ -1,0 +1,83 @@
+"""A Python function that fails for a record: when no retry helps, and what is told of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txbatch import Count, FileSpout, OpaqueState, Topology
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.stream import Stream
+from txbatch.spark.failures import FunctionFailed
+
+Emit = Callable[..., Any]
+SECRET = "Ada Lovelace"
+
+
+def topology(root: Path, step: Callable[[Stream], Stream], **options: Any) -> Topology:
+    for n in range(4):
+        (root / f"{n}.txt").write_text(f"{SECRET}\n" if n == 2 else f"{n}\n")
+    made = Topology("t", **options)
+    counted = step(made.new_stream("in", FileSpout(root, "*.txt"))).group_by("line")
+    counted.persistent_aggregate(OpaqueState("s"), records=Count())
+    return made
+
+
+def fails(record: Any) -> bool:
+    return int(record["line"]) >= 0
+
+
+def test_what_fails_twice_for_one_record_is_terminal(emit: Emit, tmp_path: Path) -> None:
+    with pytest.raises(BadRecord) as raised:
+        emit(topology(tmp_path, lambda s: s.filter(fails)))
+    line = fails.__code__.co_firstlineno + 1
+    assert str(raised.value) == (
+        "t 1:1, stream 'in', state 's': a function raised ValueError: invalid literal for int() with base 10: "
+        f"'{SECRET}' (test_failing_functions.py, line {line}, in fails), for the record {{'line': '{SECRET}'}} (in 2.txt); "
+        "tried again it failed again: mend the source or the function, or abort the batch"
+    )
+
+
+def test_what_fails_once_is_tried_again(emit: Emit, tmp_path: Path) -> None:
+    mark = tmp_path / "seen"
+
+    def once(record: Any) -> bool:
+        if record["line"] == SECRET and not mark.exists():
+            mark.touch()
+            raise ValueError("not yet")
+        return True
+
+    with pytest.raises(FunctionFailed, match=f"ValueError: not yet .* for the record {{'line': '{SECRET}'}}$"):
+        emit(topology(tmp_path, lambda s: s.filter(once)))
+
+
+def test_a_disk_or_a_network_that_fails_is_no_records_fault(emit: Emit, tmp_path: Path) -> None:
+    def asks(record: Any) -> bool:
+        raise ConnectionError("no answer")
+
+    with pytest.raises(TransientError, match="a function raised ConnectionError: no answer"):
+        emit(topology(tmp_path, lambda s: s.filter(asks)))
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (lambda s: s.filter(fails), "a function raised ValueError (test_failing_functions.py, line "),
+        (lambda s: s.map(lambda r: r["line"], "line int"), "returned a str that does not fit 'line', declared int"),
+        (lambda s: s.map("cast(cast(line as int) as string)", "line string"), "CAST_INVALID_INPUT in an expression"),
+        (lambda s: s.map("concat(line, char(0))", "line string"), "key 'line' holds U+0000"),
+    ],
+    ids=["function", "value", "expression", "key"],
+)
+def test_no_record_is_shown_where_that_is_said(
+    emit: Emit, tmp_path: Path, capfd: pytest.CaptureFixture[str], step: Callable[[Stream], Stream], told: str
+) -> None:
+    with pytest.raises(BadRecord) as raised:
+        emit(topology(tmp_path, step, show_records=False))
+    assert told in str(raised.value)
+    assert "Lovelace" not in str(raised.value)
+    assert "(in " in str(raised.value)
+    assert "Lovelace" not in "".join(capfd.readouterr())
