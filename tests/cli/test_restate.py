@@ -206,6 +206,86 @@ def test_a_source_that_is_gone_refuses_all_of_them(txbatch: Txbatch, job: str, e
     assert contents(engine) == before
 
 
+@pytest.fixture
+def two_files(source: Path, job: str, txbatch: Txbatch) -> Path:
+    """Both days are counted of two files, of which the second has one record of the first day."""
+    other = source.parent / "two"
+    other.write_text("2024-01-01T15:00Z,b")
+    assert txbatch("restate", "days", "1", "2", "--why", "a late file").exit_code == 0
+    return other
+
+
+@pytest.mark.parametrize("asked", [["restate", "days", "1", "--why", "x"], ["plan", "jobs/days.py", "--restate", "1"]])
+def test_records_whose_file_is_gone_are_not_taken_out_in_silence(
+    txbatch: Txbatch, two_files: Path, engine: Engine, asked: list[str]
+) -> None:
+    before = counts(engine)
+    two_files.unlink()
+    told = "two of stream 'in' is not there any more, and its interval had 3 records then, 2 records now"
+    refused(txbatch(*asked), told)
+    assert counts(engine) == before
+    assert [row["status"] for row in rows(txbatch("batches", "days", "--json")) if row["txid"] > 4] in ([], ["aborted"])
+    done = rows(txbatch("restate", "days", "2", "--why", "none of its records is in that file", "--json"))
+    assert [row["position"] for row in done] == [2]
+    done = rows(txbatch("restate", "days", "1", "--why", "x", "--accept-missing", "--json"))
+    assert [(row["records_before"], row["records"]) for row in done] == [(3, 2)]
+    assert counts(engine)["b"][0] == 1
+    assert txbatch("restate", "days", "1", "--why", "once more").exit_code == 0, "what was accepted is not missed again"
+
+
+def test_records_in_other_files_by_now_are_counted_again(txbatch: Txbatch, two_files: Path, engine: Engine) -> None:
+    before = {name: count for name, (count, _) in counts(engine).items()}
+    two_files.rename(two_files.with_name("zwei"))
+    assert txbatch("restate", "days", "1", "--why", "x").exit_code == 0
+    assert {name: count for name, (count, _) in counts(engine).items()} == before
+
+
+@pytest.mark.rule("R23")
+def test_a_rebuild_takes_no_records_out_whose_file_is_gone(
+    txbatch: Txbatch, two_files: Path, job: str, engine: Engine
+) -> None:
+    before = counts(engine)
+    two_files.unlink()
+    Path(job).write_text(Path(job).read_text().replace("count=Count()", 'count=Count(), least=Min("name")'))
+    for asked in (["plan", job, "--rebuild"], ["rebuild", job, "--why", "x"]):
+        refused(txbatch(*asked), "two of stream 'in' is not there any more")
+    assert counts(engine) == before
+    two_files.write_text("2024-01-01T15:00Z,b")
+    assert txbatch("rebuild", job, "--why", "x").exit_code == 0
+    assert {name: count for name, (count, _) in counts(engine).items()} == {
+        name: each[0] for name, each in before.items()
+    }
+
+
+def test_parts_of_an_interval_that_no_batch_counts_are_named(txbatch: Txbatch, job: str) -> None:
+    told = txbatch("restate", "days", *day(1, 3), "--why", "late files").stderr
+    assert "days: no batch counts 2024-01-03T00:00:00+00:00/2024-01-04T00:00:00+00:00, so nothing of it is" in told
+
+
+def test_a_finished_one_that_is_asked_for_again_says_so(txbatch: Txbatch, job: str, caplog: Any) -> None:
+    for _ in range(2):
+        assert txbatch("restate", "days", "1", "--why", "x").exit_code == 0
+    told = [each for each in caplog.messages if "asked before" in each]
+    assert told == ["days: the same was asked before, and counted as txid 3; it is counted again"]
+
+
+@pytest.mark.rule("R16")
+def test_an_abort_names_the_run_whose_batch_it_takes_away_and_that_run_is_told_why(
+    txbatch: Txbatch, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Result] = []
+
+    def aborted_meanwhile(*_: object) -> None:
+        told.append(txbatch("abort", "days", "3", "--why", "the wrong file"))
+        raise TransientError("its heartbeat is gone")
+
+    monkeypatch.setattr(WithoutSpark, "emit", aborted_meanwhile)
+    failed = txbatch("run", job, *day(3))
+    assert failed.exit_code == 1
+    assert told[0].exit_code == 0
+    assert "was at work on txid 3; it fails, and its next try plans anew" in told[0].stderr
+
+
 def test_a_state_without_contributions_refuses(txbatch: Txbatch, source: Path, write_job: WriteJob) -> None:
     job = write_job("bare.py", DAYS.format(root=str(source.parent)) + BARE)
     assert txbatch("run", job, *day(1)).exit_code == 0

@@ -409,11 +409,32 @@ def test_after_a_rebuild_what_that_read_is_read_again(txbatch: Txbatch, days: tu
 @pytest.mark.rule("R24")
 def test_a_file_that_is_gone_is_named(txbatch: Txbatch, days: tuple[str, Path]) -> None:
     job, root = days
-    (root / "one").rename(root / "other")
+    (root / "one").rename(root / "_one")
+    (root / "other").write_text("2024-01-03T10:00Z,b\n")
     found = verified(txbatch("verify", job, "1", "--json"))["txid 1"]
     assert found["outcome"] == "UNVERIFIABLE"
+    assert "the interval of stream 'in' has 0 records now, others than the 1 that are counted; " in found["reason"]
     assert {(each["file"], each["change"]) for each in found["changed"]} == {("one", "gone"), ("other", "appeared")}
     assert found["restate"] == 'txbatch restate days 1 --why "..."'
+
+
+@pytest.mark.rule("R24")
+def test_an_interval_is_read_as_it_is_now_whatever_became_of_files_that_have_nothing_of_it(
+    txbatch: Txbatch, days: tuple[str, Path]
+) -> None:
+    """Its records may stand in other files by now; those of other days may shrink, grow, come and go."""
+    job, root = days
+    (root / "one").unlink()
+    (root / "first").write_text("2024-01-01T10:00Z,a\n")
+    (root / "third").write_text("2024-01-03T10:00Z,c\n")
+    found = verified(txbatch("verify", job, "--json"))
+    assert {what: row["outcome"] for what, row in found.items()} == {
+        "txid 1": "EQUAL",
+        "txid 2": "UNVERIFIABLE",
+        "state days": "EQUAL",
+        "missing": "NOT COUNTED",
+    }
+    assert (found["txid 1"]["reason"], found["txid 1"]["changed"]) == (None, [])
 
 
 @pytest.mark.rule("R24")

@@ -411,7 +411,13 @@ def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
     """Free the records of TOPOLOGY's uncommitted batch TXID."""
     where = _where()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
+    before = ledger.batch(topology, txid)
     batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
+    if before.lease_live and not before.status.final:
+        click.echo(
+            shown(f"{topology}: {before.lease_run} was at work on txid {txid}; it fails, and its next try plans anew"),
+            err=True,
+        )
     return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
 
 

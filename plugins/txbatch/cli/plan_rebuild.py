@@ -10,6 +10,7 @@ import click
 
 from txbatch.cli.printing import key_told, print_table, values_told
 from txbatch.core.errors import TransientError
+from txbatch.core.restate import check_whole
 from txbatch.core.text import shown
 from txbatch.core.transaction import Batch
 from txbatch.core.verify import Again, EmitAgain, Unverifiable
@@ -58,9 +59,13 @@ def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) 
 
 def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
     """Read and aggregate a version; None where another has taken its place meanwhile."""
-    plan = plan_of(steps, version, NAME)
+    planned = plan_of(steps, version, NAME)
+    if planned is None:
+        return None
     try:
-        return None if plan is None else emitter.emit(version.topology, version.txid, plan, version.position)
+        again = emitter.emit(version.topology, version.txid, planned.plan, version.position)
+        check_whole(steps.job.topology, planned.version, again.manifest)
+        return again
     except Unverifiable as error:
         raise TransientError(
             f"{version.topology}: position {version.position} cannot be counted by the job as it is now: {error}"

@@ -13,6 +13,7 @@ from txbatch.cli.printing import key_told, print_table, values_told
 from txbatch.core.errors import TransientError
 from txbatch.core.plan import BatchPlan
 from txbatch.core.planning import plan_restate
+from txbatch.core.restate import check_whole
 from txbatch.core.text import shown
 from txbatch.core.transaction import Restate, Run
 from txbatch.core.verify import Unverifiable
@@ -40,6 +41,7 @@ def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[s
     try:
         plan = BatchPlan.from_json(metadata)
         again = emitter.emit(topology.name, version.current.txid, plan, asked.position)
+        check_whole(topology, version, again.manifest)
         states = [_state(each) for each in effects(reader.engine, topology, version, again)]
     except Unverifiable as error:
         raise TransientError(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error

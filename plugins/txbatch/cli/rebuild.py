@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -70,8 +70,7 @@ def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bo
     loaded = arguments.job_of(job, where)
     check_emission(loaded)
     steps = open_steps(loaded, where)
-    with closing(open_rebuilder(steps, open_application(loaded, where, master))) as rebuilder:
-        done = rebuilder.run(why, arguments.whoever())
+    done = open_rebuilder(steps, open_application(loaded, where, master)).run(why, arguments.whoever())
     rows = PostgresRebuilds(connect(where.database_url)).all(done.rebuild.topology)
     told = {"earlier": done.earlier, "told": str(done)}
     return [{**each, **told} for each in rows if each["rebuild"] == done.rebuild.number]

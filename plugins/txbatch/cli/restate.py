@@ -9,7 +9,7 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.restate import positions_within
+from txbatch.core.restate import positions_within, uncounted
 from txbatch.core.text import shown
 from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job, check_emission
@@ -75,4 +75,10 @@ def tell_committed(steps: Steps, run: Run) -> None:
 
 def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:
     name = job.topology.name
-    return positions_within(name, interval, reader.counted_within(name, interval))
+    counted = reader.counted_within(name, interval)
+    positions = positions_within(name, interval, counted)
+    for each in uncounted(interval, counted.values()):
+        click.echo(
+            f"{name}: no batch counts {each}, so nothing of it is counted again; `txbatch run` counts it", err=True
+        )
+    return positions

@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txbatch.core.errors import TerminalError
 from txbatch.core.ledger import Version
-from txbatch.core.plan import Ranges
+from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.plan import OfInterval, Ranges
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
@@ -81,6 +82,39 @@ def check_not_folded(version: Version) -> None:
         )
 
 
+def check_whole(topology: Topology, version: Version, manifest: Manifest) -> None:
+    """Refuse to count an interval again without records whose file is gone: TerminalError names files.
+
+    Where the same records were read they are in other files now, or the file had none of the interval.
+    """
+    for name, planned in version.current.plan.streams.items():
+        before, now = version.read.get(name, {}), manifest.streams.get(name, {})
+        if not isinstance(planned, OfInterval) or before == now:
+            continue
+        if gone := topology.streams[name].spout.gone(planned.plan):
+            position = version.asked.position
+            raise TerminalError(
+                f"{topology.name}: txid {position} is counted again whole or not at all: {told_some(gone)} of stream {name!r} "
+                f"{'is' if len(gone) == 1 else 'are'} not there any more, and its interval had {_records(before)} then, "
+                f"{_records(now)} now. Restore what is missing; or count it as it is: "
+                f"{restate_command(topology.name, position)} --accept-missing"
+            )
+
+
+def _records(read: Mapping[str, ReadPartition | None]) -> str:
+    return f"{sum(each.records for each in read.values() if each):,} records"
+
+
+def told_some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are.
+
+    >>> told_some(["a", "b", "c", "d", "e"])
+    'a, b, c, and 2 more'
+    """
+    more = [f"and {len(names) - CHANGED_SHOWN:,} more"] * (len(names) > CHANGED_SHOWN)
+    return ", ".join([*names[:CHANGED_SHOWN], *more])
+
+
 def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
     """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15)."""
     told = [f"{each['file']} ({each['change']})" for each in changed[:CHANGED_SHOWN]]
@@ -111,6 +145,22 @@ def positions_within(topology: str, asked: Interval, counted: Mapping[int, Inter
                 "give an interval with all of it, or name txids"
             )
     return sorted(counted)
+
+
+def uncounted(asked: Interval, counted: Iterable[Interval]) -> list[Interval]:
+    """Return the parts of an interval that no batch counts, of those that do and lie in it.
+
+    >>> from datetime import UTC, datetime
+    >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+    >>> [str(each) for each in uncounted(Interval(first, third), [Interval(second, third)])]
+    ['2013-01-01T00:00:00+00:00/2013-01-02T00:00:00+00:00']
+    """
+    found, since = list[Interval](), asked.start
+    for each in sorted(counted, key=lambda interval: interval.start):
+        if since < each.start:
+            found.append(Interval(since, each.start))
+        since = max(since, each.end)
+    return [*found, Interval(since, asked.end)] if since < asked.end else found
 
 
 def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:

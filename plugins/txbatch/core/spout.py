@@ -114,6 +114,10 @@ class Spout(ABC):
         """
         return metadata
 
+    def gone(self, metadata: Metadata) -> list[str]:
+        """Return what a plan names and is not there any more, of a source that is read by time: records may have gone with it."""
+        return []
+
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
         """The planning side."""

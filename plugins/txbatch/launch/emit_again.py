@@ -19,6 +19,7 @@ from txbatch.core.plan import BatchPlan
 from txbatch.core.repeat import repeated
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.core.verify import Again, Unverifiable
+from txbatch.spouts.listing import ABORT
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 _LEASE_SECONDS = 120.0
@@ -45,7 +46,7 @@ class EmitAgain:
             if (said := folder.read_error()) is None:
                 raise
             folder.remove()
-            raise Unverifiable(said["message"]) from error
+            raise Unverifiable(_of_committed(said["message"])) from error
         manifest = folder.read_manifest()
         return Again(assignment, manifest, lambda: folder.read_partials(manifest), folder.remove)
 
@@ -53,6 +54,11 @@ class EmitAgain:
         """Remove what was staged, and end Spark."""
         self.application.close()
         self.root.remove()
+
+
+def _of_committed(message: str) -> str:
+    """Return what an attempt failed with, without the way out that only an uncommitted batch has."""
+    return message.replace(f", or {ABORT}", "").replace(f", then {ABORT}", "")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +66,7 @@ class RebuildOperator(EmitBatchOperator):
 
         with failing_as_airflow(context):
             check_emission(self.job)
-            with closing(open_rebuilder(open_steps(self.job), self._application())) as rebuilder:
-                by = getattr(context["dag_run"], "triggering_user_name", None)
-                done = rebuilder.run(str(context["params"]["why"]), by)
+            by = getattr(context["dag_run"], "triggering_user_name", None)
+            done = open_rebuilder(open_steps(self.job), self._application()).run(str(context["params"]["why"]), by)
         result.tell(context, str(done))
         return done.rebuild.number

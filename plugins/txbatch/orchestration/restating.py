@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from txbatch.run.steps import Steps
 
-RESTATE_PARAM, WHY_PARAM = "restate", "why"
+RESTATE_PARAM, WHY_PARAM, ACCEPT_PARAM = "restate", "why", "accept_missing"
 _HOW = "write txids (3, 5) or an interval, whose end is not part of it (2013-01-03/2013-01-05)"
 
 
 def params(taken: Collection[str]) -> dict[str, Param]:
     """Return the form's fields; none where the topology has parameters of these names."""
-    if {RESTATE_PARAM, WHY_PARAM} & {*taken}:
+    if {RESTATE_PARAM, WHY_PARAM, ACCEPT_PARAM} & {*taken}:
         return {}
     what = (
         "Txids (3, 5) or an interval (2013-01-03/2013-01-05): these committed batches are counted again, and nothing else. "
@@ -43,6 +43,12 @@ def params(taken: Collection[str]) -> dict[str, Param]:
             maxLength=WHY_MAX,
             title="Why",
             description="Why they are counted again: kept with each of them.",
+        ),
+        ACCEPT_PARAM: Param(
+            False,
+            type="boolean",
+            title="Without what is missing",
+            description="Count them without what is not there any more; else they stay as they are.",
         ),
     }
 
@@ -65,7 +71,8 @@ def runs(steps: Steps, context: Context) -> list[Run]:
     if not str(why or "").strip():
         raise DefinitionError(f"say why it is counted again: trigger another run, and fill in {WHY_PARAM!r}, too")
     name, by = f"airflow:{dag_run.dag_id}:{dag_run.run_id}", getattr(dag_run, "triggering_user_name", None)
-    found = [Restate(position, str(why), by) for position in _positions(steps, context)]
+    missing = context["params"].get(ACCEPT_PARAM) is True
+    found = [Restate(position, str(why), by, missing) for position in _positions(steps, context)]
     return [Run(name, dag_run.dag_id, dag_run.run_id, restate=each) for each in found]
 
 

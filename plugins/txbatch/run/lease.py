@@ -64,4 +64,6 @@ def _newest(ledger: Ledger, assignment: Assignment) -> str:
         now = ledger.batch(assignment.topology, assignment.attempt.txid)
     except UnknownName:
         return "the end of its topology, which was dropped,"
-    return f"txid {now.txid}, which is aborted," if now.status is BatchStatus.ABORTED else str(now.attempt)
+    if now.status is BatchStatus.ABORTED:
+        return f"the abort of txid {now.txid} ({now.reason}; the next run plans its records anew)"
+    return str(now.attempt)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import assert_never
 
-from txbatch.core import planning
+from txbatch.core import planning, restate
 from txbatch.core.errors import LeaseHeld, TerminalError, Unavailable
+from txbatch.core.ledger import Version
 from txbatch.core.plan import BatchPlan
 from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.run_locks import REBUILD
@@ -29,7 +31,7 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Rebuilds the topology of a job. What it emits is removed by `close`, which ends its application."""
+    """Rebuilds the topology of a job, once: what it emits is removed when `run` ends, and its application ended."""
 
     steps: Steps
     rebuilds: Rebuilds
@@ -49,13 +51,10 @@ class Rebuilder:
                 raise LeaseHeld(f"{job.topology.name}: another process rebuilds it; see report.rebuilds")
             if (done := self.rebuilds.done(job.topology.name, job.code, why)) is not None:
                 return done
-            rebuild = self.rebuilds.begin(job.topology, job.name, job.code, why, by)
-            log.info("%s: %s", rebuild, self.rebuilds.progress(rebuild))
-            return Rebuilt(rebuild, self._to_swap(rebuild).txid)
-
-    def close(self) -> None:
-        """Remove what is staged, and end the application."""
-        self.emitter.close()
+            with closing(self.emitter):  # while the lock is held: another's staged files stay
+                rebuild = self.rebuilds.begin(job.topology, job.name, job.code, why, by)
+                log.info("%s: %s", rebuild, self.rebuilds.progress(rebuild))
+                return Rebuilt(rebuild, self._to_swap(rebuild).txid)
 
     def _to_swap(self, rebuild: Rebuild) -> Swapped:
         left = PATIENCE_SECONDS
@@ -98,23 +97,32 @@ class Rebuilder:
     def _count(self, rebuild: Rebuild, version: Batch) -> bool:
         """Emit a version and count it; False where another has taken its place."""
         topology = self.steps.job.topology
-        plan = plan_of(self.steps, version, rebuild.why)
-        if plan is None:
+        planned = plan_of(self.steps, version, rebuild.why)
+        if planned is None:
             return False
         try:
-            again = self.emitter.emit(topology.name, version.txid, plan, version.position)
+            again = self.emitter.emit(topology.name, version.txid, planned.plan, version.position)
         except Unverifiable as error:
             raise TerminalError(
                 f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "
                 f"mend the job, `txbatch rebuild {rebuild.topology} --cancel` and begin again; or the source, and call it again"
             ) from error
         try:
+            restate.check_whole(topology, planned.version, again.manifest)
             return self.rebuilds.count(rebuild, topology, again.assignment, again.manifest, again.partials())
         finally:
             again.remove()
 
 
-def plan_of(steps: Steps, version: Batch, why: str) -> BatchPlan | None:
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is read again of a version that counts."""
+
+    plan: BatchPlan
+    version: Version
+
+
+def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
     """Return what is read again of a version; None where another has taken its place."""
     name, ledger = version.topology, steps.ledger
     found = ledger.version(name, version.txid)
@@ -122,7 +130,7 @@ def plan_of(steps: Steps, version: Batch, why: str) -> BatchPlan | None:
         return None
     asked = Restate(version.position, why)
     metadata = planning.plan_again(steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked)
-    return BatchPlan.from_json(metadata, f"{name}: the plan of {_of(version)}")
+    return Planned(BatchPlan.from_json(metadata, f"{name}: the plan of {_of(version)}"), found)
 
 
 def _of(version: Batch) -> str:

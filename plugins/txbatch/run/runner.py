@@ -24,6 +24,8 @@ from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
+# As many txids of an earlier call are named.
+TOLD_MAX = 3
 
 
 # Which files of a batch's source differ from its plan, which is not committed yet.
@@ -110,6 +112,10 @@ class Runner:
             done = [ledger.head(topology, run).own for run in runs]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
+            counted = ", ".join(f"txid {batch.txid}" for batch in done[:TOLD_MAX] if batch) + ", ..." * (
+                len(done) > TOLD_MAX
+            )
+            log.warning("%s: the same was asked before, and counted as %s; it is counted again", topology, counted)
         raise AssertionError("numbers do not end")
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from txbatch import failpoints
-from txbatch.core import coordinator, protocol
+from txbatch.core import coordinator, protocol, restate
 from txbatch.core.application import Job, Submit
 from txbatch.core.called import told
 from txbatch.core.coordinator import NothingNew
@@ -21,13 +21,14 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.manifest import Manifest
 from txbatch.core.planning import plan_restate
 from txbatch.core.protocol import Wait, WaitReason
 from txbatch.core.repeat import Repeat, repeated
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
 from txbatch.core.stream import Stream
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ class Steps:
                 f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
             )
         staged = self.staging.attempt(assignment).read_partials(manifest)
+        self._check_whole(batch, manifest)
         try:
             committed = self.ledger.commit(self.job.topology, batch, staged, run)
         except BrokenChain as error:
@@ -146,6 +148,17 @@ class Steps:
         failpoints.hit("commit.committed")
         log.info("%s: committed txid %s with attempt %s", batch.topology, batch.txid, assignment.attempt)
         return committed
+
+    def _check_whole(self, batch: Batch, manifest: Manifest) -> None:
+        """Abort a restate that would lose records whose file is gone, and raise TerminalError (R17)."""
+        if batch.kind is not BatchKind.RESTATE or not batch.plan.whole:
+            return
+        try:
+            version = self.ledger.version(batch.topology, batch.position)
+            restate.check_whole(self.job.topology, version, manifest)
+        except TerminalError as error:
+            self.ledger.abort(batch.topology, batch.txid, str(error))
+            raise
 
     def success(self, batch: Batch) -> bool:
         """Tell the spouts, remove the staged files, note it; True the first time (R8)."""

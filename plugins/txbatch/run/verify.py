@@ -14,7 +14,7 @@ from txbatch.core.application import Job
 from txbatch.core.audit import Audit
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.ledger import Head, Ledger
-from txbatch.core.plan import BatchPlan
+from txbatch.core.plan import BatchPlan, OfInterval
 from txbatch.core.planning import plan_batch
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
@@ -141,8 +141,7 @@ class Verifier:
         folded = self.books.foldable(self.job.topology, recorded)
         if len(folded) == len(self.job.topology.aggregates):
             return _with(told, Outcome.UNVERIFIABLE, reason=folded[0].why_not, compared=tuple(folded))
-        again = self._emit(recorded)
-        check_read(recorded, again.manifest)
+        again, came = self._again(recorded)
         try:
             found = self.books.compare(self.job.topology, recorded, again.manifest, again.partials())
         except BadRecord as error:
@@ -157,7 +156,7 @@ class Verifier:
             reason=_left_out(found),
         )
         if told.outcome is Outcome.EQUAL:
-            return self._with_late(recorded, told)
+            return told if came is None else self._with_late(recorded, told, came)
         reason = "; ".join(filter(None, [self._why_different(recorded), told.reason]))
         return _with(told, told.outcome, reason=reason, restate=self._restate(recorded))
 
@@ -170,8 +169,30 @@ class Verifier:
         """Return the command that counts a batch as its source is now; None where only a rebuild would."""
         return restate_command(self.name, recorded.txid) if self._contribute else None
 
-    def _emit(self, recorded: Recorded) -> Again:
-        plan = recorded.plan_again()
+    def _again(self, recorded: Recorded) -> tuple[Again, str | None]:
+        """Return what was counted, read again, and what has come into its interval since, which only a restate counts.
+
+        An interval is read as it is now; where that is not what was counted, by the files that were there when it was planned.
+        """
+        now, came = self._as_now(recorded), None
+        if now is not None and now.streams != recorded.plan_again().streams:
+            try:
+                again = self._emit(recorded, now)
+                came = late(recorded, again.manifest.streams)
+            except Unverifiable as error:
+                came = f"the interval as it is now cannot be read: {error}"
+            else:
+                if came is None:
+                    return again, None
+                again.remove()
+        try:
+            again = self._emit(recorded, recorded.plan_again())
+            check_read(recorded, again.manifest)
+        except Unverifiable as error:
+            raise Unverifiable("; ".join(filter(None, [came, str(error)]))) from error
+        return again, came
+
+    def _emit(self, recorded: Recorded, plan: BatchPlan) -> Again:
         for name in plan.streams:
             if name not in self.job.topology.streams:
                 raise Unverifiable(f"it read stream {name!r}, which is not defined any more")
@@ -181,25 +202,13 @@ class Verifier:
             raise Unverifiable("the ledger does not say what it read")
         return self.emitter.emit(self.name, recorded.txid, plan, recorded.position)
 
-    def _with_late(self, recorded: Recorded, told: Finding) -> Finding:
-        """Tell records that came into the interval since, which only a restate counts."""
-        now = self._as_now(recorded)
-        if now is None or now.streams == recorded.plan.streams:
-            return told
-        try:
-            again = self.emitter.emit(self.name, recorded.txid, now, recorded.position)
-            again.remove()
-            came = late(recorded, again.manifest.streams)
-        except Unverifiable as error:
-            came = f"the interval as it is now cannot be read: {error}"
-        if came is None:
-            return told
+    def _with_late(self, recorded: Recorded, told: Finding, came: str) -> Finding:
         changed = self.differs(self.job.topology, recorded)
         reason = "; ".join(filter(None, [came, told.reason]))
         return _with(told, told.outcome, reason=reason, changed=changed, restate=self._restate(recorded))
 
     def _as_now(self, recorded: Recorded) -> BatchPlan | None:
-        """Return what the interval's plan would be now; None where there is no interval, or it cannot be asked."""
+        """Return what is read again, the interval as it would be planned now; None where there is none, or it cannot be asked."""
         interval = recorded.interval
         if interval is None or recorded.plan.idle:
             return None
@@ -211,7 +220,15 @@ class Verifier:
         except TxbatchError as error:
             log.warning("%s: txid %s: the source cannot be asked what it has now: %s", self.name, recorded.txid, error)
             return None
-        return None if planned is None else BatchPlan.from_json(planned)
+        if planned is None:
+            return None
+        then, now = recorded.plan_again(), BatchPlan.from_json(planned).streams
+        return replace(
+            then,
+            streams={
+                name: now.get(name, of) if isinstance(of, OfInterval) else of for name, of in then.streams.items()
+            },
+        )
 
     def _keep(self, again: Again) -> None:
         """Keep what was staged as long as it is needed: for states without contributions to the end."""

@@ -100,6 +100,11 @@ class IntervalSpout(PlainSpout):
         except TxbatchError:
             return []
 
+    def gone(self, metadata: Metadata) -> list[str]:
+        """Return the files that a plan names and that are not there any more."""
+        there = set(self._files())
+        return [name for name in metadata["files"] if name not in there]
+
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
         moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]
