@@ -13,7 +13,8 @@ from typing import Any, Self, TypeVar
 
 from txbatch import settings
 from txbatch.core.errors import TerminalError
-from txbatch.postgres.engine import connect
+from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.multi_get import multi_get
 from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.warehouses import Warehouses
 
@@ -141,8 +142,9 @@ class Reports:
     """Reads a ledger's database, and states in other databases. Each method is one transaction, and sees whole batches."""
 
     def __init__(self, of: settings.Settings) -> None:
-        engine = connect(of.database_url, application_name="txbatch reports")
-        self._reader = PastReader(engine, Warehouses(of.warehouse_url))
+        self._engine = connect(of.database_url, application_name="txbatch reports")
+        self._warehouses = Warehouses(of.warehouse_url)
+        self._reader = PastReader(self._engine, self._warehouses)
 
     @classmethod
     def open(cls) -> Self:
@@ -175,6 +177,19 @@ class Reports:
         asked = [_parts(key) for key in keys]
         found = self._reader.query(state, asked)
         return [_answer(row, key, columns) for row, key in zip(found, asked or [()], strict=True)]
+
+    def multi_get(
+        self, state: str, keys: Sequence[Key] = (), *, database: str | None = None
+    ) -> list[Mapping[str, Any] | None]:
+        """Return the values of each key, in the order asked and in one round trip; None where there is no such key.
+
+        A key is a value of the column's own type, or of several columns a tuple; a global value is asked without keys. To read
+        the schema `report` is enough. `database` names the one that a state apart is in. UnknownName for a state that is not
+        there, TerminalError for a key that does not fit.
+        """
+        engine = self._engine if database is None else self._warehouses.engine(database)
+        with transaction(engine) as connection:
+            return [*multi_get(connection, state, keys)]
 
     def as_of(self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False) -> list[Answer]:
         """Return an answer for each key as of a txid; without keys the global value, or all keys that there were.

@@ -120,8 +120,9 @@ def ensure(connection: Connection, ledger: str, topology: str, aggregate: Persis
         run_all(connection, report_views.statements(connection, aggregate))
         return
     last = check(connection, ledger, topology, aggregate).last
-    if not connection.execute(query("relation_exists"), {"name": f"report.{pg_name(state.name)}"}).scalar_one():
-        run_all(connection, report_views.statements(connection, aggregate))
+    shown = connection.execute(query("relation_exists"), {"name": f"report.{pg_name(state.name)}"}).scalar_one()
+    make = report_views.missing if shown else report_views.statements
+    run_all(connection, make(connection, aggregate))
     if new and last.txid:
         raise SchemaMismatch(
             f"{where(state.name, state.database)} is at txid {last.txid}, though it is new to the ledger: `txbatch drop "
@@ -209,6 +210,7 @@ def drop(connection: Connection, topology: str, ledger: str) -> list[str]:
 
 def drop_state(connection: Connection, name: str) -> None:
     """Drop a state that is here, and forget it."""
+    run_all(connection, report_views.drop_functions(connection, name))
     execute(connection, f"DROP VIEW IF EXISTS report.{pg_name(name)}")
     execute(connection, f"DROP TABLE IF EXISTS state.{pg_name(name)}")
     connection.execute(query("forget_apart"), {"state": name})

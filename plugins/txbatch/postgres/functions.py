@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from txbatch.core.fields import NAME_BYTES_MAX
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 
+# With which the names of a state's functions begin.
+PREFIXES = ("get", "as_of", "corrected", "changes", "why")
+
 
 @dataclass(frozen=True, slots=True)
 class Function:

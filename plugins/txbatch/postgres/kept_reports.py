@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from txbatch.core.state import changes_name, versions_name
-from txbatch.postgres import past
 from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.functions import PREFIXES
 from txbatch.postgres.queries import query
 
 
@@ -87,7 +87,7 @@ def _views(state: str) -> list[str]:
 
 
 def _functions(state: str) -> list[str]:
-    return [f"{prefix}_{state}" for prefix in past.PREFIXES]
+    return [f"{prefix}_{state}" for prefix in PREFIXES]
 
 
 def _granted(connection: Connection, views: Sequence[str], functions: Sequence[str]) -> frozenset[Grant]:

@@ -16,7 +16,6 @@ from txbatch.core.state import versions_name
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
 from txbatch.postgres.functions import Function, fitted_name, free_name
 
-PREFIXES = ("as_of", "corrected", "changes", "why")
 _REPLACED = "IS NOT NULL"
 # What `why` says of the batch of a version, beside what it read.
 _OF_BATCH = {

@@ -10,9 +10,10 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
-from txbatch.postgres import past
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.folds import Folds
+from txbatch.postgres.functions import PREFIXES, Function
+from txbatch.postgres.getter import getter
 from txbatch.postgres.past import Past
 from txbatch.postgres.queries import query
 
@@ -63,30 +64,35 @@ def replaced(
     yield from [create_report(aggregate, kept.get(name, ())), *comments(aggregate)]
     if aggregate.state.contributions:
         yield from [*_changes(aggregate, kept.get(changes_name(name), ())), *_versions(aggregate)]
-        yield from _functions(connection, aggregate)
+    yield from _functions(connection, aggregate, past=aggregate.state.contributions)
 
 
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield what a state that an older version made lacks of these. A name that another state has is left to that one."""
-    if not aggregate.state.contributions:
-        return
-    _, changes, versions = _views(aggregate)
-    there = _columns(connection, changes)
-    if there.keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
-        yield from [*comments(aggregate), *_changes(aggregate, [*there])]
-    if not _columns(connection, versions):
-        yield from _versions(aggregate)
-    if not _taken(connection, versions):
-        yield from _functions(connection, aggregate)
+    past = False
+    if aggregate.state.contributions:
+        _, changes, versions = _views(aggregate)
+        there = _columns(connection, changes)
+        if there.keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
+            yield from [*comments(aggregate), *_changes(aggregate, [*there])]
+        if not _columns(connection, versions):
+            yield from _versions(aggregate)
+        past = not _taken(connection, versions)
+    yield from _functions(connection, aggregate, past=past)
 
 
 def drop(connection: Connection, state: str) -> Iterator[str]:
     """Yield what drops all that a state has in `report`."""
-    names = {"names": [f"{prefix}_{state}" for prefix in past.PREFIXES]}
-    for row in connection.execute(query("report_functions"), names).mappings():
-        yield f"DROP FUNCTION {row['signature']}"
+    yield from drop_functions(connection, state)
     for view in _views_of(connection, state):
         yield f"DROP VIEW IF EXISTS {view}"
+
+
+def drop_functions(connection: Connection, state: str) -> Iterator[str]:
+    """Yield what drops the functions of a state."""
+    names = {"names": [f"{prefix}_{state}" for prefix in PREFIXES]}
+    for row in connection.execute(query("report_functions"), names).mappings():
+        yield f"DROP FUNCTION {row['signature']}"
 
 
 def lock(connection: Connection, state: str) -> Iterator[str]:
@@ -106,14 +112,17 @@ def _views_of(connection: Connection, state: str) -> list[str]:
     return [f"report.{pg_name(view)}" for view in (state, *more)]
 
 
-def _functions(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield what makes the functions on a state's past, unless they are there and the same."""
-    functions = Past(aggregate, _columns(connection, aggregate.state.name)).functions()
+def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
+    """Yield what makes the functions of a state, unless they are there and the same; `past`: those on its past, too."""
+    types = _columns(connection, aggregate.state.name)
+    functions: list[Function] = [getter(aggregate, types)]
+    if past:
+        functions += Past(aggregate, types).functions()
     names = {"names": [function.name for function in functions]}
     there = {row["name"]: row for row in connection.execute(query("report_functions"), names).mappings()}
     for function in functions:
         found = there.get(function.name)
-        same = found is not None and found["columns"] == function.columns
+        same = found is not None and (found["columns"] or []) == function.columns
         if found and not same:
             yield f"DROP FUNCTION {found['signature']}"
         if not (found and same and found["body"] == function.body):

@@ -1,0 +1,119 @@
+"""A state's values by typed keys, many at once, through its function in `report`: to read that schema is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping
+
+from txbatch.arrow import arrow_array
+from txbatch.core.errors import BadRecord, TerminalError, UnknownName
+from txbatch.core.fields import SIMPLE_TYPES, Field, encodable
+from txbatch.postgres.expressions import listed, pg_name
+from txbatch.postgres.getter import getter_name
+from txbatch.postgres.queries import query
+from txbatch.postgres.reader import doubled, keys_listed
+
+# What a key is: a value, or of several columns a tuple of values.
+Key = Any | Sequence[Any]
+Values = dict[str, Any]
+_FIELD_TYPES = {simple.postgres: type_ for type_, simple in SIMPLE_TYPES.items()} | {
+    "timestamp with time zone": "timestamp"
+}
+
+
+def multi_get(connection: Connection, state: str, keys: Sequence[Key] = ()) -> list[Values | None]:
+    """Return the values of each key, in the order asked and in one round trip (R20); None where there is no such key.
+
+    A global value is asked for with the key `()`, or with none. UnknownName for a state that is not reported here, TerminalError
+    for a key that is not of the state's types.
+    """
+    typed = _keys(connection, state)
+    function = f"report.{doubled(pg_name(getter_name(state)))}"
+    if not typed:
+        for key in keys:
+            _columns(state, key, typed)
+        row = connection.exec_driver_sql(f"SELECT * FROM {function}()").mappings().first()
+        return [_values(row, typed)] * max(len(keys), 1)
+    if not keys:
+        return []
+    asked = [_columns(state, key, typed) for key in keys]
+    by_column = zip(typed.items(), zip(*asked, strict=True), strict=True)
+    columns = {f"k{n}": _bound(state, each, list(values)) for n, (each, values) in enumerate(by_column)}
+    names = [f"k{n}" for n in range(len(typed))]
+    arrays = listed(f"%(k{n})s::{type_}[]" for n, type_ in enumerate(typed.values()))
+    found = connection.exec_driver_sql(
+        f"SELECT r.* FROM unnest({arrays}) WITH ORDINALITY AS a ({listed(names)}, n) "
+        f"LEFT JOIN LATERAL {function}({listed(f'a.{name}' for name in names)}) r ON true ORDER BY a.n",
+        columns,
+    )
+    return [_values(row, typed) for row in found.mappings()]
+
+
+def _keys(connection: Connection, state: str) -> dict[str, str]:
+    """Return the key columns of a state with their types, as its function takes them; UnknownName where there is none."""
+    found = connection.execute(query("report_functions"), {"names": [getter_name(state)]}).mappings().first()
+    if found is None:
+        raise UnknownName(
+            f"no state {state!r} can be asked here, as report.{getter_name(state)} is not there; `txbatch status` lists the "
+            "states: one that is kept in another database is asked there, one that an earlier version made once its job has run "
+            "again"
+        )
+    return dict(found["columns"] or [])
+
+
+def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the value of each column of a key; TerminalError when there are too many or too few."""
+    columns = tuple(key) if isinstance(key, tuple | list) else (key,)
+    if not typed and columns:
+        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {key!r}")
+    if len(columns) != len(typed):
+        number = f"{len(columns)} part{'s'[: len(columns) != 1]}"
+        raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {key!r} has {number}")
+    return columns
+
+
+def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
+    """Return a column of some keys as PostgreSQL takes it; TerminalError for a value that no key can have."""
+    name, type_ = column
+    told = f"state {state!r} has the key {name} {type_}"
+    for value in values:
+        if value is None:
+            raise TerminalError(f"{told}; None is no part of a key: name a value")
+        if isinstance(value, str) and ("\0" in value or not encodable(value)):
+            raise TerminalError(f"{told}; {value!r} is not UTF-8, or holds U+0000, as no key does")
+        if type_ == "numeric" and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
+            raise TerminalError(f"{told}; {value!r} is a {type(value).__name__}: give a Decimal or an int")
+    if type_ == "numeric":
+        return values
+    field = Field(name, _FIELD_TYPES[type_])
+    try:
+        return _arrow(values, field)
+    except BadRecord as error:
+        raise TerminalError(f"{told}; {error}") from error
+
+
+def _arrow(values: list[Any], field: Field) -> list[Any]:
+    """Return values as Arrow has them, so that each is of the field's type; BadRecord names one that is not."""
+    try:
+        found = arrow_array(values, field, "asked is")
+    except BadRecord:
+        raise
+    except Exception:  # of many values Arrow does not say which
+        for value in values:
+            arrow_array([value], field, "asked is")
+        raise
+    return list(found.to_pylist())
+
+
+def _values(row: RowMapping | None, typed: Mapping[str, str]) -> Values | None:
+    """Return the values of a row of the report; None for the row of an absent key."""
+    if row is None or row["txid"] is None:
+        return None
+    return {name: _plain(value) for name, value in row.items() if name not in typed and name != "txid"}
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview) else value
