@@ -3,6 +3,7 @@ tests/golden/operations/.
 
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
 them (name, arguments, options; an aggregate is a list of its class, field and options) and which records come out: `expect`.
+`static` has the fields and rows of static states.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from support import ListSpout
 
 import txbatch
-from txbatch import Stream, Topology
+from txbatch import StaticState, Stream, Topology
 from txbatch.core.fields import Field, decimal_scale, parse_fields
 from txbatch.core.nodes import Source
 from txbatch.memory.operations import records
@@ -52,6 +53,9 @@ class OperationCase:
             new_stream(topology, name, source["fields"])
             partitions = source["partitions"].items()
             read[name] = {partition: [typed(fields, record) for record in records] for partition, records in partitions}
+        for name, table in case.get("static", {}).items():
+            rows = [typed(parse_fields(table["fields"]), row) for row in table["rows"]]
+            topology.new_static_state(StaticState(name, rows, table["fields"]))
         stream = after(topology, case["operations"])
         named = ", ".join(f"{field.name} {field.type}" for field in stream.fields)
         assert named == case["expect"]["fields"]
@@ -99,6 +103,8 @@ def after(topology: Topology, operations: Iterable[list[Any]]) -> Stream:
         if name in ("merge", "join"):
             others = [topology.streams[other] for other in arguments]
             at = getattr(topology, name)(at, *others, **options)
+        elif name == "state_query":
+            at = at.state_query(topology.static_states[arguments[0]], *arguments[1:], **options)
         else:
             given = {option: aggregator(*of) if isinstance(of, list) else of for option, of in options.items()}
             at = getattr(at, name)(*arguments, **given)

@@ -30,8 +30,9 @@ CHOSEN = {
     **dict.fromkeys(("records_by_host",), "<state>"),
     **dict.fromkeys(("count",), "<column>"),
     **dict.fromkeys(("top",), "<parameter>"),
+    **dict.fromkeys(("airlines",), "<static state>"),
 }
-SPOUTS_OWN = (".start", ".end", ".gone", ".plan", ".<parameter>")
+SPOUTS_OWN = (".start", ".end", ".gone", ".plan", ".<parameter>", ".<static state>")
 OR_NULL = (".totals.<column>", ".kept", "superseded")
 ATTEMPT, TOKEN = TransactionAttempt(7, 2), "8f14e45f-ceea-467f-a8f6-1d2e3c4b5a69"
 CODE = "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"
@@ -46,6 +47,7 @@ PLAN = BatchPlan(
     },
     idle={"ticks": Whole([7])},
     parameters={"top": 3},
+    static={"airlines": {"airlines.csv": {"bytes": 1024, "sha256": "e3b0c4"}}},
 )
 ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
@@ -75,7 +77,8 @@ STORED = (
     Stored(
         "The plan of a batch",
         "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself. Format 3, "
-        'of restates, has `"whole": true` besides: of what it names no partition may be left out.',
+        'of restates, has `"whole": true` besides: of what it names no partition may be left out. Format 4 says what records '
+        "are looked up in.",
         PLAN.to_json(),
         {
             "format": "of this object; a reader refuses one that it does not know",
@@ -89,6 +92,7 @@ STORED = (
             "streams.<stream>.interval": "where it reads by time: the run's interval, in UTC",
             "idle.<stream>.plan": "the last plan of a stream that is not in the batch, which its next one continues",
             "parameters.<parameter>": "of the run's parameters, those that the spouts declare",
+            "static.<static state>": "which version of it records are looked up in: of StaticFiles size and sha256 of each file",
         },
     ),
     Stored(

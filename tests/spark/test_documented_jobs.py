@@ -53,7 +53,7 @@ def calls(data: Path) -> None:
 
 
 def airports(data: Path) -> None:
-    write(data / "airlines.csv", "AA,American", "UA,United")
+    write(data / "airlines" / "airlines.csv", "AA,American", "UA,United")
     write(data / "newark" / "1.txt", "AA 5", "XX 70")
     write(data / "kennedy" / "1.txt", "   12AA", "     UA")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import (
     Avg,
@@ -22,14 +23,18 @@ from txbatch import (
     Max,
     Min,
     OpaqueState,
+    StaticFiles,
     StaticState,
     Sum,
     Topology,
 )
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.fields import key_bytes_max
+from txbatch.core.ledger import Head
 from txbatch.core.merge import merger
+from txbatch.core.planning import plan_batch
 from txbatch.core.stream import Stream
+from txbatch.core.transaction import Run
 
 Emit = Callable[..., Any]
 Step = Callable[[Stream], Stream]
@@ -382,6 +387,65 @@ def test_a_static_state_with_a_key_twice_is_refused(emit: Emit) -> None:
     stream.state_query(twice, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
     with pytest.raises(BadRecord, match="static state 'twice' has two rows with one word; a key has one"):
         emit(stream.topology)
+
+
+def test_a_key_with_several_rows(emit: Emit) -> None:
+    stream = stream_of("word string", "a", "b", "a")
+    tags = stream.topology.new_static_state(StaticState("tags", [("a", "x"), ("a", "y")], "word string, tag string"))
+    tagged = stream.state_query(tags, "word", how="inner", many=True)
+    tagged.group_by("tag").persistent_aggregate(OpaqueState("tags"), n=Count())
+    tagged.partition_aggregate(n=Count()).persistent_aggregate(OpaqueState("all"), n=Sum("n"))
+    assert emit(stream.topology).partials == {"tags": {("x",): (2,), ("y",): (2,)}, "all": {(): (4,)}}
+
+
+def rates_in(root: Path, read: Any = None) -> Topology:
+    """The first sale of each currency, at the rate of a file."""
+
+    def read_csv(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+        return spark.read.csv(list(files), schema="currency string, rate bigint, more string")
+
+    stream = stream_of("currency string", "EUR", "USD", "EUR")
+    rates = stream.topology.new_static_state(
+        StaticState("rates", StaticFiles(root, "*.csv", read or read_csv), "currency string, rate int")
+    )
+    named = stream.state_query(rates, "currency")
+    named.group_by("currency").persistent_aggregate(OpaqueState("rates"), rate=Max("rate"))
+    return stream.topology
+
+
+def plan(topology: Topology) -> Any:
+    return plan_batch(topology, Head("t", 1, None, (), None, {}), Run("test"))
+
+
+def test_every_attempt_looks_up_in_the_files_that_the_plan_names(emit: Emit, tmp_path: Path) -> None:
+    root = tmp_path / "rates"
+    root.mkdir()
+    (root / "a b[1].csv").write_text("EUR,3\n")
+    topology = rates_in(root)
+    planned = plan(topology)
+    (root / "later.csv").write_text("USD,4\n")
+    assert emit(topology, planned).partials == {"rates": {("EUR",): (3,), ("USD",): (None,)}}
+    assert emit(topology, plan(topology)).partials == {"rates": {("EUR",): (3,), ("USD",): (4,)}}
+    (root / "a b[1].csv").write_text("EUR,5\n")
+    with pytest.raises(TransientError, match=r"a b\[1\]\.csv has as many bytes as when it was planned, 6, and others"):
+        emit(topology, planned)
+
+
+def test_a_file_that_changes_while_it_is_looked_up_in_is_told(emit: Emit, tmp_path: Path) -> None:
+    root = tmp_path / "rates"
+    root.mkdir()
+    file = root / "rates.csv"
+    file.write_text("EUR,3\n")
+
+    def read(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+        rows = spark.read.csv(list(files), schema="currency string, rate bigint")
+        file.write_text("EUR,33\n")
+        return rows
+
+    with pytest.raises(
+        TransientError, match=r"rates\.csv had 6 bytes when it was planned, now 7; restore it, or abort"
+    ):
+        emit(rates_in(root, read))
 
 
 def test_a_static_state_with_a_value_of_another_type_is_refused(emit: Emit) -> None:

@@ -57,9 +57,9 @@ def test_what_is_read_of_streams_without_partitions() -> None:
     assert plan.streams["w"].only(["x"]) == Whole([7])
 
 
-@pytest.mark.parametrize("format_", [4, 99, 0, -1, "2", None, True, 2.0])
+@pytest.mark.parametrize("format_", [5, 99, 0, -1, "2", None, True, 2.0])
 def test_a_plan_of_another_format_is_refused(format_: Any) -> None:
-    with pytest.raises(NewerFormat, match=r"^t: the plan of txid 7 has format .*, this txbatch reads 1 to 3: update"):
+    with pytest.raises(NewerFormat, match=r"^t: the plan of txid 7 has format .*, this txbatch reads 1 to 4: update"):
         BatchPlan.from_json({"format": format_, "streams": {}}, "t: the plan of txid 7")
 
 
@@ -69,3 +69,12 @@ def test_a_plan_that_is_to_be_read_whole_says_so_in_a_format_of_its_own() -> Non
     assert plan.to_json() == {"format": 3, "streams": {"w": {"plan": [7]}}, "whole": True}
     assert BatchPlan.from_json(plan.to_json()).whole
     assert not BatchPlan.from_json(BatchPlan({"w": Whole([7])}).to_json()).whole
+
+
+def test_a_plan_that_fixes_what_is_looked_up_says_so_in_a_format_of_its_own() -> None:
+    """An older txbatch, which would look up in whatever is there, does not read it."""
+    plan = BatchPlan({"w": Whole([7])}, static={"names": {"a.csv": 9}})
+    stored = {"format": 4, "streams": {"w": {"plan": [7]}}, "static": {"names": {"a.csv": 9}}}
+    assert plan.to_json() == BatchPlan.from_json(stored).to_json() == stored
+    assert replace(plan, whole=True).to_json() == {**stored, "whole": True}
+    assert BatchPlan.from_json({"format": 2, "streams": {}}).static == {}

@@ -1,6 +1,6 @@
 """What of a topology stays as it is, once batches were planned by it: streams, fields, states, keys and values (R23).
 
-What its functions and filters say, static states, and the order of streams and states may change: batches count by the job
+What its functions and filters say, look-ups, and the order of streams and states may change: batches count by the job
 as it is when they are emitted.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Join, Merged, Source
-from txbatch.core.static import StateQuery
+from txbatch.core.state_query import StateQuery
 from txbatch.core.where import Condition as Condition
 
 # A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
@@ -68,7 +68,7 @@ class Project(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup(After):
-    """Each record with the fields that a static state has for its key."""
+    """Each record with the fields that a state has for its key; of an inner look-up, or of one with many rows, not just once."""
 
     query: StateQuery
 
@@ -111,6 +111,8 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None if None in parts else tuple(source for part in parts for source in part or ())
         case Each(function=function) if callable(function):
             return None
+        case Lookup(query=query) if not query.one_for_one:
+            return None
         case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join():
             return None
         case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
@@ -132,6 +134,21 @@ def per_batch(node: Node) -> tuple[str, ...]:
             return (*per_batch(node.before), str(node))
         case step:
             return per_batch(step.before)
+
+
+def queries(node: Node) -> tuple[StateQuery, ...]:
+    """Return the look-ups that the node's records went through, in order."""
+    match node:
+        case Source():
+            return ()
+        case Merged(inputs=inputs):
+            return tuple(each for part in inputs for each in queries(part))
+        case Join(left=left, right=right):
+            return (*queries(left), *queries(right))
+        case Lookup(query=query):
+            return (*queries(node.before), query)
+        case step:
+            return queries(step.before)
 
 
 def makes_records(node: Node) -> bool:

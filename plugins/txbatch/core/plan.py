@@ -4,7 +4,8 @@
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
-Format 3 has `"whole": true` besides: of what it names nothing may be left out.
+Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}`:
+which version of each static state its records are looked up in.
 
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
@@ -28,6 +29,7 @@ from txbatch.core.formats import check_format, is_range
 
 FORMAT = 2
 FORMAT_OF_WHOLE = 3
+FORMAT_OF_LOOK_UPS = 4
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -144,6 +146,7 @@ class BatchPlan:
 
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
     `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
+    `static` has the versions of the static states that its records are looked up in.
     """
 
     streams: Mapping[str, StreamPlan]
@@ -151,6 +154,7 @@ class BatchPlan:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT
     whole: bool = False
+    static: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
@@ -162,19 +166,28 @@ class BatchPlan:
         entry = _plan_alone if self.format == 1 else _entry
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
         whole = {"whole": True} if self.whole else {}
-        more = {"idle": {name: entry(planned) for name, planned in self.idle.items()}, "parameters": self.parameters}
+        idle = {name: entry(planned) for name, planned in self.idle.items()}
+        more = {"idle": idle, "parameters": self.parameters, "static": self.static}
         said = {name: each for name, each in more.items() if each}
-        return {"format": FORMAT_OF_WHOLE if self.whole else self.format, **value, **said, **whole}
+        return {"format": self._least_format, **value, **said, **whole}
+
+    @property
+    def _least_format(self) -> int:
+        """The oldest format that has a word for all that is said."""
+        if self.static:
+            return FORMAT_OF_LOOK_UPS
+        return FORMAT_OF_WHOLE if self.whole else self.format
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
-        format_ = check_format(what, value, FORMAT_OF_WHOLE)
+        format_ = check_format(what, value, FORMAT_OF_LOOK_UPS)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
-        return cls(streams, idle, value.get("parameters", _EMPTY), format_, value.get("whole") is True)
+        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static")}
+        return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
 
 
 def _entry(planned: StreamPlan) -> Any:

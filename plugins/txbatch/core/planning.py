@@ -14,6 +14,7 @@ from txbatch.core.formats import is_range
 from txbatch.core.ledger import Head, Version
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
+from txbatch.core.static import Versioned
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Metadata, Restate, Run, canonical_json
@@ -41,7 +42,7 @@ def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
             idle[stream.name] = last
     if not streams:
         return None
-    return _stored(topology, BatchPlan(streams, idle, dict(run.parameters)))
+    return _stored(topology, BatchPlan(streams, idle, dict(run.parameters), static=_versions(topology)))
 
 
 def plan_restate(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
@@ -55,7 +56,7 @@ def plan_again(topology: Topology, head: Head, version: Version, asked: Restate)
     """Return the plan that reads again what the batch of a position read, as it is to be stored.
 
     By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
-    what is not there any more.
+    what is not there any more. Static states are looked up in as they are now.
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
@@ -69,7 +70,8 @@ def plan_again(topology: Topology, head: Head, version: Version, asked: Restate)
             streams[name] = again
     if not any(planned.ranges for planned in streams.values()):
         raise PartitionUnreadable(f"{topology.name}: nothing of what txid {asked.position} read is left: {streams}")
-    return _stored(topology, BatchPlan(streams, parameters=plan.parameters, whole=not asked.accept_missing))
+    now = BatchPlan(streams, parameters=plan.parameters, whole=not asked.accept_missing, static=_versions(topology))
+    return _stored(topology, now)
 
 
 def _again(stream: Stream, planned: StreamPlan, head: Head, version: Version, asked: Restate) -> StreamPlan:
@@ -107,6 +109,16 @@ def _ranges_again(stream: Stream, ranges: Ranges, asked: Restate) -> Ranges:
     _check_json(stream, planned)
     _check_ranges(stream, planned)
     return Ranges.from_json(planned)
+
+
+def _versions(topology: Topology) -> dict[str, Metadata]:
+    """Return which version of each static state is there now, of those that can say so."""
+    found = {}
+    for name, state in topology.looked_up.items():
+        if isinstance(state.reader, Versioned):
+            with told(f"{topology.name}: version() of {state}"):
+                found[name] = state.reader.version()
+    return found
 
 
 def _stored(topology: Topology, plan: BatchPlan) -> Metadata:

@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, checked_name, parse_fields
+from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from txbatch.core.declared import Fields
 
-# How its rows are had: from Spark, or as they are, one tuple each.
-Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[tuple[Any, ...]]
+
+class Versioned(ABC):
+    """A reader that can say which version of its rows is there. `StaticFiles` is one."""
+
+    @abstractmethod
+    def version(self) -> Metadata:
+        """Return the version that is there now, as JSON. Runs where batches are planned, without Spark."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
+        """Return the rows of a version. TransientError when that is not there any more."""
+
+    @abstractmethod
+    def check(self, version: Metadata) -> None:
+        """Raise TransientError when that version is not there any more."""
+
+
+# How its rows are had: from Spark, as they are, one tuple each, or in the version that a batch's plan fixes.
+Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[tuple[Any, ...]] | Versioned
 
 
 class StaticState:
     """Rows with these `fields`, read anew by every attempt that looks something up.
 
-    `reader` is a function from the Spark session to a DataFrame, or the rows themselves as tuples. What it says belongs
-    to no txid: should it change, batches see the change from then on, also one that is retried.
+    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves as tuples; or a
+    function from the Spark session to a DataFrame. What such a function reads belongs to no txid: should it change, batches
+    see the change from then on, also one that is retried.
     """
 
     def __init__(self, name: str, reader: Reader, fields: Fields) -> None:
         self.name, self.reader, self.fields = checked_name(name, "static state"), reader, parse_fields(fields)
-        for row in () if callable(reader) else reader:
+        for row in () if isinstance(reader, Versioned) or callable(reader) else reader:
             if len(row) != len(self.fields):
                 raise DefinitionError(f"static state {name!r}: row {row!r} has not the fields {fields!r}")
 
     def __repr__(self) -> str:
         return f"static state {self.name!r}"
 
-
-@dataclass(frozen=True, slots=True)
-class StateQuery:
-    """A look-up: by `keys`, which are fields of the stream and of the static state, of the fields `names` (None: all others)."""
-
-    static: StaticState
-    keys: tuple[Field, ...]
-    names: Sequence[str] | None
-
-    def __post_init__(self) -> None:
-        if not self.keys:
-            raise DefinitionError(f"{self.static}: state_query needs at least one key")
-        for key in self.keys:
-            if self.field(key.name) != key:
-                raise DefinitionError(
-                    f"{self.static}: key {key.name!r} is a {self.field(key.name).type} there and a {key.type} in the stream; "
-                    "cast one of them"
-                )
-
     @property
-    def values(self) -> tuple[Field, ...]:
-        """The fields that the look-up appends."""
-        if self.names is None:
-            return tuple(field for field in self.static.fields if field not in self.keys)
-        names = (self.names,) if isinstance(self.names, str) else self.names
-        return tuple(self.field(name) for name in names)
+    def needs_spark(self) -> bool:
+        """True if its rows are not given, and Spark reads them."""
+        return isinstance(self.reader, Versioned) or callable(self.reader)
 
     def field(self, name: str) -> Field:
-        """The static state's field of this name; DefinitionError names those that exist."""
-        for candidate in self.static.fields:
+        """Return the field of this name; DefinitionError names those that exist."""
+        for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-        known = ", ".join(field.name for field in self.static.fields)
-        raise DefinitionError(f"{self.static} has no field {name!r}; it has {known}")
+        known = ", ".join(field.name for field in self.fields)
+        raise DefinitionError(f"{self} has no field {name!r}; it has {known}")

@@ -32,7 +32,8 @@ from txbatch.core.operations import (
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
-from txbatch.core.static import StateQuery, StaticState
+from txbatch.core.state_query import StateQuery, checked_how
+from txbatch.core.static import StaticState
 from txbatch.core.where import Condition
 
 if TYPE_CHECKING:
@@ -154,16 +155,25 @@ class Stream:
             raise DefinitionError(f"stream {self.name!r}: project needs at least one field")
         return self.then(Project(self.name, tuple(self.field(name) for name in names), self.node))
 
-    def state_query(self, static: StaticState, *keys: str, fields: Sequence[str] | None = None) -> Stream:
+    def state_query(
+        self,
+        static: StaticState,
+        *keys: str,
+        fields: Sequence[str] | None = None,
+        how: str = "left",
+        many: bool = False,
+    ) -> Stream:
         """Append fields of a static state (all but the keys, or those named), looked up by keys that both have.
 
-        They are null where the static state has no such key.
+        Where the state has no such key they are null; with `how="inner"` the record is left out. A null key is in no state. With
+        `many` the record goes on once for each row of its key; else a key that has two is an error.
         """
         if self.topology.static_states.get(static.name) is not static:
             raise DefinitionError(
                 f"stream {self.name!r}: {static!r} is not of this topology; use new_static_state first"
             )
-        query = StateQuery(static, tuple(self.field(key) for key in keys), fields)
+        by = checked_how(how, self.of("state_query"))
+        query = StateQuery(static, tuple(self.field(key) for key in keys), fields, by, many)
         return self.then(Lookup(self.name, self.fields + query.values, self.node, query))
 
     def group_by(self, *names: str) -> GroupedStream:

@@ -11,7 +11,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.keep import Keep
 from txbatch.core.nodes import Source
-from txbatch.core.operations import per_batch
+from txbatch.core.operations import per_batch, queries
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
@@ -106,6 +106,12 @@ class Topology:
     def per_batch(self) -> bool:
         """True if a state counts results of single batches: exactly once, but they depend on where batches end."""
         return any(per_batch(aggregate.stream) for aggregate in self.aggregates)
+
+    @property
+    def looked_up(self) -> Mapping[str, StaticState]:
+        """The states that records are looked up in, by name."""
+        found = (query.state for aggregate in self.aggregates for query in queries(aggregate.stream))
+        return {state.name: state for state in found}
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
 from txbatch.spark.session import configured, session, ship_by_value
+from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 
@@ -161,7 +162,8 @@ def write_partials(
 ) -> dict[str, StagedState]:
     """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
     staged = {}
-    aggregators = [BatchAggregator(aggregate, readers) for aggregate in topology.aggregates]
+    tables = Tables(next(iter(readers.values())).assignment.plan.static)
+    aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:
             try:
@@ -172,6 +174,7 @@ def write_partials(
         staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate)
     for reader in readers.values():
         reader.check_unchanged()
+    tables.check_unchanged(topology.looked_up.values())
     for aggregator in aggregators:
         aggregator.check_read(staged[aggregator.state].kept)
     return staged

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, assert_never
+from typing import assert_never
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
-from txbatch.core.errors import BadRecord, DefinitionError, TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
@@ -25,8 +25,8 @@ from txbatch.core.operations import (
     Transform,
 )
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
-from txbatch.core.static import StateQuery
 from txbatch.memory.functions import needs_spark
+from txbatch.memory.state_query import state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
 
 # By stream the records of each of its partitions.
@@ -90,7 +90,7 @@ def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
         case Project(fields=fields):
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
-            return _looked_up(before, query)
+            return state_query(before, query)
         case Peek() | Repartition():
             return before
         case other:
@@ -132,20 +132,3 @@ def _tried(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
         for field in step.fields:
             arrow_array([each[field.name]], field)
     return made
-
-
-def _looked_up(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:
-    static, keys = query.static, [key.name for key in query.keys]
-    if callable(static.reader):
-        raise DefinitionError(f"{static} is read by Spark; give its rows to run it in memory")
-    rows: dict[Any, Record] = {}
-    for row in static.reader:
-        named = dict(zip((field.name for field in static.fields), row, strict=True))
-        key = tuple(named[name] for name in keys)
-        if key in rows:
-            raise BadRecord(f"{static} has two rows with one {', '.join(keys)}; a key has one")
-        rows[key] = named
-    for record in records:
-        key = tuple(record[name] for name in keys)
-        found = {} if None in key else rows.get(key, {})
-        yield {**record, **{value.name: found.get(value.name) for value in query.values}}

@@ -23,6 +23,7 @@ from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.reader import BatchReader
+from txbatch.spark.state_query import Tables
 from txbatch.spark.within_batch import OF_FIELD
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BatchAggregator:
-    """Makes the partials of one state, with the readers of all streams in the batch by their names."""
+    """Makes the partials of one state, with the readers of all streams in the batch by their names, and what it looks up in."""
 
     aggregate: PersistentAggregate
     readers: Mapping[str, BatchReader]
+    tables: Tables = field(default_factory=Tables)
     _counted: list[tuple[str, Counted]] = field(default_factory=list)
 
     @property
@@ -66,7 +68,7 @@ class BatchAggregator:
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
         """Return a row for each key: the partials of the batch, or of some places, and the number of their records."""
-        frame = run_operations(self.aggregate.stream, partial(self._records, places))
+        frame = run_operations(self.aggregate.stream, partial(self._records, places), self.tables)
         grouped = self._grouped(frame)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
         columns, keys = [*self.aggregate.keys, *values], len(self.aggregate.keys)

@@ -31,13 +31,14 @@ from txbatch.core.where import Condition
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import run_python
 from txbatch.spark.row_by_row import checked
-from txbatch.spark.static import state_query
+from txbatch.spark.state_query import Tables, state_query
 from txbatch.spark.within_batch import aggregate, carried, first_n, join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+NO_TABLES = Tables()
 WHERE = "_txbatch_where_"  # with a number: whether a record counts for one of the values
 
 
@@ -48,29 +49,32 @@ class Read(Protocol):
         """Return the records."""
 
 
-def run_operations(node: Node, read: Read) -> DataFrame:
-    """Return the node's records, with exactly its fields and types, behind the partition where `read` gives it."""
-    frame = _frame(node, read)
+def run_operations(node: Node, read: Read, tables: Tables = NO_TABLES) -> DataFrame:
+    """Return the node's records, with exactly its fields and types, behind the partition where `read` gives it.
+
+    `tables` are what its look-ups see.
+    """
+    frame = _frame(node, read, tables)
     kept = carried(frame)
     check_kept(node.name, frame.dtypes[len(kept) :], node.fields)
     names = ((spark_name(field.name), field.type) for field in node.fields)
     return frame.selectExpr(*kept, *(f"cast({name} as {type_}) as {name}" for name, type_ in names))
 
 
-def _frame(node: Node, read: Read) -> DataFrame:
+def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
     match node:
         case Source():
             return read(node)
         case Merged(inputs=inputs):
-            return reduce(lambda one, other: one.union(other), (run_operations(each, read) for each in inputs))
+            return reduce(lambda one, other: one.union(other), (run_operations(each, read, tables) for each in inputs))
         case Join(left=left, right=right):
-            return join(run_operations(left, read), run_operations(right, read), node)
+            return join(run_operations(left, read, tables), run_operations(right, read, tables), node)
         case Aggregate(partitions=True):
-            return _run_batch_step(run_operations(node.before, partial(read, parted=True)), node)
+            return _run_batch_step(run_operations(node.before, partial(read, parted=True), tables), node)
         case Distinct() | FirstN() | Aggregate():
-            return _run_batch_step(run_operations(node.before, read), node)
+            return _run_batch_step(run_operations(node.before, read, tables), node)
         case step:
-            return run_step(_frame(step.before, read), step)
+            return run_step(_frame(step.before, read, tables), step, tables)
 
 
 def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
@@ -86,7 +90,7 @@ def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
             assert_never(other)
 
 
-def run_step(frame: DataFrame, step: RecordStep) -> DataFrame:
+def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> DataFrame:
     """Return what one step makes of the records before it, one by one."""
     if (rows := rows_of(step)) is not None:
         return run_python(frame, step.fields, rows, show=step.show_records)
@@ -105,7 +109,7 @@ def run_step(frame: DataFrame, step: RecordStep) -> DataFrame:
         case Project(fields=fields):
             return frame.select(*carried(frame), *(spark_name(field.name) for field in fields))
         case Lookup(query=query):
-            return state_query(frame, query)
+            return state_query(frame, query, tables)
         case Repartition(number=number, by=by):
             return frame.repartition(number, *(spark_name(field.name) for field in by))
         case Filter() | Peek():

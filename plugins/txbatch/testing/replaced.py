@@ -151,7 +151,7 @@ class _Replacement:
             case Aggregate(aggregates=aggregates):
                 return replace(step, aggregates=self._aggregators(aggregates, of))
             case Lookup(query=query):
-                return replace(step, query=replace(query, static=self._static(query.static)))
+                return replace(step, query=replace(query, state=self._static(query.state)))
             case Transform():
                 self.needs.append(f"transform {of} is Spark code")
         return step
@@ -163,7 +163,7 @@ class _Replacement:
         return made
 
     def _static(self, static: StaticState) -> StaticState:
-        if callable(static.reader) and static.name not in self.static:
+        if static.needs_spark and static.name not in self.static:
             self.needs.append(f"{static} is read by Spark (give its rows, static={{{static.name!r}: rows}})")
         return self.static.get(static.name, static)
 

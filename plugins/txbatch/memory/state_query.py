@@ -1,0 +1,36 @@
+"""Looks fields up in a state, in memory; values are compared as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from txbatch.arrow import arrow_array
+from txbatch.core.comparing import key_of
+from txbatch.core.errors import DefinitionError
+from txbatch.core.nodes import How
+from txbatch.core.state_query import StateQuery
+from txbatch.core.static import StaticState, Versioned
+from txbatch.memory.within_batch import Record
+
+
+def state_query(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:
+    """Yield each record with the values of its key; null, or left out, where there is none."""
+    keys, found = [key.name for key in query.keys], dict[tuple[object, ...], list[Record]]()
+    for row in _rows(query.state):
+        if all(row[name] is not None for name in keys):
+            found.setdefault(key_of(row[name] for name in keys), []).append(row)
+    if not query.many and any(len(rows) > 1 for rows in found.values()):
+        raise query.twice
+    missing: list[Record] = [{}] if query.how is How.LEFT else []
+    for record in records:
+        for row in found.get(key_of(record[name] for name in keys), missing):
+            yield {**record, **{value.name: row.get(value.name) for value in query.values}}
+
+
+def _rows(state: StaticState) -> list[Record]:
+    """Return the rows as they are given; BadRecord for a value of another type."""
+    if isinstance(state.reader, Versioned) or callable(state.reader):
+        raise DefinitionError(f"{state} is read by Spark; give its rows to run it in memory")
+    for column, field in zip(zip(*state.reader, strict=True), state.fields, strict=False):
+        arrow_array(column, field, "a row has")
+    return [dict(zip((field.name for field in state.fields), row, strict=True)) for row in state.reader]

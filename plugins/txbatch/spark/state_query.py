@@ -1,0 +1,79 @@
+"""Looks fields up in a state, of the version that the batch's plan fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.spark_sql import spark_name
+from txbatch.core.state_query import StateQuery
+from txbatch.core.static import StaticState, Versioned
+from txbatch.spark.frames import of_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The states that an attempt looks up in. `static` are the versions that its plan fixes; of others what is there is read."""
+
+    static: Mapping[str, Any] = field(default_factory=dict)
+
+    def rows(self, spark: SparkSession, state: StaticState) -> DataFrame:
+        """Return the state's rows, with its fields."""
+        reader = state.reader
+        if isinstance(reader, Versioned):
+            version = self.static[state.name] if state.name in self.static else reader.version()
+            return _cast(reader.read(spark, version), state)
+        return _cast(reader(spark), state) if callable(reader) else of_rows(spark, state.fields, reader)
+
+    def check_unchanged(self, states: Iterable[StaticState]) -> None:
+        """TransientError for a state that is not the version any more that was read."""
+        for state in states:
+            if isinstance(state.reader, Versioned) and state.name in self.static:
+                state.reader.check(self.static[state.name])
+
+
+def state_query(frame: DataFrame, query: StateQuery, tables: Tables) -> DataFrame:
+    """Each record with the values of its key: null, or left out, where there is none. Columns of the state go by number."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(spark_name(name)) for name in frame.columns]
+    rows = _many(query, tables.rows(frame.sparkSession, query.state))
+    rows = rows if query.many else _single(query, rows)
+    same = [F.col(spark_name(key.name)) == F.col(f"_txbatch_key_{n}") for n, key in enumerate(query.keys)]
+    found = [F.col(f"_txbatch_value_{n}").alias(value.name) for n, value in enumerate(query.values)]
+    return frame.join(rows, same, query.how.value).select(*columns, *found)
+
+
+def _many(query: StateQuery, rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    keys = [F.col(spark_name(key.name)).alias(f"_txbatch_key_{n}") for n, key in enumerate(query.keys)]
+    values = [F.col(spark_name(value.name)).alias(f"_txbatch_value_{n}") for n, value in enumerate(query.values)]
+    return rows.select(*keys, *values)
+
+
+def _single(query: StateQuery, rows: DataFrame) -> DataFrame:
+    """A row for each key; an error in place of one that has several."""
+    from pyspark.sql import functions as F
+
+    keys = [f"_txbatch_key_{n}" for n in range(len(query.keys))]
+    values = [_one(query, f"_txbatch_value_{n}").alias(f"_txbatch_value_{n}") for n in range(len(query.values))]
+    return rows.groupBy(*keys).agg(F.lit(True).alias("_txbatch_found"), *values)
+
+
+def _one(query: StateQuery, name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    twice = F.raise_error(F.lit(str(query.twice)))
+    return F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.any_value(F.col(name)))
+
+
+def _cast(rows: DataFrame, state: StaticState) -> DataFrame:
+    names = [spark_name(each.name) for each in state.fields]
+    return rows.selectExpr(
+        *(f"cast({name} as {each.type}) as {name}" for name, each in zip(names, state.fields, strict=True))
+    )

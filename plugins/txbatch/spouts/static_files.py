@@ -1,0 +1,67 @@
+"""StaticFiles: the files of a static state, in the version that a batch's plan fixes (R3)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.static import Versioned
+from txbatch.core.transaction import Metadata
+from txbatch.spouts.listing import ABORT, absolute, escaped, files_below, name_pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class StaticFiles(Versioned):
+    """The files below `root` whose names match `pattern`, by the listing rule of FileSpout.
+
+    `read` makes a DataFrame of the Spark session and the paths of the files. Planning a batch fixes which files these are, by
+    their size and sha256: every attempt of it reads exactly those, or fails, and says which is another one now.
+    """
+
+    def __init__(
+        self, root: str | Path, pattern: str, read: Callable[[SparkSession, Sequence[str]], DataFrame]
+    ) -> None:
+        self.root, self.pattern = absolute(root, "StaticFiles"), name_pattern(pattern, "StaticFiles")
+        if not callable(read):
+            raise DefinitionError(
+                f"StaticFiles: {read!r} is no function; give one of the Spark session and a list of paths, to a DataFrame"
+            )
+        self._read = read
+
+    def version(self) -> Metadata:
+        """Size and sha256 of each file. TransientError when there is none."""
+        found = {name: _fingerprint(self.root / name) for name in files_below(self.root, self.pattern)}
+        if not found:
+            raise TransientError(f"{self.root} has no file {self.pattern!r} to look values up in; put it there")
+        return found
+
+    def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
+        """The rows of the files that a plan names."""
+        self.check(version)
+        return self._read(spark, [escaped((self.root / name).resolve()) for name in version])
+
+    def check(self, version: Metadata) -> None:
+        """Refuse a file that is not as it was planned: TransientError names it."""
+        for name, planned in version.items():
+            if (found := _fingerprint(self.root / name)) != planned:
+                raise TransientError(f"{self.root / name} {_changed(planned, found)}; restore it, or {ABORT}")
+
+
+def _fingerprint(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+            return {"bytes": content.tell(), "sha256": sha256}
+    except OSError as error:
+        raise TransientError(f"{file} cannot be read: {error.strerror}; restore it, or {ABORT}") from error
+
+
+def _changed(planned: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    if planned["bytes"] == now["bytes"]:
+        return f"has as many bytes as when it was planned, {now['bytes']:,}, and others"
+    return f"had {planned['bytes']:,} bytes when it was planned, now {now['bytes']:,}"

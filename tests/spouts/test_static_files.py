@@ -1,0 +1,101 @@
+"""StaticFiles: which version of its files a plan fixes, and what an attempt says of another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txbatch import Count, FixedBatchSpout, OpaqueState, StaticFiles, StaticState, Topology
+from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.ledger import Head, Version
+from txbatch.core.planning import plan_again, plan_batch
+from txbatch.core.transaction import Batch, BatchStatus, Restate, Run
+
+RATES = "currency string, rate bigint"
+
+
+def files(root: Path) -> StaticFiles:
+    return StaticFiles(root, "*.csv", lambda spark, paths: paths)
+
+
+def topology_of(root: Path, *, used: bool = True) -> Topology:
+    topology = Topology("sales")
+    rates = topology.new_static_state(StaticState("rates", files(root), RATES))
+    sales = topology.new_stream("sales", FixedBatchSpout("currency string", 9, "EUR"))
+    found = sales.state_query(rates, "currency") if used else sales
+    found.group_by("currency").persistent_aggregate(OpaqueState("sales"), n=Count())
+    return topology
+
+
+def planned(topology: Topology) -> Any:
+    return plan_batch(topology, Head("sales", 1, None, (), None, {}), Run("run"))
+
+
+def test_a_plan_fixes_the_files_by_their_contents(tmp_path: Path) -> None:
+    for name, text in (("b.csv", "EUR,3"), ("a.csv", ""), ("_a.csv", "hidden"), ("c.txt", "other")):
+        (tmp_path / name).write_text(text)
+    plan = planned(topology_of(tmp_path))
+    assert plan["format"] == 4
+    assert {name: each["bytes"] for name, each in plan["static"]["rates"].items()} == {"a.csv": 0, "b.csv": 5}
+    os.utime(tmp_path / "b.csv", ns=(1, 1))
+    assert planned(topology_of(tmp_path)) == plan  # what was copied back is the same
+    assert "static" not in planned(topology_of(tmp_path, used=False))
+
+
+def test_what_is_counted_again_looks_up_in_the_files_as_they_are_now(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("EUR,3")
+    topology = topology_of(tmp_path)
+    then = planned(topology)
+    (tmp_path / "a.csv").write_text("EUR,4")
+    first = Batch("sales", 1, BatchStatus.COMMITTED, then, "run:1")
+    version = Version(first, first, first, {}, {"sales": {}})
+    again = plan_again(topology, Head("sales", 2, None, (), None, {}), version, Restate(1, "another rate"))
+    assert again["static"] == planned(topology)["static"] != then["static"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda file: file.write_text("EUR,3\n"),
+            r"a\.csv had 5 bytes when it was planned, now 6; restore it, or abort",
+        ),
+        (
+            lambda file: file.write_text("EUR,4"),
+            r"a\.csv has as many bytes as when it was planned, 5, and others; restore",
+        ),
+        (
+            lambda file: file.unlink(),
+            r"a\.csv cannot be read: No such file or directory; restore it, or abort the batch",
+        ),
+    ],
+)
+def test_another_version_is_refused_by_name(tmp_path: Path, change: Any, says: str) -> None:
+    (tmp_path / "a.csv").write_text("EUR,3")
+    static = files(tmp_path)
+    version = static.version()
+    change(tmp_path / "a.csv")
+    for read in (static.check, lambda version: static.read(None, version)):  # type: ignore[arg-type]
+        with pytest.raises(TransientError, match=says):
+            read(version)
+
+
+def test_what_came_since_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("EUR,3")
+    static = files(tmp_path)
+    version = static.version()
+    (tmp_path / "{b}.csv").write_text("USD,4")
+    assert static.read(None, version) == [str(tmp_path.resolve() / "a.csv")]  # type: ignore[arg-type]
+    assert static.read(None, static.version())[1].endswith(r"\{b\}.csv")  # type: ignore[arg-type]
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match=r"has no file '\*\.csv' to look values up in; put it there"):
+        planned(topology_of(tmp_path))
+    with pytest.raises(DefinitionError, match="StaticFiles: root 'data' is no absolute path"):
+        files(Path("data"))
+    with pytest.raises(DefinitionError, match="StaticFiles: 'csv' is no function"):
+        StaticFiles(tmp_path, "*", "csv")  # type: ignore[arg-type]
