@@ -29,6 +29,7 @@ from txbatch import (
 from txbatch.core.errors import (
     BadRecord,
     DefinitionError,
+    Incomplete,
     IntervalNotOver,
     PartitionUnreadable,
     SchemaMismatch,
@@ -213,6 +214,23 @@ def test_what_an_attempt_has_staged_is_committed_whatever_becomes_of_the_source(
     spout.mend(1, "the", partition="0")
     assert local.run() == (1,)
     assert local.rows("words") == counts(("teh", 1))
+
+
+@pytest.mark.parametrize("kind", ["transactional", "opaque"])
+def test_staged_files_that_are_lost_are_emitted_again_from_the_same_source(kind: str) -> None:
+    spout = FeederPartitionedSpout("word string", kind=kind)
+    local = submit_topology(words(spout))
+    spout.feed("teh", partition="0")
+    local.run(dies_at="emit.recorded")
+    local.lose_staged_files()
+    spout.mend(1, "the", partition="0")
+    if kind == "transactional":
+        with pytest.raises(Incomplete, match="partition '0' was read differently"):
+            local.run()
+        spout.mend(1, "teh", partition="0")
+    assert local.run() == (1,)
+    assert [row["word"] for row in local.rows("words")] == ["teh" if kind == "transactional" else "the"]
+    assert [str(batch.attempt) for batch in local.batches()] == ["1:3" if kind == "transactional" else "1:2"]
 
 
 def test_a_job_that_was_mended_goes_on_where_the_other_ended() -> None:

@@ -86,6 +86,11 @@ class LocalTopology:
         with self._runner() as runner:
             return _ended(runner.restate(txids, why), dies_at)
 
+    def lose_staged_files(self) -> None:
+        """Empty the staging area, as somebody might who tidies up: what is not committed is emitted again, by a new attempt."""
+        for batch in self.batches():
+            self._staging.remove(batch.topology, batch.txid)
+
     def submit_topology(
         self,
         job: Topology | str | Path,
