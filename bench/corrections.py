@@ -26,6 +26,7 @@ from txbatch.storage import parquet
 
 BATCHES, KEYS_EACH, MANY, FOLDED = 1_000, 10_000, 10_000, 100
 DATABASE, ASKED = "history", "asked"
+BACK = (5, 50, 500, 900)  # every key is touched by the last hundred
 # Batch t has the keys t, t + 100, t + 200, ... modulo a million: each key is in ten of a thousand batches.
 SPREAD = f"""
 SELECT 'key' || lpad((((t + i * 100) % {MILLION}))::text, 11, '0'), t
@@ -42,7 +43,8 @@ _MANIFEST = """('{"topology": "bench", "attempt": {"txid": ' || t || ', "attempt
 _COMMITTED = f"""
 INSERT INTO txbatch.batch (topology, txid, position, status, key, metadata, prev_txid, fence, token, lease_until, committed_at,
                            committed_fence, records, keys, succeeded_at)
-SELECT 'bench', t, t, 'committed', 'run:' || t, {_PLAN}, nullif(t - 1, 0), 1, t, now(), now(), 1, 1, '{{"counts": 1}}', now()
+SELECT 'bench', t, t, 'committed', 'run:' || t, {_PLAN}, nullif(t - 1, 0), 1, t, now(), now(), 1, 1,
+       '{{"counts": {{keys}}}}', now()
   FROM generate_series(1, {{count}}) t;
 INSERT INTO txbatch.attempt (topology, txid, attempt_id, token, status, run, code, manifest, finished_at)
 SELECT 'bench', t, 1, t, 'committed', 'bench', '0', {_MANIFEST}, now() FROM generate_series(1, {{count}}) t;
@@ -55,8 +57,8 @@ SELECT key, sum(count), max(txid) FROM contribution.counts GROUP BY 1 ORDER BY 1
 """
 
 
-def fill(running: Server, database: str, count: int, contributions: str) -> None:
-    """A migrated database with so many committed batches, whose contributions are selected as key and txid."""
+def fill(running: Server, database: str, count: int, contributions: str, keys: int) -> None:
+    """A migrated database with so many committed batches of so many keys, whose contributions are selected as key and txid."""
     running.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)", f"CREATE DATABASE {database}")
     engine = connect(running.url_of(database))
     migrate(engine)
@@ -65,7 +67,9 @@ def fill(running: Server, database: str, count: int, contributions: str) -> None
         for first in range(1 + PARTITION_TXIDS, count + 1, PARTITION_TXIDS):
             create_partition(connection, "counts", first)
     engine.dispose()
-    made = _COMMITTED.replace("{count}", str(count)).replace("{contributions}", contributions)
+    made = (
+        _COMMITTED.replace("{count}", str(count)).replace("{contributions}", contributions).replace("{keys}", str(keys))
+    )
     running.run(made, "VACUUM (FREEZE, ANALYZE)", "CHECKPOINT", database=database)
 
 
@@ -140,17 +144,17 @@ def _asking(running: Server, database: str) -> Iterator[Questions]:
 def restate(section: str, results: Results) -> None:
     """A restate of one of a thousand batches, against the commit of one more; what a key was, and the whole state."""
     with server() as running:
-        fill(running, DATABASE, BATCHES, SPREAD)
+        fill(running, DATABASE, BATCHES, SPREAD, KEYS_EACH)
         running.run(f"CREATE DATABASE {ASKED} TEMPLATE {DATABASE} STRATEGY file_copy")
         history = History(running)
         contestants: dict[str, Contestant] = {"commit": history.commit, "restate": history.restate, "gc": history.fold}
         with _asking(running, ASKED) as questions:
-            back = BATCHES - 5
+            contestants |= {"read the state": partial(questions.statement, "SELECT * FROM report.counts", MILLION)}
+            for back in BACK:
+                contestants[f"as of {back} batches ago"] = partial(
+                    questions.statement, f"SELECT * FROM report.as_of_counts({BATCHES - back})", MILLION
+                )
             contestants |= {
-                "read the state": partial(questions.statement, "SELECT * FROM report.counts", MILLION),
-                "as of 5 batches ago": partial(
-                    questions.statement, f"SELECT * FROM report.as_of_counts({back})", MILLION
-                ),
                 "as of, one key": partial(
                     questions.statement, f"SELECT * FROM report.as_of_counts({BATCHES // 2}) WHERE key = '{_A_KEY}'", 1
                 ),
@@ -162,7 +166,7 @@ def restate(section: str, results: Results) -> None:
 def long(section: str, results: Results) -> None:
     """The same for a key that each of ten thousand batches has."""
     with server() as running:
-        fill(running, ASKED, MANY, NARROW)
+        fill(running, ASKED, MANY, NARROW, 2)
         with _asking(running, ASKED) as questions:
             contestants: dict[str, Contestant] = {
                 "why, one key": partial(questions.statement, "SELECT * FROM report.why_counts('key7')", 10),
@@ -203,7 +207,10 @@ _A_KEY = batches.KEY % 7
 FIGURES = [
     Figure("restate / commit, 10,000 of 1 M keys", "restate", "commit", 3, 2),
     Figure("gc of 100 batches of 10,000 keys, s", "gc", None, 10, 5, unit=1),
-    Figure("as of 5 batches ago / reading the state", "as of 5 batches ago", "read the state", 2, 1.2),
+    *(
+        Figure(f"as of {back} batches ago / reading the state", f"as of {back} batches ago", "read the state", 2, 1.2)
+        for back in BACK
+    ),
     Figure("as-of of one key, ms", "as of, one key", None, 20, 5),
     Figure("why of one key, ms", "why, one key", None, 20, 5),
 ]

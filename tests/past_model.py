@@ -17,6 +17,8 @@ from txbatch.core.update import Change
 from txbatch.postgres.folds import Folds
 
 KEYS = ["a", "b"]
+# By a search for each key that changed since, and in one pass over all contributions: what `txbatch.far_back` forces.
+WAYS = ["off", "on"]
 # Per txid: the position that it counts again, as an index into those before it (None: its own), and what it does to each key.
 CHANGE = st.none() | st.tuples(st.integers(-9, 9), st.booleans(), st.booleans()).filter(lambda each: each[1] or each[2])
 HISTORY = st.lists(st.tuples(st.none() | st.integers(0, 9), st.tuples(CHANGE, CHANGE)), min_size=1, max_size=6)

@@ -650,6 +650,10 @@ SELECT p.proname AS name, p.oid::regprocedure::text AS signature, p.prosrc AS bo
           FROM unnest(p.proargnames, COALESCE(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY AS each (name, type, n)) AS columns
   FROM pg_proc p WHERE p.pronamespace = 'report'::regnamespace AND p.proname = ANY (:names);
 
+-- hash_in_memory --
+-- More memory for this transaction, where it has less.
+SELECT set_config('work_mem', :memory, true) WHERE pg_size_bytes(current_setting('work_mem')) < pg_size_bytes(:memory);
+
 -- reach --
 -- How far back a state can be asked, up to which txid, and which of them was the newest at a moment.
 SELECT s.horizon, COALESCE(max(b.txid), 0) AS newest,

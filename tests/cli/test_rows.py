@@ -40,8 +40,9 @@ def job(log: PartitionedLog, txbatch: Txbatch, write_job: WriteJob) -> str:
     return job
 
 
-def kept(engine: Engine, relation: str = "report.lines") -> list[tuple[Any, ...]]:
+def kept(engine: Engine, relation: str = "report.lines", way: str = "auto") -> list[tuple[Any, ...]]:
     with engine.begin() as connection:
+        connection.execute(text(f"SET LOCAL txbatch.far_back = {way}"))
         found = connection.execute(text(f"SELECT batch, line, copy, txid FROM {relation} ORDER BY batch, line, copy"))
         return [tuple(row) for row in found]
 
@@ -63,7 +64,8 @@ def test_a_restate_replaces_the_rows_of_its_position(
     assert kept(engine) == BEFORE
     restated(log, txbatch)
     assert kept(engine) == AFTER
-    assert kept(engine, "report.as_of_lines(2)") == BEFORE
+    assert [kept(engine, "report.as_of_lines(2)", way) for way in ("off", "on")] == [BEFORE] * 2
+    assert [kept(engine, "report.corrected_lines(1)", way) for way in ("off", "on")] == [AFTER[:3]] * 2
     with engine.begin() as connection:
         (key,) = connection.execute(text("SELECT record FROM report.lines WHERE line = 'z'")).scalars()
     (why,) = rows(txbatch("why", "lines", f"1,{key},1", "--json"))

@@ -8,7 +8,7 @@ import pytest
 from every_aggregate import KEYS, every_aggregate, records, some_records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from past_model import Model, positions
+from past_model import WAYS, Model, positions
 from postgres_bench import Bench
 from sqlalchemy import Connection, Engine
 from support import code, record_batch, staged
@@ -130,14 +130,16 @@ def check(model: Model, horizon: int) -> None:
             if partial is not None
         }
 
-    for at in range(horizon, model.newest + 1):
-        assert selected(model.connection, f"SELECT * FROM report.as_of_s({at})") == reported(at=at)
-        assert selected(model.connection, f"SELECT * FROM report.corrected_s({at})") == reported(corrected=at)
     before, after = reported(at=horizon), reported(at=model.newest)
-    changed = selected(model.connection, f"SELECT k, change FROM report.changes_s({horizon}, {model.newest})")
-    assert changed.keys() == {
-        key for key in before.keys() | after.keys() if before.get(key, [])[:-1] != after.get(key, [])[:-1]
-    }
+    for way in WAYS:
+        execute(model.connection, f"SET LOCAL txbatch.far_back = {way}")
+        for at in range(horizon, model.newest + 1):
+            assert selected(model.connection, f"SELECT * FROM report.as_of_s({at})") == reported(at=at)
+            assert selected(model.connection, f"SELECT * FROM report.corrected_s({at})") == reported(corrected=at)
+        changed = selected(model.connection, f"SELECT k, change FROM report.changes_s({horizon}, {model.newest})")
+        assert changed.keys() == {
+            key for key in before.keys() | after.keys() if before.get(key, [])[:-1] != after.get(key, [])[:-1]
+        }
 
 
 @pytest.mark.rule("R19")

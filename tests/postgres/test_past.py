@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
-from past_model import BASE, HISTORY, KEYS, Model, few, positions
+from past_model import BASE, HISTORY, KEYS, WAYS, Model, few, positions
 from postgres_bench import Bench, words
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
@@ -53,17 +54,19 @@ def test_every_type_as_key_and_as_value(connection: Connection, engine: Engine) 
         one, two = Change((first, first)), Change((other, other))
         model.fill({}, [(1, {key: one}), (2, {key: two}), (1, {key: two}), (4, {key: one})])
         name = aggregate.state.name
-        asked = [model.rows(f'SELECT low, high, txid FROM report."as_of_{name}"({at})') for at in range(5)]
-        assert [[tuple(map(plain, row)) for row in rows] for rows in asked] == [
-            [],
-            [(first, first, 1)],
-            [(low, high, 2)],
-            [(other, other, 3)],
-            [(low, high, 4)],
-        ]
+        for way in WAYS:
+            connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
+            asked = [model.rows(f'SELECT low, high, txid FROM report."as_of_{name}"({at})') for at in range(5)]
+            assert [[tuple(map(plain, row)) for row in rows] for rows in asked] == [
+                [],
+                [(first, first, 1)],
+                [(low, high, 2)],
+                [(other, other, 3)],
+                [(low, high, 4)],
+            ]
+            assert model.rows(f'SELECT change FROM report."changes_{name}"(2, 3)') == [("changed",)]
         (literal,) = connection.exec_driver_sql(f'SELECT quote_literal(c."{name[3:]}") FROM report."{name}" c').one()
         assert len(model.rows(f'SELECT txid FROM report."why_{name}"({literal})')) == 4
-        assert model.rows(f'SELECT change FROM report."changes_{name}"(2, 3)') == [("changed",)]
 
 
 def plain(value: Any) -> Any:
@@ -79,14 +82,16 @@ def test_a_global_value_has_a_past(connection: Connection, engine: Engine) -> No
     Bench(engine, topology)
     model = Model(connection, topology.aggregates[0])
     model.fill({}, [(1, {(True,): Change((5,))}), (2, {(True,): Change((2,))}), (1, {(True,): Change((1,))})])
-    assert [model.rows(f"SELECT * FROM report.as_of_all({at})") for at in range(4)] == [
-        [],
-        [(5, 1)],
-        [(7, 2)],
-        [(3, 3)],
-    ]
-    assert [model.rows(f"SELECT * FROM report.corrected_all({at})") for at in range(3)] == [[], [(1, 3)], [(3, 3)]]
-    assert model.rows("SELECT * FROM report.changes_all(1, 3)") == [("changed", 5, 3, 3)]
+    for way in WAYS:
+        connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
+        assert [model.rows(f"SELECT * FROM report.as_of_all({at})") for at in range(4)] == [
+            [],
+            [(5, 1)],
+            [(7, 2)],
+            [(3, 3)],
+        ]
+        assert [model.rows(f"SELECT * FROM report.corrected_all({at})") for at in range(3)] == [[], [(1, 3)], [(3, 3)]]
+        assert model.rows("SELECT * FROM report.changes_all(1, 3)") == [("changed", 5, 3, 3)]
     why = "SELECT position, txid, replaced_by, n, counts FROM report.why_all()"
     assert model.rows(why) == [(1, 1, 3, 5, False), (1, 3, None, 1, True), (2, 2, None, 2, True)]
 
@@ -115,7 +120,9 @@ def test_columns_that_are_called_as_ours_keep_their_names(engine: Engine) -> Non
         "why": ["position", "txid", "replaced_by", *values, "counts_2", "attempt_2"],
     }
     with engine.connect() as connection:
-        for function, arguments in (("as_of", "1"), ("corrected", "1"), ("why", "'x', 1, 2"), ("changes", "1, 2")):
+        asked = (("as_of", "1"), ("corrected", "1"), ("why", "'x', 1, 2"), ("changes", "1, 2"))
+        for way, (function, arguments) in product(WAYS, asked):
+            connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
             found = connection.exec_driver_sql(f'SELECT * FROM report."{function}_{name}"({arguments})')
             names = list(found.keys())
             assert names[: len(columns.get(function, []))] == columns.get(function, []), function
@@ -142,6 +149,35 @@ def test_a_state_is_asked_for_what_it_knows(bench: Bench) -> None:
         assert why in str(error.value), call
         assert "Ask for one of 2 to 3" in str(error.value)
     assert bench.rows("SELECT * FROM report.as_of_word_count(2) WHERE word = 'dog'") == [("dog", 2, 2)]
+
+
+@pytest.mark.rule("R19")
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_what_lies_far_back_is_told_in_one_pass(bench: Bench, analyzed: bool) -> None:
+    bench.whole({"word_count": [((f"word {n}",), (1,)) for n in range(5000)]}, "all of them")
+    for n in range(2, 130):
+        bench.whole(words(**{f"word{n}": 1}), f"one {n}")
+    if analyzed:
+        with bench.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("ANALYZE")
+    far = "SELECT report.far_back('word_count', {})"
+    assert bench.rows(far.format(0)) == [(True,)]
+    assert [bench.rows(far.format(txids)) for txids in ("1", "60", "128", "129", "1, 90")] == [[(False,)]] * 5
+    assert bench.rows(far.format("0, 129")) == [(True,)]
+    for way, told in (("on", True), ("off", False), ("auto", False), ("", False)):
+        with bench.engine.connect() as connection:
+            connection.execute(text("SELECT set_config('txbatch.far_back', :way, true)"), {"way": way})
+            assert connection.execute(text(far.format(60))).scalar_one() is told
+            assert connection.execute(text("SELECT count(*) FROM report.as_of_word_count(60)")).scalar_one() == 5059
+
+
+def test_a_way_that_is_none_is_named(bench: Bench) -> None:
+    bench.whole(words(dog=1), "1")
+    with bench.engine.connect() as connection:
+        connection.execute(text("SET LOCAL txbatch.far_back = often"))
+        with pytest.raises(DBAPIError, match=r"txbatch\.far_back is 'often'"):
+            connection.execute(text("SELECT * FROM report.as_of_word_count(1)"))
+        connection.rollback()
 
 
 def test_a_reader_of_reports_may_ask_and_sees_nothing_else(bench: Bench, engine: Engine) -> None:
@@ -195,7 +231,7 @@ def test_a_state_from_before_gets_its_past_and_another_ones_name_is_left_alone(e
 def test_every_function_says_what_it_is_for(bench: Bench) -> None:
     silent = "SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace AND obj_description(oid) IS NULL"
     assert bench.rows(silent) == []
-    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(14,)]
+    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(16,)]
 
 
 def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
@@ -203,7 +239,7 @@ def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
         drop(connection, "word_count")
     left = {name for (name,) in bench.rows("SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace")}
     merges = {f"{of}_{name}" for of in ("merge", "fold") for name in ("top", "smallest", "bins")}
-    assert left == {"known_at", "known_before", "quantile", *merges}
+    assert left == {"known_at", "known_before", "far_back", "far_before", "quantile", *merges}
     assert bench.rows("SELECT relname FROM pg_class WHERE relname LIKE 'word_count%'") == []
 
 
@@ -251,7 +287,8 @@ def check(model: Model, name: str) -> None:
         keys = len(model.aggregate.keys)
         return {row[:keys]: row[keys:] for row in model.rows(f'SELECT * FROM report."{function}_{state}"{where}')}
 
-    for at in range(model.horizon, model.newest + 1):
+    for way, at in product(WAYS, range(model.horizon, model.newest + 1)):
+        model.connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
         assert asked("as_of", f"({at})") == model.report(at)
         assert asked("corrected", f"({at})") == model.report(corrected=at)
         if model.aggregate.keys:

@@ -71,6 +71,10 @@ class RowMerge(ABC):
     def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
         """Return a PostgreSQL aggregate over all rows of one key for each column."""
 
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        """Return the same for columns of these types in no order of rows where that may be: they are hashed, not sorted."""
+        return self.rows_sql(columns)
+
     def exact(self, type: str) -> bool:
         """Return whether values of this type merge to the same digits in any order."""
         return True
@@ -159,6 +163,10 @@ class Least(Merge):
     def fold_sql(self, column: str) -> str:
         return _first_sql(column, column)
 
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        function = _extreme(types[0], "min", "bool_and")
+        return [f"{function}({columns[0]})"] if function else self.rows_sql(columns)
+
 
 class Greatest(Merge):
     """The greater value, compared as for `Least`."""
@@ -173,6 +181,10 @@ class Greatest(Merge):
 
     def fold_sql(self, column: str) -> str:
         return _first_sql(column, f"{column} DESC")
+
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        function = _extreme(types[0], "max", "bool_or")
+        return [f"{function}({columns[0]})"] if function else self.rows_sql(columns)
 
 
 class GreatestBy(RowMerge):
@@ -312,6 +324,18 @@ def merger(merges: Sequence[RowMerge]) -> Callable[[Partial, Partial], Partial]:
 def folded(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
     """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
     return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
+
+
+def hashed(merges: Sequence[RowMerge], columns: Sequence[str], types: Sequence[str]) -> list[str]:
+    """Return the same for columns of these types, in no order of rows where none is needed."""
+    return [sql for merge, at in grouped(merges) for sql in merge.hashed_sql(columns[at], types[at])]
+
+
+def _extreme(type: str, function: str, of_boolean: str) -> str | None:
+    """Return the aggregate of this type that finds its least or greatest value; None where not every PostgreSQL has one."""
+    if type == "binary" or array_of(type) is not None:
+        return None
+    return of_boolean if type == "boolean" else function
 
 
 def _first_sql(column: str, order: str) -> str:

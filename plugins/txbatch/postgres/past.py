@@ -1,8 +1,9 @@
 """The functions by which people ask a state for its past: as of a txid, what changed between two, why a value is what it is.
 
 SQL alone, over views: they have the rights of whoever calls them, and the planner sees into them. Only keys that were touched
-after a txid are folded again; the others stand as they are. Which versions count is what `core.fold` says. In a body the keys
-are k0, k1, ... and the partials p0, p1, ..., so that no name of a state is in the way.
+after a txid are folded again; the others stand as they are. Where `report.far_back` says that too many were, all are, in one
+pass. Which versions count is what `core.fold` says. In a body the keys are k0, k1, ... and the partials p0, p1, ..., so that no
+name of a state is in the way.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from txbatch.core.merge import folded
-from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
-from txbatch.core.state import versions_name
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
 from txbatch.postgres.functions import Function, fitted_name, free_name
+from txbatch.postgres.one_pass import Moment, OnePass
+from txbatch.postgres.versions import REPLACED, Versions
 
-_REPLACED = "IS NOT NULL"
 # What `why` says of the batch of a version, beside what it read.
 _OF_BATCH = {
     "attempt": ("text", "b.txid || ':' || b.attempts"),
@@ -44,26 +45,32 @@ class Past:
 
     def as_of(self) -> Function:
         """What the report showed when a txid was the newest final one."""
-        stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE r.txid <= $1 AND {self._known('$1')}"
-        folded = self._folded(
-            self._touched("$1"), [self._not_replaced("<= $1")], self._changed("<= $1"), "v.txid <= $1"
-        )
-        then = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
-        return self._dated(
-            "as_of", f"{stood} UNION ALL {then}", "as reports showed them when this txid was the newest committed"
-        )
+        moment = Moment("v.txid <= $1", "<= $1")
+        folded = self._folded(self._touched("$1"), [self._not_replaced("<= $1")], self._changed("<= $1"), moment.holds)
+        body = self._body("r.txid <= $1", folded, moment)
+        return self._dated("as_of", body, "as reports showed them when this txid was the newest committed")
 
     def corrected(self) -> Function:
         """What all up to a position amounts to, in the versions that count today."""
-        later = "t.position > $1 AND t.txid > $1"
+        later, moment = "t.position > $1 AND t.txid > $1", Moment("v.position <= $1", REPLACED)
         same = "".join(f" AND t.{key} = r.{key}" for key in self._keys if self.aggregate.keys)
         untouched = f"NOT EXISTS (SELECT FROM {self._versions} t WHERE {later}{same})"
-        stood = f"SELECT {self._report('r')} FROM report.{self._name} r WHERE {untouched} AND {self._known('$1')}"
         touched = f"SELECT {self._of('t')} FROM {self._versions} t WHERE {later}"
-        folded = self._folded(touched, [self._not_replaced()], self._changed(), "v.position <= $1")
-        now = f"SELECT {listed(self._finished())} FROM ({folded}) c WHERE c.s0 AND {self._known('$1')}"
-        return self._dated(
-            "corrected", f"{stood} UNION ALL {now}", "after all up to this txid, as it was restated until today"
+        folded = self._folded(touched, [self._not_replaced()], self._changed(), moment.holds)
+        body = self._body(untouched, folded, moment)
+        return self._dated("corrected", body, "after all up to this txid, as it was restated until today")
+
+    def _body(self, untouched: str, folded: str, moment: Moment) -> str:
+        """The rows that stand as they are, and what the others were; or all of them, in one pass."""
+        far, known = self._far("$1"), self._known("$1")
+        passed = OnePass(self.aggregate, [moment], moment).folds()
+        finished = listed(self._finished())
+        return " UNION ALL ".join(
+            [
+                f"SELECT {self._report('r')} FROM report.{self._name} r WHERE {untouched} AND {known} AND NOT {far}",
+                f"SELECT {finished} FROM ({folded}) c WHERE c.s0 AND {known} AND NOT {far}",
+                f"SELECT {finished} FROM ({passed}) c WHERE c.s0 AND {known} AND {far}",
+            ]
         )
 
     def changes(self) -> Function:
@@ -71,11 +78,17 @@ class Past:
         low, high = "LEAST($1, $2)", "GREATEST($1, $2)"
         counted = [f"(v.txid <= {txid} AND {self._not_replaced(f'<= {txid}')})" for txid in ("$1", "$2")]
         folded = self._folded(self._touched(low, high), counted, self._changed(f"<= {high}"), f"v.txid <= {high}")
+        one, other, last = (Moment(f"v.txid <= {txid}", f"<= {txid}") for txid in ("$1", "$2", high))
+        passed = OnePass(self.aggregate, [one, other], last).folds()
         before, after = ([f"CASE WHEN c.s{n} THEN {value} END" for value in self._values("c", f"{n}_")] for n in (0, 1))
         change = "CASE WHEN NOT c.s0 THEN 'added' WHEN NOT c.s1 THEN 'removed' ELSE 'changed' END"
         selected = listed([*self._shown("c"), change, *_paired(before, after), "c.txid"])
         differ = f"(c.s0, {listed(before)}) IS DISTINCT FROM (c.s1, {listed(after)})"
-        body = f"SELECT {selected} FROM ({folded}) c WHERE {differ} AND {self._known('$1')} AND {self._known('$2')}"
+        asked, far = f"{differ} AND {self._known('$1')} AND {self._known('$2')}", self._far(low, high)
+        body = (
+            f"SELECT {selected} FROM ({folded}) c WHERE {asked} AND NOT {far} "
+            f"UNION ALL SELECT {selected} FROM ({passed}) c WHERE {asked} AND {far}"
+        )
         returns = self._changed_columns()
         takes = {free_name(name, returns): "bigint" for name in ("from_txid", "to_txid")}
         said = (
@@ -176,11 +189,11 @@ class Past:
             return f"r.c{number}"
         return f"(r.c{number} AND r.counted AND (r.l{number} IS NULL OR r.position >= r.l{number}))"
 
-    def _not_replaced(self, when: str = _REPLACED) -> str:
+    def _not_replaced(self, when: str = REPLACED) -> str:
         # The base's txid says when a key changed last: often that of a restate, which another restate may have replaced.
         return f"(v.position = 0 OR v.txid <> ALL ({self._replaced(when)}))"
 
-    def _changed(self, when: str = _REPLACED) -> str:
+    def _changed(self, when: str = REPLACED) -> str:
         """The txid that changed a key last, by a version of it that is read."""
         later = f"(SELECT b.replaced_by FROM report.batches b WHERE b.topology = {self._topology} AND b.txid = v.txid)"
         return f"CASE WHEN v.position > 0 AND v.txid = ANY ({self._replaced(when)}) THEN {later} ELSE v.txid END"
@@ -195,11 +208,13 @@ class Past:
             f"SELECT {self._of('t')} FROM {self._versions} t WHERE t.position > 0 AND {each}" for each in (later, again)
         )
 
-    def _replaced(self, when: str = _REPLACED) -> str:
+    def _replaced(self, when: str = REPLACED) -> str:
         """The txids that a restate has replaced."""
-        return (
-            f"ARRAY(SELECT b.txid FROM report.batches b WHERE b.topology = {self._topology} AND b.replaced_by {when})"
-        )
+        return f"ARRAY({Versions(self.aggregate).replaced(when)})"
+
+    def _far(self, low: str, high: str | None = None) -> str:
+        """Whether so much changed after a txid, up to another, that one pass over all keys is quicker."""
+        return f"report.far_back({listed([pg_text(self.aggregate.state.name), low, *([high] if high else [])])})"
 
     def _known(self, txid: str) -> str:
         return f"report.known_at({pg_text(self.aggregate.state.name)}, {txid})"
@@ -236,7 +251,7 @@ class Past:
 
     @property
     def _keys(self) -> list[str]:
-        return [pg_name(key.name) for key in self.aggregate.keys or (GLOBAL_KEY,)]
+        return Versions(self.aggregate).keys
 
     @property
     def _name(self) -> str:
@@ -244,11 +259,11 @@ class Past:
 
     @property
     def _versions(self) -> str:
-        return f"report.{pg_name(versions_name(self.aggregate.state.name))}"
+        return Versions(self.aggregate).view
 
     @property
     def _topology(self) -> str:
-        return pg_text(self.aggregate.topology)
+        return Versions(self.aggregate).topology
 
 
 def _paired(before: Sequence[str], after: Sequence[str]) -> list[str]:

@@ -30,6 +30,8 @@ _ABOUT = (
 )
 _MARKS = ("removed", "counted")
 _NOW = "`txbatch query` has its values as they are"
+# For the keys of a whole state, which are hashed: less, where they do not fit, goes by way of the disk.
+_MEMORY = "256MB"
 Key = Sequence[str]
 
 
@@ -64,6 +66,7 @@ class PastReader(Reader):
             # The function asks so for each row that it finds, which may be none.
             connection.exec_driver_sql(f"SELECT {known}%(state)s, %(txid)s)", {"state": state, "txid": txid})
             if not asked:
+                connection.execute(query("hash_in_memory"), {"memory": _MEMORY})
                 order = f" ORDER BY {doubled(listed(map(pg_name, typed)))}" if typed else ""
                 statement = f"SELECT * FROM {rows}{order} LIMIT %(limit)s"
                 return [

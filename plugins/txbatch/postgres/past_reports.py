@@ -42,6 +42,7 @@ def _as_of(connection: Connection, state: str, rebuild: int) -> Iterator[str]:
     if found is None:
         return
     body = found["body"].replace("report.known_at(", f"report.known_before({rebuild:d}, ")
+    body = body.replace("report.far_back(", f"report.far_before({rebuild:d}, ")
     for view in (state, versions_name(state)):
         body = body.replace(f"report.{pg_name(view)}", f"{schema}.{pg_name(view)}")
     yield (
