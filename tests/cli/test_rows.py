@@ -82,6 +82,27 @@ def test_retention_folds_and_keeps_the_rows(txbatch: Txbatch, job: str, log: Par
     assert kept(engine) == [*BEFORE[:3], (2, "a", 1, 3), (2, "c", 1, 3)]
 
 
+@pytest.mark.rule("R22")
+def test_rows_that_are_pruned_go_with_what_is_folded_and_verify_finds_nothing_wrong(
+    txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine
+) -> None:
+    restated(log, txbatch)
+    Path(job).write_text(Path(job).read_text().replace('AppendState("lines")', 'AppendState("lines", prune=True)'))
+    (change,) = rows(txbatch("change", job, "--why", "they are many", "--yes", "--json"))
+    assert (change["how"], change["what"]) == ("in place", "rows of state 'lines' go now when retention folds them")
+    log.append("0", ["d"])
+    log.append("0", ["e"])
+    rows(txbatch("run", job, "--json"))
+    assert (len(kept(engine)), rows(txbatch("gc", "lines", "--keep-txids", "1", "--json"))[0]["horizon"]) == (7, 3)
+    assert kept(engine) == [(4, "d", 1, 4), (4, "e", 1, 4)]
+    found = {row["what"]: row["outcome"] for row in rows(txbatch("verify", "lines", "--json"))}
+    assert found == {"txid 4": "EQUAL", "state lines": "EQUAL", "folded": "SKIPPED"}
+    assert [row["line"] for row in rows(txbatch("as-of", "lines", "4", "--json"))] == ["d", "e"]
+    assert rows(txbatch("as-of", "lines", "3", "--json")) == []
+    rows(txbatch("restate", "lines", "4", "--why", "late", "--json"))
+    assert kept(engine) == [(4, "d", 1, 5), (4, "e", 1, 5)]
+
+
 @pytest.mark.rule("R23")
 def test_another_field_needs_a_rebuild_in_which_positions_stay(
     txbatch: Txbatch, job: str, log: PartitionedLog, engine: Engine, write_job: WriteJob

@@ -11,6 +11,7 @@ from support import LogSpout, run
 
 from txbatch import AppendState, Topology
 from txbatch.core import coordinator
+from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.transaction import Batch, Run
 from txbatch.memory.emitter import partials_of
 
@@ -70,6 +71,61 @@ def test_a_restate_replaces_rows_and_leaves_those_of_others(backing: Any) -> Non
     assert rows.rows() == [(1, "dog", 1, 3), (1, "emu", 1, 3), (2, "dog", 1, 2)]
     rows.counts(restate_of(1, "second"))
     assert rows.rows() == [(2, "dog", 1, 2)]
+
+
+@pytest.mark.rule("R22")
+def test_retention_prunes_the_rows_of_what_it_folds_and_no_others(backing: Any) -> None:
+    rows = Rows(backing, prune=True)
+    rows.counts(run("1"), "dog", "dog")
+    rows.counts(run("2"), "cat")
+    rows.counts(restate_of(1), "dog", "emu")
+    rows.counts(run("4"), "dog")
+    rows.counts(run("5"), "dog")
+    retention = backing.retention
+    assert [(each.horizon, each.rows) for each in retention.fold("kept", 2)] == [(0, 0)], "txid 3 counts position 1"
+    assert [(each.horizon, each.rows) for each in retention.fold("kept", 3)] == [(3, 5)]
+    assert rows.rows() == [(4, "dog", 1, 4), (5, "dog", 1, 5)]
+    rows.counts(restate_of(4), "fox")
+    assert rows.rows() == [(4, "fox", 1, 6), (5, "dog", 1, 5)]
+    assert list(retention.fold("kept", 3)) == []
+
+
+@pytest.mark.rule("R22")
+def test_rows_that_are_not_pruned_stay(backing: Any) -> None:
+    rows = Rows(backing)
+    rows.counts(run("1"), "dog", "dog")
+    rows.counts(run("2"), "dog")
+    before = rows.rows()
+    assert [each.rows for each in backing.retention.fold("kept", 1)] == [2]
+    assert rows.rows() == before
+
+
+@pytest.mark.rule("R22", "R23")
+def test_pruning_begins_and_ends_in_place(backing: Any) -> None:
+    kept = Rows(backing)
+    for number in range(1, 4):
+        kept.counts(run(f"{number}"), "dog")
+    pruned = Rows(backing, prune=True)
+    with pytest.raises(
+        SchemaMismatch,
+        match=r"rows of state .kept. go now when retention folds them. Put it back .* in place, with no record",
+    ):
+        pruned.planned(run("4"))
+    pruned.ledger.change(pruned.topology, "jobs/job.py", "they are many")
+    pruned.counts(run("4"), "dog")
+    assert [each.rows for each in backing.retention.fold("kept", 3)] == [3]
+    assert pruned.rows() == [(4, "dog", 1, 4)]
+    assert [each.what for each in kept.ledger.redefinitions(kept.topology)] == [
+        "rows of state 'kept' stay now when retention folds them"
+    ]
+
+
+@pytest.mark.parametrize("options", [{"contributions": False}, {"database": "warehouse"}])
+def test_what_keeps_no_contributions_cannot_be_pruned(options: dict[str, Any]) -> None:
+    with pytest.raises(
+        DefinitionError, match="state 'kept' keeps no contributions, by which retention knows what to prune"
+    ):
+        AppendState("kept", prune=True, **options)
 
 
 @pytest.mark.rule("R21")

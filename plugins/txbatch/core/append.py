@@ -23,12 +23,20 @@ class AppendState(OpaqueState):
     """Records as they are, not aggregated: the table `state.<name>`, to which `Stream.persist` appends those of each batch.
 
     A row has the fields of a record behind the keys `batch`, `record` and `copy`. A restate of a batch replaces its rows.
+    With `prune` the rows of a batch go when retention folds it: `Topology(keep=...)` says when (R22).
     """
 
     appends = True
 
-    def __init__(self, name: str, *, contributions: bool | None = None, database: str | None = None) -> None:
+    def __init__(
+        self, name: str, *, prune: bool = False, contributions: bool | None = None, database: str | None = None
+    ) -> None:
         super().__init__(name, contributions=contributions, database=database)
+        if prune and not self.contributions:
+            raise DefinitionError(
+                f"state {name!r} keeps no contributions, by which retention knows what to prune: leave prune out, or keep them"
+            )
+        self.prune = prune
 
 
 class OfRecord(Max):

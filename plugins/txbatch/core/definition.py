@@ -26,6 +26,7 @@ from txbatch.core.redefinition import (
     KeepContributions,
     MoveState,
     NeedsRebuild,
+    Prune,
     Redefinition,
     RenameState,
     RenameStream,
@@ -310,7 +311,8 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     operations = per_batch(aggregate.stream)
     within = {"batch": list(operations)} if operations else {}
     rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
-    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **rows}
+    prune = {"prune": True} if aggregate.state.prune else {}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **rows, **prune}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
@@ -439,6 +441,8 @@ def _state_changes(
         what = f"state {name!r} is {_where(now)} now, was {_where(stored)}{without}"
         yield InPlace(what, MoveState(name, now.database, stored.database))
         stored = replace(stored, database=now.database, contributions=stored.contributions and now.database is None)
+    if (prunes := "prune" in now.columns) != ("prune" in stored.columns):
+        yield InPlace(f"rows of state {name!r} {'go' if prunes else 'stay'} now when retention folds them", Prune(name))
     here = now.database is None and stored.database is None
     if here and now.contributions and not stored.contributions:
         yield InPlace(f"state {name!r} is with contributions now, was without contributions", KeepContributions(name))

@@ -66,6 +66,13 @@ class KeepContributions:
 
 
 @dataclass(frozen=True, slots=True)
+class Prune:
+    """Rows of a state go, or stay, when retention folds what they came from (R22)."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class DropState:
     """A state goes, with all that it counted."""
 
@@ -126,7 +133,7 @@ class Define:
 
 
 ValueStep = DropValue | RenameValue | WidenColumn | AddValue
-OfState = ValueStep | KeepContributions | DropState | AddState | RenameState | MoveState
+OfState = ValueStep | KeepContributions | Prune | DropState | AddState | RenameState | MoveState
 Step = OfState | RenameTopology | RenameStream | Define
 
 

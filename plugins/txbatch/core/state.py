@@ -54,6 +54,7 @@ class State:
 
     kind: StateKind
     appends = False  # whether it takes records, not aggregates
+    prune = False  # whether rows go when retention folds what they came from
 
     def __init__(
         self,

@@ -89,7 +89,8 @@ def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
     for name, stored in _states(tables, topology).items():
         rows += len(_gone(stored, found))
         merges = retention.merges_of(topology, name, stored.definition.columns)
-        folded = _folded(tables, stored, found, merges)
+        prunes = "prune" in stored.definition.columns
+        folded = _pruned(stored, found) if prunes else _folded(tables, stored, found, merges)
         tables.states[name] = replace(folded, horizon=max(stored.horizon, reached))
     attempts = _forget_attempts(tables, topology, after, reached)
     failpoints.hit("gc.folded")
@@ -109,6 +110,15 @@ def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence
         base |= {} if row is None else {key: row}
     left = {at: partial for at, partial in stored.contributions.items() if at not in gone}
     return replace(stored, base=base, contributions=left)
+
+
+def _pruned(stored: StoredState, found: Folded) -> StoredState:
+    """Return a state without these versions, and without the rows that count in them."""
+    gone = _gone(stored, found)
+    keys = {key for key, _, txid in gone if txid in found.counting}
+    rows = {key: row for key, row in stored.rows.items() if key not in keys}
+    left = {at: partial for at, partial in stored.contributions.items() if at not in gone}
+    return replace(stored, rows=rows, contributions=left)
 
 
 def _based(

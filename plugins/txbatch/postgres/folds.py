@@ -49,6 +49,11 @@ class Folds:
         return "remove" in self.stored
 
     @property
+    def prunes(self) -> bool:
+        """True if rows go with the contributions that retention folds."""
+        return "prune" in self.stored
+
+    @property
     def contribution(self) -> str:
         """The table of the contributions."""
         return self.generation.contribution(self.state)

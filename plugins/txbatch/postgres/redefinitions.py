@@ -28,6 +28,7 @@ from txbatch.core.redefinition import (
     MoveState,
     NeedsRebuild,
     OfState,
+    Prune,
     Redefinition,
     RenameState,
     RenameStream,
@@ -181,6 +182,7 @@ def _made(step: Step, prefix: str) -> list[str]:
             DropValue()
             | RenameValue()
             | KeepContributions()
+            | Prune()
             | DropState()
             | AddState()
             | RenameState()

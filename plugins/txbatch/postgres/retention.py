@@ -168,11 +168,17 @@ def _fold_state(connection: Connection, folds: Folds, found: Folded) -> int:
     """Put what counts into the base, take all versions away, and return how many rows went."""
     if not found.all:
         return 0
-    for statement in _into_base(folds, found):
+    for statement in _pruned(folds, found) if folds.prunes else _into_base(folds, found):
         execute(connection, statement)
     deleted = execute(connection, f"DELETE FROM {folds.contribution} c WHERE {_among(found.all)}").rowcount
-    execute(connection, "DROP TABLE pg_temp.based")
     return int(deleted)
+
+
+def _pruned(folds: Folds, found: Folded) -> Sequence[str]:
+    """What takes the rows away that these versions count in: each has one contribution, and nothing of it is kept."""
+    same = " AND ".join(f"s.{key} = c.{key}" for key in folds.keys)
+    state = folds.generation.state(folds.state)
+    return (f"DELETE FROM {state} s USING {folds.contribution} c WHERE {same} AND {_among(found.counting)}",)
 
 
 def _into_base(folds: Folds, found: Folded) -> Sequence[str]:
@@ -185,6 +191,7 @@ def _into_base(folds: Folds, found: Folded) -> Sequence[str]:
         f"DELETE FROM {folds.base} b USING pg_temp.based f WHERE {same} AND NOT f.stands",
         f"INSERT INTO {folds.base} ({columns}) SELECT {columns} FROM pg_temp.based WHERE stands ORDER BY {keys} "
         f"ON CONFLICT ({keys}) DO UPDATE SET {assigned}",
+        "DROP TABLE pg_temp.based",
     )
 
 
