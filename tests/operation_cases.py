@@ -64,7 +64,7 @@ class OperationCase:
 
 def documented(line: str) -> tuple[Any, Topology]:
     """What a line of the document makes, after the lines that stand before all of them; and their topology."""
-    (before,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    before, *_ = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     exec(before, names)
     return eval(line, names), names["topology"]

@@ -27,6 +27,7 @@ from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
+from txbatch.spouts.state import StateSpout
 from txbatch.spouts.static_files import StaticFiles
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ __all__ = [
     "PlainSpout",
     "Spout",
     "SpoutKind",
+    "StateSpout",
     "StaticFiles",
     "StaticState",
     "StdDev",

@@ -6,10 +6,12 @@ import logging
 from functools import partial
 from uuid import uuid4
 
+from txbatch.core.application import Submit
 from txbatch.core.errors import TxbatchError
 from txbatch.core.restate import how_to_restate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
+from txbatch.core.upstream import export
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job
@@ -71,7 +73,8 @@ def open_emitter(steps: Steps, application: Application) -> EmitAgain:
     """Return what emits batches of the job beside the ledger, in this application, which it ends."""
     if not isinstance(steps.staging, Staging):
         raise TypeError(f"{type(steps.staging).__name__} has no folder beside those of attempts")
-    return EmitAgain(application, steps.staging.verified(steps.job.topology.name, uuid4().hex), steps.job.code)
+    root = steps.staging.verified(steps.job.topology.name, uuid4().hex)
+    return EmitAgain(application, root, steps.job.code, _export(steps))
 
 
 def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
@@ -79,8 +82,14 @@ def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
     job = steps.job
     if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
         raise TypeError(f"{type(steps.ledger).__name__} has no generations of states")
-    emitter = EmitAgain(application, steps.staging.rebuilt(job.topology.name), job.code)
+    emitter = EmitAgain(application, steps.staging.rebuilt(job.topology.name), job.code, _export(steps))
     return Rebuilder(steps, PostgresRebuilds(steps.ledger.engine), emitter)
+
+
+def _export(steps: Steps) -> Submit:
+    """Return what writes into a folder what the job's streams take from states."""
+    topology, upstream = steps.job.topology, steps.ledger.upstream
+    return lambda folder, assignment: export(topology, upstream, assignment, folder)
 
 
 def reader_beside(steps: Steps) -> Reader:

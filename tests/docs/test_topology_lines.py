@@ -29,6 +29,11 @@ def test_every_row_of_the_tables_is_one_that_runs() -> None:
     assert len(rows) == len(LINES) == len(set(LINES))
 
 
+def test_the_chain_of_topologies_runs() -> None:
+    chain, _ = re.findall(r"```python\n(.*?)```", section("## From a state", "## What is left out"), re.DOTALL)
+    exec(chain, {})
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_runs(line: str) -> None:
     made, topology = documented(line)

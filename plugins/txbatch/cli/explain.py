@@ -106,7 +106,7 @@ def next_step(ledger: Ledger, topology: Topology, head: Head, run: Run) -> NextS
         case Wait() | PlanNew():
             if run.interval is not None:
                 ledger.check_interval(topology.name, run.interval)
-            metadata = plan_batch(topology, head, run)
+            metadata = plan_batch(topology, head, run, ledger.upstream)
             after = decision.batch if isinstance(decision, Wait) else None
             return NothingNew() if metadata is None else PlanNext(head.next_txid, metadata, after)
         case _:

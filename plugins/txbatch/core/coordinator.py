@@ -73,6 +73,6 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
 
 def _planned(ledger: Ledger, topology: Topology, head: Head, run: Run) -> Metadata | None:
     if run.restate is None:
-        return plan_batch(topology, head, run)
+        return plan_batch(topology, head, run, ledger.upstream)
     version = ledger.version(topology.name, run.restate.position)
     return plan_restate(topology, head, version, run.restate)

@@ -149,6 +149,21 @@ def checked_name(name: str, what: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     return name
 
 
+def fitted_name(name: str, suffix: str) -> str:
+    """Return the name with a suffix, cut to what PostgreSQL keeps of it."""
+    return name.encode()[: NAME_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return the name, or with a number behind it where a state has it already."""
+    used = {each.lower() for each in taken}
+    return next(
+        each
+        for each in (name, *(fitted_name(name, f"_{n}") for n in range(2, len(used) + 3)))
+        if each.lower() not in used
+    )
+
+
 def key_bytes_max(types: Sequence[str]) -> int:
     """How many bytes the texts of a key with columns of these types may have together, to fit a row of an index.
 

@@ -10,6 +10,7 @@ from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.redefinition import Redefinition
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
+from txbatch.core.upstream import Upstream
 
 # Per stream and partition: what was read; None: nothing.
 ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
@@ -73,6 +74,10 @@ class Ledger(Protocol):
     @property
     def lease_seconds(self) -> int:
         """How long a run looks after its batch without a sign of life (R6)."""
+
+    @property
+    def upstream(self) -> Upstream:
+        """What it tells of its states to topologies that read them."""
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""

@@ -18,22 +18,25 @@ from txbatch.core.static import Versioned
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Metadata, Restate, Run, canonical_json
+from txbatch.core.upstream import Upstream, UpstreamCoordinator, check_acyclic, exported
 
 
-def plan_batch(topology: Topology, head: Head, run: Run) -> Metadata | None:
-    """Ask the spouts for the plan of the next txid, and return it as it is to be stored.
+def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | None = None) -> Metadata | None:
+    """Ask the spouts for the plan of the next txid, and return it as it is to be stored. Those that read states ask `upstream`.
 
     None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
     DefinitionError for what is not JSON, is over the spouts' limits, or is a parameter that no spout declares, and
     TransientError, which names the stream, for what a coordinator raises that is no error of ours.
     """
     _check_declared(topology, run)
+    if upstream is not None and exported(topology):
+        check_acyclic(topology, upstream.readers())
     streams: dict[str, StreamPlan] = {}
     idle: dict[str, StreamPlan] = {}
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
         with told(f"{topology.name}: the coordinator of stream {stream.name!r}"):
-            planned = _plan_stream(stream, head, last, run)
+            planned = _plan_stream(stream, head, last, run, upstream)
         if planned is not None:
             streams[stream.name] = planned
         elif stream.spout.by_interval:
@@ -143,12 +146,16 @@ def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
     return {**head.prev.plan.idle, **head.prev.plan.streams}.get(stream.name)
 
 
-def _plan_stream(stream: Stream, head: Head, last: StreamPlan | None, run: Run) -> StreamPlan | None:
+def _plan_stream(
+    stream: Stream, head: Head, last: StreamPlan | None, run: Run, upstream: Upstream | None = None
+) -> StreamPlan | None:
     coordinator = stream.spout.coordinator()
     try:
         _check_reads(stream, coordinator)
         if isinstance(coordinator, PartitionedCoordinator):
             coordinator.offsets = head.offsets.get(stream.name, {})
+        if isinstance(coordinator, UpstreamCoordinator):
+            coordinator.upstream = upstream
         if not coordinator.is_ready(head.next_txid):
             return None
         asked = _asked(stream, run)

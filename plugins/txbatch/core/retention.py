@@ -52,6 +52,7 @@ class Past:
     """What a ledger has above the horizon of a topology, and how far its policy wants that to rise.
 
     `pending` are the positions that restates in flight are going to replace, by their txids. `rebuild` is the one that runs.
+    `readers` says, by topology that reads a state of this one, as of which txid it reads next.
     """
 
     topology: str
@@ -60,13 +61,15 @@ class Past:
     versions: Collection[Version] = ()
     pending: Mapping[int, int] = field(default_factory=dict)
     rebuild: int | None = None
+    readers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def reached(self) -> int:
         """How far the horizon can rise now."""
         if self.rebuild is not None or self.wanted <= self.horizon:
             return self.horizon
-        return max(self.horizon, reach(self.versions, self.wanted, frozenset(self.pending.values())))
+        wanted = as_read(self.wanted, self.readers)
+        return max(self.horizon, reach(self.versions, wanted, frozenset(self.pending.values())))
 
     @property
     def waits_for(self) -> str | None:
@@ -75,6 +78,9 @@ class Past:
             return None
         if self.rebuild is not None:
             return f"rebuild {self.rebuild}, which counts what would be folded, to be swapped or cancelled"
+        for reader, txid in sorted(self.readers.items()):
+            if txid <= self.reached:
+                return f"topology {reader!r}, which has read its states as of txid {txid} and needs them until it has run again"
         position = self.reached + 1
         for txid, restated in self.pending.items():
             if restated == position:
@@ -129,6 +135,11 @@ def reach(versions: Collection[Version], wanted: int, pending: Collection[int]) 
     late = [each for each in versions if each.replaced_by is None and (each.txid > wanted or each.position in pending)]
     below = min((each.position for each in late if each.position <= wanted), default=None)
     return wanted if below is None else reach(versions, below - 1, pending)
+
+
+def as_read(wanted: int, readers: Mapping[str, int]) -> int:
+    """Return how much of what is wanted may be folded, so that readers of states find what they read next."""
+    return min([wanted, *readers.values()])
 
 
 def folded(versions: Collection[Version], horizon: int) -> Folded:

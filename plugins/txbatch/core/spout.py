@@ -272,10 +272,14 @@ class PartitionedCoordinator(BatchCoordinator):
             seen.add(name)
         return names
 
+    def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
+        """Ask the spout for the range after a partition's last one; None for nothing new."""
+        return self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, last)
+
     def _next_range(self, txid: int, partition: str) -> Metadata | None:
         """Plan one partition's next range, or return None for nothing new. Raises as `_check_range` does."""
         last = self.offsets.get(partition)
-        range_ = self.spout.emit_partition_batch_new(TransactionAttempt(txid, 0), partition, deepcopy(last))
+        range_ = self.ask(txid, partition, deepcopy(last))
         if range_ is not None:
             _check_range(f"{type(self.spout).__name__}: partition {partition!r}", range_, last)
         return range_

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from txbatch.core.fields import Field
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest
 from txbatch.core.transaction import Assignment
@@ -19,6 +20,9 @@ class AttemptFolder(Protocol):
 
     def write_assignment(self, assignment: Assignment) -> None:
         """Tell the attempt what to do; makes the folder."""
+
+    def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+        """Write what a stream takes from a state, which Spark cannot ask; BadRecord for a value of another type."""
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""

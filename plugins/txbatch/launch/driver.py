@@ -16,6 +16,7 @@ from txbatch.core.manifest import Manifest, StagedState, check_manifest
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
+from txbatch.core.upstream import stream_numbers
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
@@ -107,7 +108,7 @@ class Driver:
                 "emit again"
             )
         with ExitStack() as emitters:
-            readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment)
+            readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment, folder)
             read = {name: reader.audit() for name, reader in readers.items()}
             states = write_partials(topology, folder, readers)
         manifest = Manifest(
@@ -137,7 +138,7 @@ class Driver:
 
 
 def _readers(
-    emitters: ExitStack, spark: SparkSession, topology: Topology, assignment: Assignment
+    emitters: ExitStack, spark: SparkSession, topology: Topology, assignment: Assignment, folder: AttemptFolder
 ) -> tuple[dict[str, BatchReader], dict[str, dict[str, str]]]:
     """Return a reader of each stream in the batch, whose emitters `emitters` closes, and the holes by stream.
 
@@ -145,8 +146,9 @@ def _readers(
     """
     readers: dict[str, BatchReader] = {}
     unreadable: dict[str, dict[str, str]] = {}
+    exports = {name: folder.export_uri(number) for name, number in stream_numbers(topology).items()}
     for name, planned in assignment.plan.streams.items():
-        reader = emitters.enter_context(opened(spark, topology.streams[name], assignment))
+        reader = emitters.enter_context(opened(spark, topology.streams[name], assignment, exports.get(name)))
         holes = reader.leave_out_unreadable()
         unreadable[name] = {**planned.unreadable, **holes}
         if len(holes) < len(planned.ranges):

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
 
-from txbatch.core.application import Application
-from txbatch.core.errors import TransientError
+from txbatch.core.application import Application, Submit
+from txbatch.core.errors import RecordsGone, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan
 from txbatch.core.repeat import repeated
@@ -28,8 +28,12 @@ _LEASE_SECONDS = 120.0
 class EmitAgain:
     """Reads batches in one application. What it stages is removed by `close`."""
 
-    def __init__(self, application: Application, root: AttemptFolder, code: str) -> None:
+    def __init__(
+        self, application: Application, root: AttemptFolder, code: str, export: Submit = lambda folder, assignment: None
+    ) -> None:
+        """`export` writes what Spark cannot ask for itself."""
         self.application, self.root, self.code, self.token = application, root, code, uuid4().hex
+        self._export = export
         self._emitted: Counter[int] = Counter()
 
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
@@ -41,7 +45,11 @@ class EmitAgain:
         folder.write_assignment(assignment)
         try:
             with _kept_alive(folder):
+                self._export(folder, assignment)
                 self.application.emit(folder, assignment)
+        except RecordsGone as error:
+            folder.remove()
+            raise Unverifiable(str(error)) from error
         except TransientError as error:
             if (said := folder.read_error()) is None:
                 raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
@@ -17,6 +18,7 @@ from txbatch.core.staging import AttemptFolder
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, digest
+from txbatch.core.upstream import stream_numbers
 from txbatch.memory.appended import appended
 from txbatch.memory.functions import called, init_of
 from txbatch.memory.operations import records
@@ -34,15 +36,22 @@ class MemoryApplication:
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Read the attempt's batch and stage what it contributes."""
-        self.staging.attempt(assignment).write_result(*emit_batch(self.topology, assignment))
+        at = self.staging.attempt(assignment)
+        exports = {name: at.read_export(number) for name, number in stream_numbers(self.topology).items()}
+        at.write_result(*emit_batch(self.topology, assignment, exports))
 
     def close(self) -> None:
         """Nothing was started."""
 
 
-def emit_batch(topology: Topology, assignment: Assignment) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
-    """Do what Spark does: read what the plan names, run the operations, aggregate to partials."""
-    found = {name: _read(topology.streams[name], planned) for name, planned in assignment.plan.streams.items()}
+def emit_batch(
+    topology: Topology, assignment: Assignment, exports: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({})
+) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
+    """Do what Spark does: read what the plan names, run the operations, aggregate to partials. `exports` is what states had."""
+    found = {
+        name: _read(topology.streams[name], planned, exports.get(name))
+        for name, planned in assignment.plan.streams.items()
+    }
     read = {name: parts for name, (parts, _) in found.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
     partials = {
@@ -65,13 +74,17 @@ def _described(part: list[Record]) -> ReadPartition:
     return ReadPartition(len(part), digest(str(part)))
 
 
-def _read(stream: Stream, planned: StreamPlan) -> tuple[dict[str, list[Record]], dict[str, str]]:
+def _read(
+    stream: Stream, planned: StreamPlan, exported: Sequence[tuple[Any, ...]] | None
+) -> tuple[dict[str, list[Record]], dict[str, str]]:
     """Return the records of each partition, and why others could not be read, which an opaque spout leaves out (R13)."""
+    names = [field.name for field in parse_fields(stream.spout.fields)]
+    if exported is not None:
+        return {at: [dict(zip(names, record, strict=True)) for record in exported] for at in planned.ranges}, {}
     if not hasattr(stream.spout, "batch"):
         raise DefinitionError(
             f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
         )
-    names = [field.name for field in parse_fields(stream.spout.fields)]
     found: dict[str, list[Record]] = {}
     holes = dict(planned.unreadable)
     for partition in planned.ranges:

@@ -49,6 +49,7 @@ from txbatch.core.transaction import (
 from txbatch.memory import redefinitions as changes
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, Tables
+from txbatch.memory.upstream import MemoryUpstream
 
 # Per state: keys (tuples) with what the batch contributes to each.
 Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
@@ -84,6 +85,11 @@ class MemoryLedger:
                     snapshot.batches[at] = replace(batch, lease_live=not batch.lease_live)
             yield snapshot
             self.tables = snapshot
+
+    @property
+    def upstream(self) -> MemoryUpstream:
+        """What it tells of its states to topologies that read them."""
+        return MemoryUpstream(self)
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""

@@ -37,7 +37,8 @@ class MemoryRebuilds:
             why = decided.reason(topology, why)
             definition, number = decided.definition_of(topology), len(tables.rebuilds) + 1
             states = {
-                each.state.name: StoredState(topology.name, state_definition(each)) for each in topology.aggregates
+                each.state.name: StoredState(topology.name, state_definition(each), aggregate=each)
+                for each in topology.aggregates
             }
             rebuild = Rebuild(number, topology.name, job, code, why, definition)
             tables.rebuilds[number] = Counting(rebuild, states)

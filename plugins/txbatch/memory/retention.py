@@ -16,8 +16,10 @@ from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.update import Change
+from txbatch.core.upstream import held
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import StoredState, Tables
+from txbatch.memory.upstream import readers
 
 
 class MemoryRetention:
@@ -55,7 +57,7 @@ class MemoryRetention:
         running = tables.rebuilding(topology)
         rebuild = running.rebuild.number if running else None
         versions, pending = _versions(tables, topology, wanted), _pending(tables, topology)
-        return Past(topology, horizon, wanted, versions, pending, rebuild)
+        return Past(topology, horizon, wanted, versions, pending, rebuild, _readers(tables, topology))
 
     def outlook(self, past: Past) -> Slice:
         """Return what folding would come to now. Changes nothing."""
@@ -83,6 +85,7 @@ class MemoryRetention:
 def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
     if tables.rebuilding(topology) is not None:
         raise retention.while_rebuilt(topology)
+    wanted = retention.as_read(wanted, _readers(tables, topology))
     after, versions = _horizon(tables, topology), _versions(tables, topology, wanted)
     reached = retention.reach(versions, wanted, frozenset(_pending(tables, topology).values()))
     found, rows = retention.folded(versions, reached), 0
@@ -95,6 +98,11 @@ def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
     attempts = _forget_attempts(tables, topology, after, reached)
     failpoints.hit("gc.folded")
     return Slice(reached, len(found.all), rows, attempts)
+
+
+def _readers(tables: Tables, topology: str) -> Mapping[str, int]:
+    swapped = [each.swapped or 0 for each in tables.rebuilds.values() if each.rebuild.topology == topology]
+    return held(readers(tables), topology, max(swapped, default=0))
 
 
 def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence[RowMerge]) -> StoredState:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from txbatch.core.errors import Incomplete, TransientError
+from txbatch.core.fields import Field
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest
 from txbatch.core.transaction import Assignment
@@ -23,6 +25,7 @@ class Content:
     heartbeat: Heartbeat | None = None
     manifest: Manifest | None = None
     partials: Partials = field(default_factory=dict)
+    exports: Mapping[int, Sequence[tuple[Any, ...]]] = field(default_factory=dict)
 
 
 class MemoryStaging:
@@ -66,6 +69,15 @@ class MemoryFolder:
     def write_assignment(self, assignment: Assignment) -> None:
         """Tell the attempt what to do; makes the folder."""
         self.staging.put(self.at, Content(assignment))
+
+    def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+        """Write the records of a stream that reads a state. Does nothing if the folder was removed."""
+        if content := self._content:
+            self.staging.put(self.at, replace(content, exports={**content.exports, number: tuple(records)}))
+
+    def read_export(self, number: int) -> Sequence[tuple[Any, ...]]:
+        """Return the records of the n-th of these streams."""
+        return self._content.exports[number] if self._content else ()
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Say whether the attempt may go on (R5). Does nothing if the folder was removed."""

@@ -65,7 +65,8 @@ class StoredState:
     """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
 
     `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
-    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21).
+    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
+    says how its values are finished.
     """
 
     topology: str
@@ -75,6 +76,7 @@ class StoredState:
     applied_txid: int | None = None
     base: Mapping[Any, TransactionalValue] = field(default_factory=dict)
     horizon: int = 0
+    aggregate: PersistentAggregate | None = None
 
     @property
     def database(self) -> str | None:
@@ -326,10 +328,10 @@ class Tables:
         name, definition = aggregate.state.name, state_definition(aggregate)
         stored = self.states.get(name)
         if stored is None:
-            self.states[name] = StoredState(topology, definition)
+            self.states[name] = StoredState(topology, definition, aggregate=aggregate)
         else:
             kept = replace(definition, since=stored.definition.since, joined=stored.definition.joined)
-            self.states[name] = replace(stored, definition=kept)
+            self.states[name] = replace(stored, definition=kept, aggregate=aggregate)
         return stored is None
 
     def let_find(self, batch: Batch, run: Run) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from txbatch.core.fields import NAME_BYTES_MAX
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 
 # With which the names of a state's functions begin.
@@ -45,21 +44,6 @@ class Function:
             f"LANGUAGE sql STABLE PARALLEL SAFE AS {pg_text(self.body)}",
             f"COMMENT ON FUNCTION {self.signature} IS {pg_text(self.said)}",
         ]
-
-
-def fitted_name(name: str, suffix: str) -> str:
-    """Return the name with a suffix, cut to what PostgreSQL keeps of it."""
-    return name.encode()[: NAME_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return the name, or with a number behind it where a state has it already."""
-    used = {each.lower() for each in taken}
-    return next(
-        each
-        for each in (name, *(fitted_name(name, f"_{n}") for n in range(2, len(used) + 3)))
-        if each.lower() not in used
-    )
 
 
 def _typed(names: Mapping[str, str]) -> str:

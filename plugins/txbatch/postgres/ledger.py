@@ -39,6 +39,7 @@ from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.moves import Moves
 from txbatch.postgres.queries import query
+from txbatch.postgres.upstream import PostgresUpstream
 from txbatch.postgres.warehouses import Warehouses, still_there
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,11 @@ class PostgresLedger:
     ) -> None:
         self.engine, self.warehouses = engine, warehouses or Warehouses()
         self.lease_seconds = lease_seconds
+
+    @property
+    def upstream(self) -> PostgresUpstream:
+        """What it tells of its states to topologies that read them."""
+        return PostgresUpstream(self.engine)
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and create the tables of its states.

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from txbatch.core.fields import free_name
 from txbatch.core.merge import folded
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.upstream import changes_columns
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
-from txbatch.postgres.functions import Function, fitted_name, free_name
+from txbatch.postgres.functions import Function
 from txbatch.postgres.one_pass import Moment, OnePass
 from txbatch.postgres.versions import REPLACED, Versions
 
@@ -97,12 +99,14 @@ class Past:
         return Function(self._called("changes"), takes, returns, body, said)
 
     def _changed_columns(self) -> dict[str, str]:
-        returns = dict(self._key_types)
-        returns[free_name("change", [*returns, "txid"])] = "text"
-        for value in self.aggregate.aggregates:
-            for suffix in ("_before", "_after"):
-                returns[free_name(fitted_name(value, suffix), [*returns, "txid"])] = self.types[value]
-        return returns | {"txid": "bigint"}
+        values = list(self.aggregate.aggregates)
+        types = [
+            *self._key_types.values(),
+            "text",
+            *(self.types[value] for value in values for _ in range(2)),
+            "bigint",
+        ]
+        return dict(zip(changes_columns(list(self._key_types), values), types, strict=True))
 
     def why(self) -> Function:
         """Every version of every position that a key has, and what retention folded of it."""

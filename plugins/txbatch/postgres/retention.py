@@ -15,12 +15,14 @@ from txbatch import failpoints
 from txbatch.core import retention
 from txbatch.core.keep import Keep
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.upstream import held
 from txbatch.postgres import rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import PARTITION_TXIDS, execute
+from txbatch.postgres.upstream import readers
 
 _DAY_SECONDS = 86_400
 _DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
@@ -56,6 +58,7 @@ class Retention:
                 _versions(connection, given),
                 _pending(connection, topology),
                 rebuild["rebuild"] if rebuild else None,
+                _readers(connection, topology),
             )
 
     def outlook(self, past: Past) -> Slice:
@@ -126,6 +129,7 @@ def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
     stored = _states(connection, topology)
     states = [_folds(topology, each) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
+    wanted = retention.as_read(wanted, _readers(connection, topology))
     versions = _versions(connection, {**given, "wanted": wanted})
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
     found = retention.folded(versions, reached)
@@ -147,6 +151,11 @@ def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Vers
 def _pending(connection: Connection, topology: str) -> dict[int, int]:
     found = connection.execute(query("pending_restates"), {"topology": topology})
     return {row.txid: row.position for row in found}
+
+
+def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
+    swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
+    return held(readers(connection), topology, swapped)
 
 
 def _number(connection: Connection, folds: Folds, found: Folded) -> int:

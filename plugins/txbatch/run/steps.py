@@ -29,6 +29,7 @@ from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
+from txbatch.core.upstream import export
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class Steps:
         self.staging.supersede(assignment)
         folder.write_assignment(assignment)
         with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
+            export(self.job.topology, self.ledger.upstream, assignment, folder)
             submit(folder, assignment)
         failpoints.hit("emit.manifest_written")
         return self.ledger.record_manifest(assignment, folder.read_manifest())

@@ -215,7 +215,10 @@ class Verifier:
         head = Head(self.name, recorded.txid, None, (), None, {})
         try:
             planned = plan_batch(
-                self.job.topology, head, Run("verify", interval=interval, parameters=recorded.plan.parameters)
+                self.job.topology,
+                head,
+                Run("verify", interval=interval, parameters=recorded.plan.parameters),
+                self.ledger.upstream,
             )
         except TxbatchError as error:
             log.warning("%s: txid %s: the source cannot be asked what it has now: %s", self.name, recorded.txid, error)

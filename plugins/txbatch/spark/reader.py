@@ -13,6 +13,7 @@ from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
+from txbatch.core.upstream import ExportedSpout
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 
 if TYPE_CHECKING:
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(spark: SparkSession, stream: Stream, assignment: Assignment) -> Iterator[BatchReader]:
+def opened(
+    spark: SparkSession, stream: Stream, assignment: Assignment, exported: str | None = None
+) -> Iterator[BatchReader]:
     """Context manager. Yield a reader of one stream of a batch, and close its emitter when the block ends.
 
-    An error of the block is raised as it is, whatever closing the emitter raises then.
+    An error of the block is raised as it is, whatever closing the emitter raises then. `exported` is where the records are of a
+    stream that reads a state.
     """
     with _naming(stream, assignment, "emitter"):
         emitter = stream.spout.emitter()
+        if isinstance(emitter, ExportedSpout):
+            emitter.exported = exported
     try:
         yield BatchReader(spark, stream, assignment, emitter)
     except BaseException:

@@ -4,6 +4,7 @@ numbers again, while drivers of the old ones may still be at work (R5).
 
 assignment.json              what the attempt is told: metadata, token
 fence.json                   its heartbeat, which says whether it may go on: see `core.heartbeat`
+exports/<number>.parquet     what streams take from states of the ledger: see `storage.exports`
 partials/<number>/*.parquet  one folder per state: see `storage.parquet`
 manifest.json                what it read and wrote; last, and whole or not at all
 error.json                   why it failed
@@ -19,7 +20,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
+from txbatch.core.fields import Field
 from txbatch.core.formats import check_format
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.manifest import Manifest
@@ -155,6 +157,17 @@ class AttemptFolder:
     def said_something(self) -> bool:
         """True when the attempt wrote its manifest, or why it failed."""
         return any(self.filesystem.exists(self.path(name)) for name in ("manifest.json", "error.json"))
+
+    def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+        """Write what a stream takes from a state, which Spark cannot ask; BadRecord for a value of another type."""
+        from txbatch.storage import exports
+
+        with self._in_our_words("written to"):
+            exports.write(self, number, fields, records)
+
+    def export_uri(self, number: int) -> str:
+        """Where the records of the n-th of these streams are."""
+        return f"{self.uri}/exports/{number}.parquet"
 
     def partials_uri(self, number: int) -> str:
         """Where Spark writes the partials of a topology's n-th state."""

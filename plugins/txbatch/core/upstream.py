@@ -1,0 +1,255 @@
+"""A state as the source of another topology: how far it is, and what changed in it from one txid to another.
+
+A *cut* is a txid: what reports showed while it was the newest committed one, whatever came of its records later. So it is the
+same for whoever asks, and whenever, until retention has folded it, or somebody dropped what a rebuild replaced.
+
+>>> known = UpstreamState("words", "word_count", ("2026-11-23", 1), 9, 2, (Replaced(1, 6, 0),))
+>>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
+({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
+>>> replaced_with(known, 6), replaced_with(known, 7)
+(Replaced(rebuild=1, last=6, horizon=0, gone=False), None)
+>>> changes_columns(["word"], ["count"])
+['word', 'change', 'count_before', 'count_after', 'txid']
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.fields import Field, fitted_name, free_name
+from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
+from txbatch.core.transaction import Metadata
+
+if TYPE_CHECKING:
+    from txbatch.core.staging import AttemptFolder
+    from txbatch.core.topology import Topology
+    from txbatch.core.transaction import Assignment
+
+# What the identity of a spout says that reads a state; its `state` says which.
+STATE_SPOUT = "StateSpout"
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A generation that a rebuild replaced: it has the cuts up to `last`, from `horizon` on; None: it did not have the state.
+
+    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions.
+    """
+
+    rebuild: int
+    last: int
+    horizon: int | None
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamState:
+    """A state, as its readers find it: `txid` is the newest cut, `horizon` the oldest of the generation that counts.
+
+    `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
+    """
+
+    state: str
+    topology: str
+    made: tuple[str, int]
+    txid: int
+    horizon: int = 0
+    replaced: tuple[Replaced, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next."""
+
+    topology: str
+    state: str
+    owner: str | None
+    needs: frozenset[int] = frozenset()
+
+
+class Upstream(Protocol):
+    """What a ledger tells of its states to topologies that read them. `postgres.upstream` is the real one."""
+
+    def known(self, state: str) -> UpstreamState:
+        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+
+    def readers(self) -> Sequence[Reader]:
+        """Return all streams that read a state."""
+
+    def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+
+
+class ExportedSpout(PartitionedSpout):
+    """A spout of what the ledger keeps. Spark, which gets no password, reads what an attempt's submitter exported for it.
+
+    `exported` is the URI of that file, in the attempt's folder.
+    """
+
+    exported: str | None = None
+
+    @abstractmethod
+    def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
+        """Plan the next range after the last one; None for nothing new."""
+
+    @abstractmethod
+    def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
+        """Return the records of these ranges."""
+
+    def coordinator(self) -> UpstreamCoordinator:
+        return UpstreamCoordinator(self)
+
+
+class UpstreamCoordinator(PartitionedCoordinator):
+    """Plans what is exported, of the `upstream` that the ledger is."""
+
+    spout: ExportedSpout
+    upstream: Upstream | None = None
+
+    def ask(self, txid: int, partition: str, last: Metadata | None) -> Metadata | None:
+        """Plan the next range. DefinitionError where there is no ledger to ask."""
+        if self.upstream is None:
+            raise DefinitionError(
+                f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one"
+            )
+        return self.spout.next_range(self.upstream, last)
+
+
+def changes_columns(keys: Sequence[str], values: Sequence[str]) -> list[str]:
+    """Return the columns of report.changes_<state>: keys, what became of each, values before and after, the txid."""
+    taken = [*keys, "txid"]
+    taken.append(free_name("change", taken))
+    for value in values:
+        for suffix in ("_before", "_after"):
+            taken.append(free_name(fitted_name(value, suffix), taken))
+    return [*keys, *taken[len(keys) + 1 :], "txid"]
+
+
+_ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
+
+
+def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | None:
+    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when the last one is not kept."""
+    if last is None:
+        return {"start": 0, "end": known.txid, "of": list(known.made)} if known.txid else None
+    start = int(last["end"])
+    check_same(known, {**last, "start": start, "end": start})
+    if known.txid == start:
+        return None
+    found = {"start": start, "end": known.txid, "of": list(known.made)}
+    check_kept(known, found)
+    return found
+
+
+def check_same(known: UpstreamState, range_: Metadata) -> None:
+    """RecordsGone when a range is of a state of the same name that was dropped, or of a ledger that was set back."""
+    made, first = range_["of"]
+    again = known.made[0] != made or (known.made[1] != first and replaced_with(known, range_["start"]) is None)
+    if again or known.txid < range_["end"]:
+        why = "was dropped and made anew" if again else f"is at txid {known.txid}: its ledger was set back"
+        raise RecordsGone(f"state {known.state!r} {why}, since it was read up to txid {range_['end']}; {_ANEW}")
+
+
+def check_kept(known: UpstreamState, range_: Metadata) -> None:
+    """RecordsGone when a cut of a range cannot be asked any more; what is before all of them is nothing."""
+    for txid in filter(None, (range_["start"], range_["end"])):
+        replaced = replaced_with(known, txid)
+        horizon = known.horizon if replaced is None else replaced.horizon
+        why = f"retention has folded what it was before txid {horizon}" if txid < (horizon or 0) else None
+        if replaced is not None and replaced.gone:
+            why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
+        if why:
+            raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {_ANEW}")
+
+
+def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:
+    """Return the generation that has a cut, of those that rebuilds replaced; None: the one that counts has it."""
+    return next((each for each in known.replaced if txid <= each.last), None)
+
+
+def check_dated(state: str, database: str | None, *, contributions: bool) -> None:
+    """TerminalError for a state whose past is not kept: nobody can say what changed in it."""
+    if database is not None or not contributions:
+        where = "without contributions" if database is None else f"apart, in {database!r}"
+        raise TerminalError(
+            f"state {state!r} is kept {where}: what changed in it is not known; keep it with contributions, here"
+        )
+
+
+def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
+    """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
+    if keys != before:
+        raise RecordsGone(
+            f"state {state!r} has the key {', '.join(keys)} since a rebuild, had {', '.join(before)}: what changed "
+            f"cannot be told; {_ANEW}"
+        )
+
+
+def check_columns(known: UpstreamState, fields: Iterable[Field]) -> None:
+    """SchemaMismatch names a field that the state's changes do not have."""
+    for field in fields:
+        if field.name not in known.columns:
+            raise SchemaMismatch(
+                f"StateSpout: the changes of state {known.state!r} have no {field.name!r}; they have {', '.join(known.columns)}"
+            )
+
+
+def check_acyclic(topology: Topology, readers: Collection[Reader]) -> None:
+    """DefinitionError when a topology reads, however many others lie between, a state of its own."""
+    own = {aggregate.state.name: topology.name for aggregate in topology.aggregates}
+    stored = [each for each in readers if each.topology != topology.name]
+    owners = {each.state: each.owner for each in readers} | own
+    way: dict[str | None, list[str]] = {}
+    reads = [(topology.name, each.identity["state"]) for each in exported(topology).values()]
+    while reads:
+        reader, state = reads.pop()
+        owner = owners.get(state)
+        if owner is None or owner in way:
+            continue
+        way[owner] = [*way.get(reader, [reader]), f"state {state!r} of {owner}"]
+        if owner == topology.name:
+            raise DefinitionError(
+                f"topology {topology.name!r} reads what it makes itself: {' reads '.join(way[owner])}; a chain has an end: let "
+                "one of them read another state"
+            )
+        reads += [(owner, each.state) for each in stored if each.topology == owner]
+
+
+def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, int]:
+    """Return, by reader, up to which txid a topology may be folded: the lowest cut that it reads next.
+
+    Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more.
+
+    >>> held([Reader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
+    {'top': 7}
+    """
+    found: dict[str, int] = {}
+    for each in (each for each in readers if each.owner == topology):
+        for txid in (txid for txid in each.needs if txid > swapped):
+            found[each.topology] = min(txid, found.get(each.topology, txid))
+    return found
+
+
+def exported(topology: Topology) -> dict[str, ExportedSpout]:
+    """Return the spouts of a topology that read states, by stream."""
+    spouts = {name: stream.spout for name, stream in topology.streams.items()}
+    return {name: spout for name, spout in spouts.items() if isinstance(spout, ExportedSpout)}
+
+
+def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:
+    """Write what a batch takes from states into the folder of an attempt: a file for each of its streams."""
+    planned, numbers = assignment.plan.streams, stream_numbers(topology)
+    for name, spout in exported(topology).items():
+        if name in planned:
+            records = spout.export(upstream, planned[name].ranges)
+            folder.write_export(numbers[name], topology.streams[name].fields, records)
+
+
+def stream_numbers(topology: Topology) -> dict[str, int]:
+    """Return the numbers by which the files of exported streams are named."""
+    return {name: number for number, name in enumerate(exported(topology))}

@@ -1,0 +1,157 @@
+"""States as sources of other topologies, in memory. Compare `postgres.upstream`: the same decisions, on dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from txbatch.core.errors import UnknownName
+from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.merge import merger
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.transaction import BatchStatus, Metadata
+from txbatch.core.upstream import (
+    STATE_SPOUT,
+    Reader,
+    Replaced,
+    UpstreamState,
+    changes_columns,
+    check_dated,
+    check_kept,
+    check_keys,
+    check_same,
+    replaced_with,
+)
+
+if TYPE_CHECKING:
+    from txbatch.memory.ledger import MemoryLedger
+    from txbatch.memory.tables import StoredState, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUpstream:
+    """`core.upstream.Upstream` on a ledger in memory."""
+
+    ledger: MemoryLedger
+
+    def known(self, state: str) -> UpstreamState:
+        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+        with self.ledger.transaction() as tables:
+            return known(tables, state, self.ledger.uuid)
+
+    def readers(self) -> Sequence[Reader]:
+        """Return all streams that read a state."""
+        with self.ledger.transaction() as tables:
+            return readers(tables)
+
+    def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+        with self.ledger.transaction() as tables:
+            found = known(tables, state, self.ledger.uuid)
+            check_same(found, range_)
+            check_kept(found, range_)
+            changed = _changed(tables, found, range_["start"], range_["end"])
+            return [tuple(row[name] for name in columns) for row in changed]
+
+
+def known(tables: Tables, state: str, made: str) -> UpstreamState:
+    """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+    stored = tables.states.get(state)
+    if stored is None:
+        raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
+    check_dated(state, stored.database, contributions=stored.definition.contributions)
+    committed = [each.txid for each in tables.batches_of(stored.topology) if each.status is BatchStatus.COMMITTED]
+    replaced = []
+    for number, each in tables.rebuilds.items():
+        if each.rebuild.topology == stored.topology and each.swapped is not None:
+            past = each.past.get(state)
+            gone = past is not None and not past.definition.contributions
+            replaced.append(Replaced(number, each.swapped, None if past is None else past.horizon, gone))
+    replaced.sort(key=lambda each: (each.last, each.rebuild))
+    columns = changes_columns(*_shown(stored))
+    return UpstreamState(
+        state,
+        stored.topology,
+        (made, stored.definition.joined),
+        max(committed, default=0),
+        stored.horizon,
+        tuple(replaced),
+        tuple(columns),
+    )
+
+
+def readers(tables: Tables) -> list[Reader]:
+    """Return all streams that read a state, with the cuts that each needs."""
+    found = []
+    for topology, stored in tables.topologies.items():
+        for stream, identity in stored.source.items():
+            if identity.get("spout") != STATE_SPOUT:
+                continue
+            state = identity["state"]
+            owner = tables.states[state].topology if state in tables.states else None
+            found.append(Reader(topology, state, owner, frozenset(_needs(tables, topology, stream))))
+    return found
+
+
+def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:
+    """Yield where a stream is, and what its open batches read."""
+    yield from (range_["end"] for range_ in tables.offsets(topology).get(stream, {}).values())
+    for batch in tables.batches_of(topology):
+        if not batch.status.final and stream in batch.plan.streams:
+            for range_ in batch.plan.streams[stream].ranges.values():
+                yield from (range_["start"], range_["end"])
+
+
+def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
+    columns = stored.definition.columns
+    return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
+
+
+def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterator[dict[str, Any]]:
+    """Yield what changed between two cuts, each of the generation that has it."""
+    (before, old), (after, new) = (_generation(tables, of, txid) for txid in (start, end))
+    keys, values = _shown(after or tables.states[of.state])
+    if before and after:
+        check_keys(of.state, keys, _shown(before)[0])
+    names, told = changes_columns(keys, values), bool(start) and replaced_with(of, start) is None
+    for key in {**old, **new}:
+        was, _ = old.get(key, (None, None))
+        now, txid = new.get(key, (None, None))
+        pairs = [each.get(value) if each else None for value in values for each in (was, now)]
+        if (was is None, pairs[::2]) != (now is None, pairs[1::2]):
+            change = "added" if was is None else "removed" if now is None else "changed"
+            yield dict(zip(names, [*key, change, *pairs, txid if now or told else end], strict=True))
+
+
+def _generation(
+    tables: Tables, of: UpstreamState, txid: int
+) -> tuple[StoredState | None, dict[Any, tuple[dict[str, Any] | None, int]]]:
+    """Return the state that has a cut, and by key what it showed then: values, None for none, and the txid."""
+    replaced = replaced_with(of, txid)
+    past: Mapping[str, StoredState] = tables.states if replaced is None else tables.rebuilds[replaced.rebuild].past
+    stored = past.get(of.state) if txid else None
+    return (None, {}) if stored is None else (stored, dict(_as_of(tables, stored, txid)))
+
+
+def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any, tuple[dict[str, Any] | None, int]]]:
+    aggregate = cast("PersistentAggregate", stored.aggregate)
+    found: dict[Any, list[Contribution]] = {key: [] for key in stored.base}
+    for (key, position, at), partial in stored.contributions.items():
+        (change,) = aggregate.changes([(key, partial)]).values()
+        replaced_by = tables.batches[stored.topology, at].replaced_by
+        found.setdefault(key, []).append(Contribution(position, at, change, replaced_by))
+    combine = merger(aggregate.merges)
+    for key, each in found.items():
+        value = fold(stored.based(key), each, combine, txid)
+        based = stored.base[key].txid if key in stored.base else 0
+        shown = None if value is None else _finished(aggregate, value)
+        yield key, (shown, max(based, last_changed(each, txid) or 0))
+
+
+def _finished(aggregate: PersistentAggregate, value: Sequence[Any]) -> dict[str, Any]:
+    """Return a key's values as reports show them."""
+    own = {
+        name: [n for n, column in enumerate(aggregate.columns) if column.value == name] for name in aggregate.aggregates
+    }
+    return {name: each.finish(tuple(value[n] for n in own[name])) for name, each in aggregate.aggregates.items()}

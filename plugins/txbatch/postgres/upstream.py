@@ -1,0 +1,130 @@
+"""States as sources of other topologies, in PostgreSQL: what changed from one txid to another, by the functions of `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.state import versions_name
+from txbatch.core.transaction import Metadata
+from txbatch.core.upstream import (
+    Reader,
+    Replaced,
+    UpstreamState,
+    changes_columns,
+    check_dated,
+    check_kept,
+    check_keys,
+    check_same,
+    replaced_with,
+)
+from txbatch.postgres.engine import transaction
+from txbatch.postgres.expressions import listed, pg_name
+from txbatch.postgres.generations import CURRENT, past
+from txbatch.postgres.queries import query
+from txbatch.postgres.reader import doubled
+
+_ROWS_AHEAD = 10_000
+
+
+class PostgresUpstream:
+    """`core.upstream.Upstream` on a ledger. Each method is one transaction, which sees one state of things."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine.execution_options(isolation_level="REPEATABLE READ")
+
+    def known(self, state: str) -> UpstreamState:
+        """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+        with transaction(self.engine) as connection:
+            return known(connection, state)
+
+    def readers(self) -> Sequence[Reader]:
+        """Return all streams that read a state."""
+        with transaction(self.engine) as connection:
+            return readers(connection)
+
+    def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            check_same(found, range_)
+            check_kept(found, range_)
+            changed = _changed(connection, found, range_["start"], range_["end"])
+            statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({changed}) c"
+            streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+            given = {"start": range_["start"], "end": range_["end"]}
+            for row in streamed.exec_driver_sql(statement, given):
+                yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+
+
+def known(connection: Connection, state: str) -> UpstreamState:
+    """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
+    row = connection.execute(query("upstream_state"), {"state": state}).mappings().first()
+    if row is None:
+        raise UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
+    check_dated(state, row["database"], contributions=row["contributions"])
+    versions = {"name": f"report.{pg_name(versions_name(state))}"}
+    if not connection.execute(query("relation_exists"), versions).scalar_one():
+        raise TerminalError(
+            f"state {state!r} was made by an earlier version; what changed in it can be asked once its job has run again"
+        )
+    given = {"state": state, "topology": row["topology"]}
+    replaced = [Replaced(*each[:4]) for each in connection.execute(query("upstream_replaced"), given)]
+    made = row["created_at"].astimezone(UTC).isoformat(), row["joined"]
+    columns = tuple(changes_columns(*_shown(row["columns"])))
+    return UpstreamState(state, row["topology"], made, row["txid"], row["horizon"], tuple(replaced), columns)
+
+
+def readers(connection: Connection) -> list[Reader]:
+    """Return all streams that read a state, with the cuts that each needs."""
+    found = connection.execute(query("upstream_readers"))
+    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs)) for row in found]
+
+
+def _shown(columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the keys and the values of a state, as reports show it."""
+    return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
+
+
+def _changed(connection: Connection, of: UpstreamState, start: int, end: int) -> str:
+    """Return the SQL of what changed between two cuts, the parameters `start` and `end`, each of the generation that has it."""
+    if start and replaced_with(of, start) is None:
+        return f"SELECT * FROM report.{doubled(pg_name(f'changes_{of.state}'))}(%(start)s, %(end)s)"
+    (keys, values, after), (keys_before, values_before, before) = (
+        _as_of(connection, of, txid, name) for txid, name in ((end, "end"), (start, "start"))
+    )
+    if before and after:
+        check_keys(of.state, keys, keys_before)
+    none = f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in (*keys, *values, 'txid'))} WHERE false"
+    names = map(_quoted, changes_columns(keys, values))
+    pairs = [
+        sql
+        for value in values
+        for sql in (f"b.{_quoted(value)}" if value in values_before else "NULL", f"a.{_quoted(value)}")
+    ]
+    change = "CASE WHEN b.txid IS NULL THEN 'added' WHEN a.txid IS NULL THEN 'removed' ELSE 'changed' END"
+    made = [*(f"COALESCE(a.{key}, b.{key})" for key in map(_quoted, keys)), change, *pairs, "COALESCE(a.txid, %(end)s)"]
+    same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
+    differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
+    columns = listed(f"{sql} AS {name}" for sql, name in zip(made, names, strict=True))
+    return f"SELECT {columns} FROM ({before or none}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
+
+
+def _as_of(connection: Connection, of: UpstreamState, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
+    """Return the keys and values of a state as of a cut, and the SQL of its rows; empty where there were none."""
+    replaced, schema = replaced_with(of, txid), CURRENT.reports
+    given = {"state": of.state, "rebuild": replaced.rebuild if replaced else None}
+    columns = connection.execute(query("upstream_columns"), given).scalar_one()
+    if replaced is not None:
+        schema = past(replaced.rebuild).reports
+    if not txid or columns is None:
+        return [], [], ""
+    return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{of.state}')}(%({parameter})s)"
+
+
+def _quoted(name: str) -> str:
+    return doubled(pg_name(name))

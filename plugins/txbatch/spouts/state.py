@@ -1,0 +1,83 @@
+"""StateSpout: what changed in a state of another topology, from one of its committed txids to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.declared import fields_ddl
+from txbatch.core.errors import TerminalError
+from txbatch.core.fields import checked_name, parse_fields
+from txbatch.core.spark_sql import spark_name, spark_text
+from txbatch.core.spout import PARTITION_COLUMN
+from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.core.upstream import STATE_SPOUT, ExportedSpout, Upstream, check_columns, next_range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.declared import Fields
+
+
+class StateSpout(ExportedSpout):
+    """Emits what changed in a state of this ledger since the batch before: a record for each key, the first time for all of them.
+
+    `fields` are those columns of `report.changes_<state>` that are read: the state's keys; `<value>_before` and `<value>_after`
+    of each value, as reports show it; `change`, which is 'added', 'changed' or 'removed'; `txid`, which changed it last. Changes
+    between two batches come as one. What was restated or rebuilt comes as a change, too.
+
+    Transactional: the plan says from which txid to which, and a state as of a txid stays what it is.
+    """
+
+    def __init__(self, state: str, fields: Fields) -> None:
+        self.state, self.fields = checked_name(state, "state"), fields_ddl(fields)
+        self._fields = parse_fields(self.fields)
+
+    @property
+    def identity(self) -> Metadata:
+        return {"spout": STATE_SPOUT, "state": self.state}
+
+    def partitions(self) -> Sequence[str]:
+        return [self.state]
+
+    def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
+        """The txids that were committed since the last plan."""
+        known = upstream.known(self.state)
+        check_columns(known, self._fields)
+        return next_range(known, last)
+
+    def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
+        """What changed in the range."""
+        return upstream.changes(self.state, ranges[self.state], [field.name for field in self._fields])
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Refuse: a ledger is asked."""
+        raise TerminalError(f"state {self.state!r} is planned by its ledger")
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """The records that were exported for the attempt."""
+        columns = ", ".join(f"{spark_name(field.name)} {field.type}" for field in self._fields)
+        return spark.read.schema(columns).parquet(self._file)
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """The same, with the partition, which is the state."""
+        records = self.emit_partition_batch(spark, attempt, self.state, metadata)
+        return records.selectExpr("*", f"{spark_text(self.state)} as {PARTITION_COLUMN}")
+
+    def count_records(self, partition: str, metadata: Metadata) -> int:
+        """How many were exported."""
+        import fsspec
+        import pyarrow.parquet as pq
+
+        with fsspec.open(self._file, "rb") as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    @property
+    def _file(self) -> str:
+        if self.exported is None:
+            raise TerminalError(f"state {self.state!r}: nothing was exported for this attempt; emit again")
+        return self.exported

@@ -1,0 +1,43 @@
+"""What streams take from states of the ledger, as Parquet in the folder of an attempt: Spark gets no password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from txbatch.arrow import arrow_array, arrow_type
+from txbatch.core.fields import Field
+
+if TYPE_CHECKING:
+    from txbatch.storage.staging import AttemptFolder
+
+ROWS_PER_GROUP = 100_000
+_WHO = "the state has"
+
+
+def write(folder: AttemptFolder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+    """Write the records of the n-th of these streams, however many; BadRecord for a value that is not of its field's type."""
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
+    folder.filesystem.makedirs(folder.path("exports"), exist_ok=True)
+    rows = iter(records)
+    with (
+        folder.filesystem.open(folder.path(f"exports/{number}.parquet"), "wb") as file,
+        pq.ParquetWriter(file, schema) as writer,
+    ):
+        while some := list(islice(rows, ROWS_PER_GROUP)):
+            columns = zip(*some, strict=True)
+            arrays = [_array(column, field) for column, field in zip(columns, fields, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def _array(values: Sequence[Any], field: Field) -> pa.Array:
+    try:
+        return arrow_array(values, field, _WHO)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for value in values:
+            arrow_array([value], field, _WHO)  # names the one
+        raise

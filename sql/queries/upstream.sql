@@ -1,0 +1,39 @@
+-- Named statements of states that other topologies read. See ledger.sql for the form.
+
+-- upstream_state --
+-- How far a state is, for whoever reads it.
+SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at,
+       COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = s.topology AND b.status = 'committed'), 0) AS txid
+  FROM txbatch.state s JOIN txbatch.topology t USING (topology)
+ WHERE s.state = :state;
+
+-- upstream_replaced --
+-- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.
+SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS horizon,
+       r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone
+  FROM txbatch.rebuild r
+ WHERE r.topology = :topology AND r.status = 'swapped' ORDER BY r.swapped_txid, r.rebuild;
+
+-- upstream_columns --
+-- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.
+SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM txbatch.state s WHERE s.state = :state)
+            ELSE (SELECT r.past -> :state -> 'columns' FROM txbatch.rebuild r WHERE r.rebuild = CAST(:rebuild AS bigint)) END;
+
+-- last_swapped --
+-- The newest txid that only a generation has which a rebuild replaced; 0: none.
+SELECT COALESCE(max(swapped_txid), 0) FROM txbatch.rebuild WHERE topology = :topology AND status = 'swapped';
+
+-- upstream_readers --
+-- The streams that read states, whose these are, and the cuts that each reads next: where it is, and what its open batches read.
+SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
+       ARRAY(SELECT (c.metadata ->> 'end')::bigint FROM txbatch.consumed c WHERE c.topology = t.topology AND c.stream = s.key
+              UNION
+             SELECT e.cut::bigint
+               FROM txbatch.batch b
+              CROSS JOIN LATERAL (SELECT b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') AS range) p
+              CROSS JOIN LATERAL (VALUES (p.range ->> 'start'), (p.range ->> 'end')) e (cut)
+              WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND e.cut IS NOT NULL) AS needs
+  FROM txbatch.topology t
+ CROSS JOIN LATERAL json_each(t.source) s
+  LEFT JOIN txbatch.state u ON u.state = s.value ->> 'state'
+ WHERE t.source IS NOT NULL AND s.value ->> 'spout' = 'StateSpout' ORDER BY 1, 2;
