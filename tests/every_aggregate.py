@@ -91,9 +91,23 @@ def aggregates() -> dict[str, CombinerAggregator]:
     }
 
 
-def every_aggregate(spout: Spout | None = None, state: State | None = None, **more: Any) -> Topology:
+def every_aggregate(
+    spout: Spout | None = None, state: State | None = None, *, name: str = "every", **more: Any
+) -> Topology:
     """A topology of one state with all of them, by the field `k`."""
-    topology = Topology("every")
+    topology = Topology(name)
     stream = topology.new_stream("in", spout or FixedBatchSpout(FIELDS, 1, (None,) * len(NAMES)))
     stream.group_by("k").persistent_aggregate(state or OpaqueState("s"), **more, **aggregates())
     return topology
+
+
+def shown(value: Any) -> Any:
+    """Roots and quotients have other digits in PostgreSQL; NaN is not equal to itself."""
+    if isinstance(value, memoryview):
+        value = bytes(value)
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    try:
+        return f"{round(value, 9).normalize():f}"
+    except (AttributeError, TypeError):
+        return repr(value)

@@ -1,8 +1,8 @@
 """Every aggregate, in every kind of state: whatever befalls the batches, the same as of all records at once (R9, R17, R18).
 
 A case is a kind of state and what befalls: retries, replays, keys that are removed, intervals out of order, partitions that are
-away. Each has its records in random batches, of which some die on the way, by the testing kit. `MODEL_BATCHES=1000` tries so
-many histories of each; a failure names its seed, the key and the aggregate.
+away. Each has its records in random batches, of which some die on the way, by the testing kit, on the twin in memory and on
+PostgreSQL. `MODEL_BATCHES=1000` tries so many histories of each; a failure names its seed, the key and the aggregate.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from every_aggregate import FIELDS, KEYS, VALUES, every_aggregate
+from every_aggregate import FIELDS, KEYS, VALUES, every_aggregate, shown
+from model.on_postgres import on_postgres
+from sqlalchemy import Engine
 
 from txbatch import Interval, NonTransactionalState, OpaqueState, Topology, TransactionalState
 from txbatch.core import update
 from txbatch.core.errors import PartitionUnreadable, TerminalError
 from txbatch.core.merge import Merge, Partial
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import StreamPlan
 from txbatch.core.state import State, StateKind
 from txbatch.core.stream import Stream
@@ -37,16 +40,18 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 5
 BATCH_MAX = 4
 PARTITIONS = ("0", "1", "2")
-STATES: Mapping[str, Callable[[], State]] = {
-    "opaque": partial(OpaqueState, "s"),
-    "transactional": partial(TransactionalState, "s"),
-    "non_transactional": partial(NonTransactionalState, "s"),
-    "opaque apart": partial(OpaqueState, "s", database="warehouse"),
-    "transactional apart": partial(TransactionalState, "s", database="warehouse"),
+STATES: Mapping[str, Callable[[str], State]] = {
+    "opaque": OpaqueState,
+    "transactional": TransactionalState,
+    "non_transactional": NonTransactionalState,
+    "opaque apart": partial(OpaqueState, database="warehouse"),
+    "transactional apart": partial(TransactionalState, database="warehouse"),
 }
 Record = tuple[Any, ...]
 # What each position has counted.
 Batches = Sequence[Sequence[Record]]
+Submit = Callable[[Topology], LocalTopology]
+Befalls = Callable[[Submit, State, Random], tuple[LocalTopology, Batches]]
 
 
 def removes(record: Mapping[str, Any]) -> bool:
@@ -57,7 +62,7 @@ def removes(record: Mapping[str, Any]) -> bool:
 def topology_of(spout: Any, state: State, **more: Any) -> Topology:
     """All aggregates in one state, which counts at least once where it can do no better."""
     weak = {"guarantee": "at_least_once"} if state.kind is StateKind.NON_TRANSACTIONAL else {}
-    return every_aggregate(spout, state, **weak, **more)
+    return every_aggregate(spout, state, name=state.name, **weak, **more)
 
 
 def some_batch(random: Random, *more: Any) -> list[Record]:
@@ -78,10 +83,10 @@ def run(local: LocalTopology, random: Random, **more: Any) -> None:
 # ---- what befalls: each returns what was run, and what each position has counted
 
 
-def retries(state: State, random: Random) -> tuple[LocalTopology, Batches]:
+def retries(submit: Submit, state: State, random: Random) -> tuple[LocalTopology, Batches]:
     """Batch after batch, of a source without partitions."""
     spout = FeederBatchSpout(FIELDS)
-    local, batches = submit_topology(topology_of(spout, state)), []
+    local, batches = submit(topology_of(spout, state)), []
     for _ in range(random.randint(1, DAYS)):
         batches.append(some_batch(random))
         spout.feed(*batches[-1])
@@ -91,9 +96,9 @@ def retries(state: State, random: Random) -> tuple[LocalTopology, Batches]:
     return local, batches
 
 
-def replays(state: State, random: Random) -> tuple[LocalTopology, Batches]:
+def replays(submit: Submit, state: State, random: Random) -> tuple[LocalTopology, Batches]:
     """The same again: runs with nothing new, and restates, of a source that is as it was or was mended."""
-    local, counted = retries(state, random)
+    local, counted = retries(submit, state, random)
     batches = [list(batch) for batch in counted]
     spout = local.spouts["in"]
     for position in random.sample(range(len(batches)), random.randint(0, len(batches))):
@@ -110,10 +115,10 @@ def replays(state: State, random: Random) -> tuple[LocalTopology, Batches]:
     return local, batches
 
 
-def removals(state: State, random: Random) -> tuple[LocalTopology, Batches]:
+def removals(submit: Submit, state: State, random: Random) -> tuple[LocalTopology, Batches]:
     """Some records remove their key."""
     spout = FeederBatchSpout(FIELDS)
-    local, batches = submit_topology(topology_of(spout, state, remove=removes)), []
+    local, batches = submit(topology_of(spout, state, remove=removes)), []
     for _ in range(random.randint(1, DAYS)):
         batches.append(some_batch(random))
         spout.feed(*batches[-1])
@@ -121,10 +126,10 @@ def removals(state: State, random: Random) -> tuple[LocalTopology, Batches]:
     return local, batches
 
 
-def out_of_order(state: State, random: Random) -> tuple[LocalTopology, Batches]:
+def out_of_order(submit: Submit, state: State, random: Random) -> tuple[LocalTopology, Batches]:
     """A backfill of days in any order, some of them twice."""
     spout = FeederBatchSpout(f"{FIELDS}, at timestamp", time="at")
-    local = submit_topology(topology_of(spout, state))
+    local = submit(topology_of(spout, state))
     days = [BEGIN + timedelta(days=number) for number in range(DAYS)]
     batches = [some_batch(random, day) for day in days]
     spout.feed(*random.sample(records := [each for batch in batches for each in batch], len(records)))
@@ -133,11 +138,11 @@ def out_of_order(state: State, random: Random) -> tuple[LocalTopology, Batches]:
     return local, batches
 
 
-def outages(state: State, random: Random) -> tuple[LocalTopology, Batches]:
+def outages(submit: Submit, state: State, random: Random) -> tuple[LocalTopology, Batches]:
     """Partitions that come and go; what is opaque leaves them out, what is transactional waits."""
     kind = "opaque" if state.kind is StateKind.OPAQUE else "transactional"
     spout = FeederPartitionedSpout(FIELDS, kind=kind)
-    local, batches = submit_topology(topology_of(spout, state)), []
+    local, batches = submit(topology_of(spout, state)), []
     for _ in range(random.randint(1, DAYS)):
         for partition in random.sample(PARTITIONS, random.randint(1, len(PARTITIONS))):
             batches.append(some_batch(random))
@@ -159,13 +164,13 @@ BEFALLS = [retries, replays, removals, out_of_order, outages]
 # ---- what all at once gives
 
 
-def at_once(local: LocalTopology, batches: Batches) -> dict[str, dict[str, str]]:
-    """Each key's values, as texts, of all records together; of a key that was removed, of those from then on."""
+def at_once(local: LocalTopology, batches: Batches) -> dict[str, dict[str, Any]]:
+    """Each key's values of all records together; of a key that was removed, of those from then on."""
     (aggregate,) = local.topology.aggregates
     plain = every_aggregate().aggregates[0]
     names = [field.name for field in aggregate.stream.fields]
     named = [[dict(zip(names, record, strict=True)) for record in batch] for batch in batches]
-    found = dict[str, dict[str, str]]()
+    found = dict[str, dict[str, Any]]()
     for key in KEYS:
         own = [[record for record in batch if record["k"] == key] for batch in named]
         if aggregate.removable:
@@ -176,31 +181,40 @@ def at_once(local: LocalTopology, batches: Batches) -> dict[str, dict[str, str]]
     return found
 
 
-def _finished(aggregate: Any, together: Sequence[Any]) -> dict[str, str]:
+def _finished(aggregate: PersistentAggregate, together: Sequence[Any]) -> dict[str, Any]:
     columns = [column.value for column in aggregate.columns]
     parts = {
         name: tuple(value for value, of in zip(together, columns, strict=True) if of == name)
         for name in aggregate.aggregates
     }
-    return {name: repr(each.finish(parts[name])) for name, each in aggregate.aggregates.items()}
+    return {name: each.finish(parts[name]) for name, each in aggregate.aggregates.items()}
 
 
-def check(state: State, befalls: Callable[[State, Random], tuple[LocalTopology, Batches]], seed: int) -> None:
-    local, batches = befalls(state, Random(seed))
-    found = {row.pop("k"): {name: repr(value) for name, value in row.items()} for row in local.rows("s")}
-    expected = at_once(local, batches)
-    assert found.keys() == expected.keys(), f"seed {seed}: keys"
+def check(seed: int, state: str, befalls: Befalls, submit: Submit = submit_topology, told: Any = repr) -> None:
+    """Run one history, and compare what `told` says of its values with those of all records at once."""
+    name = f"{befalls.__name__}_{seed}"
+    local, batches = befalls(submit, STATES[state](name), Random(seed))
+    found, expected = {row["k"]: row for row in local.rows(name)}, at_once(local, batches)
+    assert found.keys() == expected.keys(), f"seed {seed}: keys, of the batches {batches}"
     for key, values in expected.items():
-        for name, value in values.items():
-            assert found[key][name] == value, f"seed {seed}: {name} of {key!r}, of the batches {batches}"
+        for value, of_all in values.items():
+            assert told(found[key][value]) == told(of_all), f"seed {seed}: {value} of {key!r}, of the batches {batches}"
 
 
 @pytest.mark.rule("R9", "R17", "R18", "R21")
 @pytest.mark.parametrize("befalls", BEFALLS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("state", STATES)
-def test_batched_in_any_way_is_all_at_once(state: str, befalls: Any) -> None:
+def test_batched_in_any_way_is_all_at_once(state: str, befalls: Befalls) -> None:
     for seed in range(SEEDS):
-        check(STATES[state](), befalls, seed)
+        check(seed, state, befalls)
+
+
+@pytest.mark.rule("R9", "R17", "R18", "R21")
+@pytest.mark.parametrize("befalls", BEFALLS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("state", STATES)
+def test_so_it_is_on_postgresql(engine: Engine, databases: Callable[[str], str], state: str, befalls: Befalls) -> None:
+    for seed in range(-(-SEEDS // 15)):
+        check(seed, state, befalls, partial(on_postgres, engine, databases), shown)
 
 
 # ---- what it must find
@@ -242,7 +256,7 @@ def test_what_is_wrong_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def some_histories() -> None:
         for seed in range(50):
-            check(STATES[state](), befalls, seed)
+            check(seed, state, befalls)
 
     with pytest.raises(AssertionError, match=r"^seed "):
         some_histories()

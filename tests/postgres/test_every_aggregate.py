@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from every_aggregate import KEYS, every_aggregate, records, some_records
+from every_aggregate import KEYS, every_aggregate, records, shown, some_records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from past_model import WAYS, Model, positions
@@ -32,18 +32,6 @@ BATCH = st.lists(records, max_size=4)
 HISTORY = st.lists(
     st.tuples(st.none() | st.integers(0, 9), BATCH, st.tuples(st.booleans(), st.booleans())), min_size=1, max_size=5
 )
-
-
-def shown(value: Any) -> Any:
-    """Roots and quotients have other digits in PostgreSQL; NaN is not equal to itself."""
-    if isinstance(value, memoryview):
-        value = bytes(value)
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    try:
-        return f"{round(value, 9).normalize():f}"
-    except (AttributeError, TypeError):
-        return repr(value)
 
 
 def selected(connection: Connection, statement: str) -> dict[Any, list[Any]]:

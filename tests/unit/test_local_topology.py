@@ -16,6 +16,7 @@ from txbatch import (
     Count,
     CountIf,
     FileSpout,
+    FixedBatchSpout,
     Interval,
     IntervalSpout,
     NonTransactionalState,
@@ -96,6 +97,16 @@ def test_attempt_2_dies_after_the_load() -> None:
     assert local.rows("words") == []
     assert local.run() == (1,)
     assert local.rows("words") == counts(("the", 1))
+
+
+def test_as_many_batches_as_are_said_also_of_a_source_without_end() -> None:
+    local = submit_topology(words(FixedBatchSpout("word string", 1, "the", "cat", cycle=True)))
+    with pytest.raises(DefinitionError, match=r"stream 'in' begins again at its end.* say run\(batches=\.\.\.\)"):
+        local.run()
+    assert local.run(batches=2) == (1, 2)
+    assert local.run(batches=1, dies_at="commit.loaded") == ()
+    assert local.run(batches=1) == (3,)
+    assert local.rows("words") == counts(("cat", 1), ("the", 2))
 
 
 def test_a_point_that_the_run_never_comes_to_fails_the_test() -> None:

@@ -25,6 +25,9 @@ from txbatch.memory.operations import records
 from txbatch.memory.staging import MemoryStaging
 from txbatch.memory.within_batch import Record
 
+# Of a digest as many as make a number that fits a manifest.
+FINGERPRINT_DIGITS = 30
+
 
 class MemoryApplication:
     """`core.application.Application` in this process: emits into a `MemoryStaging`."""
@@ -71,7 +74,7 @@ def emit_batch(
 
 
 def _described(part: list[Record]) -> ReadPartition:
-    return ReadPartition(len(part), digest(str(part)))
+    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)))
 
 
 def _read(

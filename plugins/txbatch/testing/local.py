@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,27 @@ class LocalTopology:
         return {name: stream.spout for name, stream in self.topology.streams.items()}
 
     def run(
-        self, *, interval: Interval | None = None, parameters: Metadata | None = None, dies_at: str | None = None
+        self,
+        *,
+        interval: Interval | None = None,
+        parameters: Metadata | None = None,
+        batches: int | None = None,
+        dies_at: str | None = None,
     ) -> tuple[int, ...]:
         """Run batch after batch until nothing is new, first what was left unfinished; return the txids that ended well.
 
-        With `dies_at` the process is killed the first time it comes to that point, one of `POINTS`. Raises TerminalError when
-        it never does, and what the run itself raises.
+        At most so many `batches`, if that is given. With `dies_at` the process is killed the first time it comes to that point,
+        one of `POINTS`. Raises TerminalError when it never does, DefinitionError for a spout that never ends, and what the run
+        itself raises.
         """
+        endless = [name for name, spout in self.spouts.items() if getattr(spout, "cycle", False)]
+        if endless and batches is None:
+            raise DefinitionError(
+                f"stream {endless[0]!r} begins again at its end, so the run has none; say run(batches=...)"
+            )
         with self._runner() as runner:
-            return _ended(runner.run(interval=interval, parameters=parameters, until_idle=True), dies_at)
+            found = runner.run(interval=interval, parameters=parameters, until_idle=True)
+            return _ended(islice(found, batches), dies_at)
 
     def restate(self, *txids: int, why: str, dies_at: str | None = None) -> tuple[int, ...]:
         """Count committed batches again, in their places (R17); return and raise as `run` does."""
