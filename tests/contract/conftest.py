@@ -103,6 +103,10 @@ class Backing:
         """By key, position and txid: these values."""
         raise NotImplementedError
 
+    def new_values(self, table: str) -> list[tuple[Any, ...]]:
+        """What commits wrote into a table of new values."""
+        raise NotImplementedError
+
     def attempts(self, topology: str) -> list[tuple[str, str]]:
         """Each attempt with its status."""
         raise NotImplementedError
@@ -206,6 +210,9 @@ class Memory(Backing):
         places = self._places(name, columns)
         rows = self.ledger.rows(name).items()
         return {key: (*(row.value[place] for place in places), row.txid) for key, row in rows}
+
+    def new_values(self, table: str) -> list[tuple[Any, ...]]:
+        return self.ledger.new_values(table)
 
     def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
         places = self._places(name, columns)
@@ -311,6 +318,11 @@ class Postgres(Backing):
         with self.engine.connect() as connection:
             rows = connection.execute(text(f"SELECT word, {', '.join(columns)}, txid FROM state.{pg_name(name)}"))
             return {(word,): tuple(rest) for word, *rest in rows}
+
+    def new_values(self, table: str) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            found = connection.execute(text(f"SELECT * FROM {'.'.join(map(pg_name, table.split('.')))} ORDER BY txid"))
+            return [tuple(row) for row in found]
 
     def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
         selected = f"SELECT word, position, txid, {', '.join(columns)} FROM contribution.{pg_name(name)}"

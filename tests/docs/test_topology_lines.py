@@ -34,6 +34,11 @@ def test_the_chain_of_topologies_runs() -> None:
     exec(chain, {})
 
 
+def test_new_values_are_written() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", section("**New values.**", "## From a state"), re.DOTALL)
+    exec(example, {})
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_runs(line: str) -> None:
     made, topology = documented(line)

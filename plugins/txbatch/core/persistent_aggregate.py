@@ -12,6 +12,7 @@ from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
 from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
+from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
@@ -80,6 +81,15 @@ class PersistentAggregate:
             for name, aggregator in self.aggregates.items()
             for partial in aggregator.columns_of(self.stream.field)
         )
+
+    def new_values_into(self, table: str) -> PersistentAggregate:
+        """Let each commit write what it changes into a table, `"schema.name"`, in its transaction; return the aggregate.
+
+        A row has the key, `change` (added, changed or removed), each value as reports show it, `<value>_before` and
+        `<value>_after`, and the txid. The table is made where it is not there. DefinitionError for one that is the ledger's.
+        """
+        self.state.new_values = checked_table(self.state, table)
+        return self
 
     @property
     def rows_of(self) -> tuple[Field, ...]:

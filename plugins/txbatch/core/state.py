@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import check_since, checked_name
+from txbatch.core.fields import check_since, checked_name, fitted_name, free_name
 from txbatch.core.merge import Partial
+from txbatch.core.new_values import NewValuesTable
 
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43
@@ -55,6 +56,7 @@ class State:
     kind: StateKind
     appends = False  # whether it takes records, not aggregates
     prune = False  # whether rows go when retention folds what they came from
+    new_values: NewValuesTable | None = None  # the table that its commits fill with what they change
 
     def __init__(
         self,
@@ -83,6 +85,20 @@ class State:
 def changes_name(state: str) -> str:
     """The view of what each batch contributed to a state."""
     return f"{state}_changes"
+
+
+def changes_columns(keys: Sequence[str], values: Sequence[str]) -> list[str]:
+    """Return the columns of what changes in a state.
+
+    >>> changes_columns(["word"], ["count"])
+    ['word', 'change', 'count_before', 'count_after', 'txid']
+    """
+    taken = [*keys, "txid"]
+    taken.append(free_name("change", taken))
+    for value in values:
+        for suffix in ("_before", "_after"):
+            taken.append(free_name(fitted_name(value, suffix), taken))
+    return [*keys, *taken[len(keys) + 1 :], "txid"]
 
 
 def versions_name(state: str) -> str:

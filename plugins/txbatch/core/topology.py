@@ -10,6 +10,7 @@ from typing import Any
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.keep import Keep
+from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Source
 from txbatch.core.operations import per_batch, queries
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -133,4 +134,5 @@ class Topology:
             raise DefinitionError(
                 f"topology {self.name!r} ends in no state; end a stream with persistent_aggregate(...)"
             )
+        check_tables(aggregate.state for aggregate in self.aggregates)
         return self

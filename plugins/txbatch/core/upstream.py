@@ -8,8 +8,6 @@ same for whoever asks, and whenever, until retention has folded it, or somebody 
 ({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
 >>> replaced_with(known, 6), replaced_with(known, 7)
 (Replaced(rebuild=1, last=6, horizon=0, gone=False), None)
->>> changes_columns(["word"], ["count"])
-['word', 'change', 'count_before', 'count_after', 'txid']
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
-from txbatch.core.fields import Field, fitted_name, free_name
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
+    from txbatch.core.fields import Field
     from txbatch.core.staging import AttemptFolder
     from txbatch.core.topology import Topology
     from txbatch.core.transaction import Assignment
@@ -118,16 +116,6 @@ class UpstreamCoordinator(PartitionedCoordinator):
                 f"{type(self.spout).__name__} is planned by a ledger, which knows the state; give one"
             )
         return self.spout.next_range(self.upstream, last)
-
-
-def changes_columns(keys: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Return the columns of report.changes_<state>: keys, what became of each, values before and after, the txid."""
-    taken = [*keys, "txid"]
-    taken.append(free_name("change", taken))
-    for value in values:
-        for suffix in ("_before", "_after"):
-            taken.append(free_name(fitted_name(value, suffix), taken))
-    return [*keys, *taken[len(keys) + 1 :], "txid"]
 
 
 _ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"

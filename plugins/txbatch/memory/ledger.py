@@ -333,6 +333,11 @@ class MemoryLedger:
             tables.committed_at[topology, skipped.txid] = self.clock()
             return skipped
 
+    def new_values(self, table: str) -> list[tuple[Any, ...]]:
+        """Return what commits have written into a table of new values, in their order."""
+        with self.transaction() as tables:
+            return list(tables.new_values.get(table, ()))
+
     def rows(self, state: str) -> Rows:
         """Return what a state holds now, by key."""
         apart = self.tables.states[state].database is not None

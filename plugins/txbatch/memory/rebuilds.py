@@ -138,7 +138,7 @@ def _counted(
 ) -> Mapping[str, StoredState]:
     """Return the states of a generation with one more version, as if they were those that count."""
     refolded, before = decided.refolded(version, topology), counting.versions.get(version.position)
-    beside = replace(tables, states=dict(counting.states), batches=dict(tables.batches))
+    beside = replace(tables, states=dict(counting.states), batches=dict(tables.batches), new_values={})
     if before is not None:  # here the version took that one's place, whatever lay between them
         at = version.topology, before
         beside.batches[at] = replace(beside.batches[at], replaced_by=version.txid)

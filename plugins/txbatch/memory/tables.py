@@ -25,6 +25,7 @@ from txbatch.core.keep import Keep
 from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
+from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
@@ -145,6 +146,7 @@ class Tables:
     consumed: dict[tuple[str, str, str], Metadata] = field(default_factory=dict)
     changes: dict[tuple[str, int], Changed] = field(default_factory=dict)
     rebuilds: dict[int, Counting] = field(default_factory=dict)
+    new_values: dict[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot: changes to it do not show here."""
@@ -392,6 +394,12 @@ class Tables:
             changes = self._folded_again(aggregate, stored, batch)
         updater = in_ledger(aggregate.state.kind, merger(aggregate.merges))
         rows = updater.update(stored.rows, changes, batch.txid).applied(stored.rows)
+        if aggregate.state.new_values is not None:
+            shown = [{key: row.value for key, row in each.items()} for each in (stored.rows, rows)]
+            before, after = ({key: finished(aggregate, each.get(key)) for key in changes} for each in shown)
+            made = [changed(key, before[key], after[key], batch.txid) for key in changes]
+            table = str(aggregate.state.new_values)
+            self.new_values[table] = (*self.new_values.get(table, ()), *(row for row in made if row is not None))
         self.states[name] = replace(stored, rows=rows)
 
     def _folded_again(self, aggregate: PersistentAggregate, stored: StoredState, batch: Batch) -> dict[Any, Change]:

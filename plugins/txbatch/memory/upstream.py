@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from txbatch.core.errors import UnknownName
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.merge import merger
-from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.new_values import changed, finished
+from txbatch.core.state import changes_columns
 from txbatch.core.transaction import BatchStatus, Metadata
 from txbatch.core.upstream import (
     STATE_SPOUT,
     Reader,
     Replaced,
     UpstreamState,
-    changes_columns,
     check_dated,
     check_kept,
     check_keys,
@@ -25,6 +25,7 @@ from txbatch.core.upstream import (
 )
 
 if TYPE_CHECKING:
+    from txbatch.core.persistent_aggregate import PersistentAggregate
     from txbatch.memory.ledger import MemoryLedger
     from txbatch.memory.tables import StoredState, Tables
 
@@ -110,18 +111,18 @@ def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
 
 def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterator[dict[str, Any]]:
     """Yield what changed between two cuts, each of the generation that has it."""
-    (before, old), (after, new) = (_generation(tables, of, txid) for txid in (start, end))
-    keys, values = _shown(after or tables.states[of.state])
-    if before and after:
-        check_keys(of.state, keys, _shown(before)[0])
+    (earlier, old), (later, new) = (_generation(tables, of, txid) for txid in (start, end))
+    keys, values = _shown(later or tables.states[of.state])
+    if earlier and later:
+        check_keys(of.state, keys, _shown(earlier)[0])
     names, told = changes_columns(keys, values), bool(start) and replaced_with(of, start) is None
     for key in {**old, **new}:
         was, _ = old.get(key, (None, None))
         now, txid = new.get(key, (None, None))
-        pairs = [each.get(value) if each else None for value in values for each in (was, now)]
-        if (was is None, pairs[::2]) != (now is None, pairs[1::2]):
-            change = "added" if was is None else "removed" if now is None else "changed"
-            yield dict(zip(names, [*key, change, *pairs, txid if now or told else end], strict=True))
+        before, after = (None if each is None else [each.get(value) for value in values] for each in (was, now))
+        row = changed(key, before, after, txid if txid and (now or told) else end)
+        if row is not None:
+            yield dict(zip(names, row, strict=True))
 
 
 def _generation(
@@ -145,13 +146,11 @@ def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any
     for key, each in found.items():
         value = fold(stored.based(key), each, combine, txid)
         based = stored.base[key].txid if key in stored.base else 0
-        shown = None if value is None else _finished(aggregate, value)
-        yield key, (shown, max(based, last_changed(each, txid) or 0))
-
-
-def _finished(aggregate: PersistentAggregate, value: Sequence[Any]) -> dict[str, Any]:
-    """Return a key's values as reports show them."""
-    own = {
-        name: [n for n, column in enumerate(aggregate.columns) if column.value == name] for name in aggregate.aggregates
-    }
-    return {name: each.finish(tuple(value[n] for n in own[name])) for name, each in aggregate.aggregates.items()}
+        shown = finished(aggregate, value)
+        yield (
+            key,
+            (
+                None if shown is None else dict(zip(aggregate.aggregates, shown, strict=True)),
+                max(based, last_changed(each, txid) or 0),
+            ),
+        )

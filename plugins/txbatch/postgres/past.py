@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from txbatch.core.fields import free_name
 from txbatch.core.merge import folded
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.upstream import changes_columns
+from txbatch.core.state import changes_columns
 from txbatch.postgres.expressions import listed, pg_name, pg_text, sql_type
 from txbatch.postgres.functions import Function
 from txbatch.postgres.one_pass import Moment, OnePass

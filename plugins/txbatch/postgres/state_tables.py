@@ -15,7 +15,7 @@ from txbatch.core.errors import Unavailable
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import report_views, rows
+from txbatch.postgres import new_values, report_views, rows
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.generations import CURRENT, Generation, coming, past
@@ -39,11 +39,13 @@ def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate
         if state.database is None:
             run_all(connection, _missing(connection, aggregate))
             run_all(connection, report_views.missing(connection, aggregate))
+            new_values.ensure(connection, aggregate)
         return False
     if state.database is not None:
         return True
     create(connection, aggregate, txids)
     run_all(connection, report_views.statements(connection, aggregate))
+    new_values.ensure(connection, aggregate)
     return True
 
 

@@ -15,7 +15,8 @@ from txbatch.core.manifest import StagedState
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment
 from txbatch.postgres.engine import translated
-from txbatch.postgres.refold import FOLDED, Refold
+from txbatch.postgres.new_values import NewValues
+from txbatch.postgres.refold import CHANGED, FOLDED, Refold
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
     INDEX_PROBES,
@@ -171,8 +172,12 @@ class StateWriter:
 class LedgerWriter(StateWriter):
     """In the ledger's own database, where no txid comes twice: with contributions."""
 
+    def _prepare(self) -> None:
+        self._run(NewValues(self.statements).before(self.statements.staged))
+
     def _complete(self) -> None:
         self._run(self.statements.remove(self.txid))
+        self._run(NewValues(self.statements).after(self.txid))
         if self.statements.aggregate.state.contributions:
             execute(self.connection, self.statements.contribute(self.txid, self.txid))
 
@@ -199,6 +204,7 @@ class RestateWriter(StateWriter):
             execute(self.connection, "SAVEPOINT before_state")
             self._contribute()
             self._run(refold.find())
+            self._run(NewValues(self.statements).before(CHANGED))
             if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
                 self._check_ahead(refold.ahead(refold.gone))
             gone = int(execute(self.connection, refold.vanish()).rowcount)
@@ -207,6 +213,7 @@ class RestateWriter(StateWriter):
             if written != found:
                 self._check_ahead(refold.ahead())
                 self._kept_back(written, found)
+            self._run(NewValues(self.statements).after(self.txid))
             execute(self.connection, refold.forget())
         return gone + found
 

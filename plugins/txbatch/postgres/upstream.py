@@ -9,13 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import TerminalError, UnknownName
-from txbatch.core.state import versions_name
+from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
     Reader,
     Replaced,
     UpstreamState,
-    changes_columns,
     check_dated,
     check_kept,
     check_keys,

@@ -1,0 +1,157 @@
+"""A table that each commit fills with what it changed in a state, in the transaction of the commit, in both ledgers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contract.test_rebuild import Rebuilding, counted, longest
+from contract.test_restate import NAME, Case, restate_of, words
+from support import LogSpout, run, word_count
+
+from txbatch import Avg, Count, OpaqueState, Topology, TransactionalState, failpoints
+from txbatch.core.errors import DefinitionError, SchemaMismatch
+from txbatch.core.rebuild import Swapped
+
+pytestmark = pytest.mark.rule("R10")
+TABLE = "audit.word changes"
+
+
+class Audited(Case):
+    """A topology whose changes go into a table."""
+
+    def __init__(self, backing: Any, **options: Any) -> None:
+        super().__init__(backing, **options)
+        self.topology.aggregates[0].new_values_into(TABLE)
+
+    @property
+    def audited(self) -> list[tuple[Any, ...]]:
+        return sorted(self.backing.new_values(TABLE), key=lambda row: (row[-1], row[0]))
+
+
+@pytest.fixture(params=[OpaqueState, TransactionalState])
+def case(backing: Any, request: pytest.FixtureRequest) -> Audited:
+    return Audited(backing, state=request.param(NAME))
+
+
+def test_each_commit_writes_the_values_before_it_and_after_it(case: Audited) -> None:
+    case.counts("1", dog=1, cat=2)
+    assert case.audited == [("cat", "added", None, 2, 1), ("dog", "added", None, 1, 1)]
+    case.counts("2", dog=10, cat=0, emu=1)
+    assert case.audited[2:] == [("dog", "changed", 1, 11, 2), ("emu", "added", None, 1, 2)]
+
+
+@pytest.mark.rule("R17")
+def test_a_restate_writes_what_it_changes(case: Audited) -> None:
+    case.counts("1", dog=1, cat=2, emu=1)
+    case.counts("2", dog=10)
+    case.restates(1, dog=4, fox=1, emu=1)
+    assert case.audited[4:] == [
+        ("cat", "removed", 2, None, 3),
+        ("dog", "changed", 11, 14, 3),
+        ("fox", "added", None, 1, 3),
+    ]
+
+
+def test_a_commit_that_comes_again_writes_nothing(case: Audited) -> None:
+    of = run("1")
+    batch = case.goes(case.initialize(of), of, words(dog=1))
+    assert not case.backing.commit(case.topology, batch, words(dog=1)).applied
+    assert case.audited == [("dog", "added", None, 1, 1)]
+
+
+def test_a_commit_that_fails_leaves_nothing(case: Audited, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = run("1")
+    batch = case.initialize(of)
+    case.backing.emit(case.topology, batch, words(dog=1), "1")
+    with monkeypatch.context() as patch:
+        patch.setenv("TXBATCH_FAILPOINTS", "commit.before_commit=raise")
+        with pytest.raises(failpoints.FailpointReached):
+            case.backing.commit(case.topology, batch, words(dog=1))
+    assert case.audited == []
+    assert case.backing.commit(case.topology, batch, words(dog=1)).applied
+    assert case.audited == [("dog", "added", None, 1, 1)]
+
+
+def test_several_partials_of_one_key_are_one_change(case: Audited) -> None:
+    of = run("1")
+    case.goes(case.initialize(of), of, {NAME: [(("dog",), (1,)), (("dog",), (2,))]})
+    assert case.audited == [("dog", "added", None, 3, 1)]
+
+
+def test_values_are_written_as_reports_show_them(backing: Any) -> None:
+    case, topology, spout = Case(backing), Topology(NAME), LogSpout({"a": 100})
+    spout.fields = "word string, price bigint"
+    grouped = topology.new_stream("words", spout).group_by("word")
+    grouped.persistent_aggregate(OpaqueState(NAME), mean=Avg("price"), count=Count()).new_values_into(TABLE)
+    case.topology = topology
+    for name, partial in (("1", (3, 2, 2)), ("2", (5, 2, 2))):
+        of = run(name)
+        case.goes(case.initialize(of), of, {NAME: [(("dog",), partial)]})
+    found = [(*row[:2], *(each and float(each) for each in row[2:])) for row in case.backing.new_values(TABLE)]
+    assert found == [("dog", "added", None, 1.5, None, 2, 1), ("dog", "changed", 1.5, 2.0, 2, 4, 2)]
+
+
+@pytest.mark.rule("R23")
+def test_a_rebuild_writes_nothing(backing: Any) -> None:
+    """Its swap has no txid; the next commit begins with what the new generation has."""
+    case = Audited(backing)
+    case.counts("1", dog=1)
+    case.topology = longest()
+    case.topology.aggregates[0].new_values_into("audit.more")
+    rebuilding = Rebuilding(case, case.topology)
+    assert rebuilding.count(1, dog=5)
+    assert rebuilding.swap() == Swapped(1)
+    assert case.audited == [("dog", "added", None, 1, 1)]
+    of = run("2")
+    case.goes(case.initialize(of), of, counted(dog=1))
+    assert case.backing.new_values("audit.more") == [("dog", "changed", 5, 6, "dog", "dog", 2)]
+
+
+def test_a_restate_that_waits_is_of_the_same_table(case: Audited) -> None:
+    case.counts("1", dog=1)
+    again = restate_of(1)
+    batch = case.initialize(again)
+    case.goes(batch, again, words(dog=1))
+    assert case.audited == [("dog", "added", None, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("changes", "names no table; write its schema and its name, such as 'audit.word_count_changes'"),
+        ("a.b.c", "names no table"),
+        (None, "names no table"),
+        ("report.changes", "the schema 'report' is the ledger's"),
+        ("state_next_7.x", "is the ledger's"),
+        (".x", "schema '' is not a name"),
+    ],
+)
+def test_what_is_no_table_of_ones_own_is_refused(backing: Any, table: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        Case(backing).topology.aggregates[0].new_values_into(table)
+
+
+def test_a_state_apart_is_refused(backing: Any) -> None:
+    with pytest.raises(DefinitionError, match="the state is kept apart, in 'warehouse'"):
+        Case(backing, state=OpaqueState(NAME, database="warehouse")).topology.aggregates[0].new_values_into(TABLE)
+
+
+def test_two_states_have_two_tables(backing: Any) -> None:
+    topology = Topology("both")
+    stream = topology.new_stream("words", LogSpout({"a": 10}))
+    for name in ("one", "two"):
+        stream.group_by("word").persistent_aggregate(OpaqueState(name), count=Count()).new_values_into(TABLE)
+    with pytest.raises(DefinitionError, match="states 'one' and 'two' write their new values into one table"):
+        topology.check()
+
+
+def test_a_table_of_other_columns_is_refused(backing: Any) -> None:
+    case = Audited(backing)
+    case.counts("1", dog=1)
+    topology = word_count(LogSpout({"a": 10}), "other", count=Count(), pairs=Count())
+    topology.aggregates[0].new_values_into(TABLE)
+    if case.backing.new_values(TABLE) and not hasattr(backing, "engine"):
+        return  # tables in memory have no columns
+    with pytest.raises(SchemaMismatch, match=r"has no 'pairs_before'.* ADD COLUMN"):
+        case.ledger.register(topology, "jobs/other.py")
