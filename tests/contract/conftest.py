@@ -75,8 +75,8 @@ class Backing:
         """The same as `state`, for one that is kept in the database `warehouse`; and its last writer under the key `last`."""
         raise NotImplementedError
 
-    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
-        """The rows of a state that keeps words: batch, word, copy and txid."""
+    def kept(self, name: str, *, apart: bool = False, columns: Sequence[str] = ("word",)) -> list[tuple[Any, ...]]:
+        """The rows of a state that keeps records, such as words: batch, columns, copy and txid."""
         raise NotImplementedError
 
     def set_last_writer(self, name: str, txid: int) -> None:
@@ -182,9 +182,10 @@ class Memory(Backing):
         rows, last = {key: (*value.value, value.txid) for key, value in stored.rows.items()}, stored.last
         return {**rows, "last": (str(last.attempt), str(last.status))}
 
-    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
+    def kept(self, name: str, *, apart: bool = False, columns: Sequence[str] = ("word",)) -> list[tuple[Any, ...]]:
         rows = self.ledger.warehouses.states["warehouse", name].rows if apart else self.ledger.rows(name)
-        return [(batch, *row.value, copy, row.txid) for (batch, _, copy), row in rows.items()]
+        places = [0] if apart else self._places(name, columns)
+        return [(batch, *(row.value[at] for at in places), copy, row.txid) for (batch, _, copy), row in rows.items()]
 
     def set_last_writer(self, name: str, txid: int) -> None:
         at, states = ("warehouse", name), self.ledger.warehouses.states
@@ -221,7 +222,7 @@ class Memory(Backing):
 
     def _places(self, name: str, columns: Sequence[str]) -> list[int]:
         stored = [column for column, *_ in self.ledger.tables.states[name].definition.columns["values"]]
-        assert sorted(stored) == sorted(columns)
+        assert set(stored) >= set(columns)
         return [stored.index(column) for column in columns]
 
     def attempts(self, topology: str) -> list[tuple[str, str]]:
@@ -278,10 +279,12 @@ class Postgres(Backing):
             (found["last"],) = (tuple(row) for row in connection.execute(text(last), {"name": name}))
             return found
 
-    def kept(self, name: str, *, apart: bool = False) -> list[tuple[Any, ...]]:
+    def kept(self, name: str, *, apart: bool = False, columns: Sequence[str] = ("word",)) -> list[tuple[Any, ...]]:
         engine = self.ledger.warehouses.engine("warehouse") if apart else self.engine
         with engine.connect() as connection:
-            found = connection.execute(text(f"SELECT batch, word, copy, txid FROM state.{pg_name(name)}"))
+            found = connection.execute(
+                text(f"SELECT batch, {', '.join(columns)}, copy, txid FROM state.{pg_name(name)}")
+            )
             return [tuple(row) for row in found]
 
     def set_last_writer(self, name: str, txid: int) -> None:

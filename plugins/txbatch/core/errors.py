@@ -74,6 +74,10 @@ class BadRecord(TerminalError):
     """A record cannot be counted: invalid UTF-8, U+0000 or null in a key, a value out of range."""
 
 
+class QuarantineFull(TerminalError):
+    """Functions failed for more records of a batch than its topology's quarantine takes, or for some that it cannot take."""
+
+
 class NotFoldable(TerminalError):
     """A state's past cannot be folded: the ledger does not know how its partials merge (R22)."""
 

@@ -104,6 +104,18 @@ class Join(Records):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Failed(Records):
+    """The records for which functions of some steps fail, with what is told of each: those of a quarantine."""
+
+    steps: tuple[Node, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def roots(self) -> tuple[Source, ...]:
+        return self.sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class After(Records):
     """What a step makes of the records of the node before it."""
 

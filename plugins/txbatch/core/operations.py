@@ -2,7 +2,8 @@
 
 A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
 per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
-the type checker until every backend runs it.
+the type checker until every backend runs it. A step that is `quarantined` leaves out the records for which its function fails:
+those are in the quarantine's node, `Failed`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, assert_never
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.fields import Field
-from txbatch.core.nodes import After, Join, Merged, Source
+from txbatch.core.nodes import After, Failed, Join, Merged, Source
 from txbatch.core.state_query import StateQuery
 from txbatch.core.where import Condition as Condition
 
@@ -26,6 +27,7 @@ class Filter(After):
     """The records for which the condition is true."""
 
     condition: Condition
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +35,7 @@ class Each(After):
     """Each record with more fields; as often as a Python function says, which returns a list."""
 
     function: Function
+    quarantined: bool = False
 
     @property
     def appended(self) -> tuple[Field, ...]:
@@ -45,6 +48,7 @@ class Map(After):
     """Another record for each."""
 
     function: Function
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +56,7 @@ class FlatMap(After):
     """Any number of records for each."""
 
     function: Function
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +83,7 @@ class Peek(After):
     """The same records, each of which a function has seen."""
 
     function: Callable[[Mapping[str, Any]], object]
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +97,12 @@ class Repartition(After):
 RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | Peek | Repartition
 BatchStep = Distinct | FirstN | Aggregate
 Step = RecordStep | BatchStep
-Node = Source | Merged | Join | Step
+Node = Source | Merged | Join | Failed | Step
 
 
-def origin_of(node: Node) -> Source | Merged | Join:
+def origin_of(node: Node) -> Source | Merged | Join | Failed:
     """Return the node at which its steps begin."""
-    while not isinstance(node, Source | Merged | Join):
+    while not isinstance(node, Source | Merged | Join | Failed):
         node = node.before
     return node
 
@@ -113,7 +119,9 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Lookup(query=query) if not query.one_for_one:
             return None
-        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join():
+        case Map(quarantined=True) | Peek(quarantined=True):
+            return None
+        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join() | Failed():
             return None
         case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
             return one_for_one(node.before)
@@ -124,7 +132,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
 def per_batch(node: Node) -> tuple[str, ...]:
     """Return what the node's records went through whose result depends on where batches end, in order; empty: nothing."""
     match node:
-        case Source():
+        case Source() | Failed():
             return ()
         case Merged(inputs=inputs):
             return tuple(each for part in inputs for each in per_batch(part))
@@ -145,6 +153,8 @@ def queries(node: Node) -> tuple[StateQuery, ...]:
             return tuple(each for part in inputs for each in queries(part))
         case Join(left=left, right=right):
             return (*queries(left), *queries(right))
+        case Failed(steps=steps):
+            return tuple(each for step in steps for each in queries(step))
         case Lookup(query=query):
             return (*queries(node.before), query)
         case step:
@@ -154,7 +164,7 @@ def queries(node: Node) -> tuple[StateQuery, ...]:
 def makes_records(node: Node) -> bool:
     """True if the node has a record also where its sources have none: an aggregate without keys has one."""
     match node:
-        case Source():
+        case Source() | Failed():
             return False
         case Merged(inputs=inputs):
             return any(map(makes_records, inputs))
@@ -173,7 +183,7 @@ def parted(node: Node) -> Node | None:
             return None
         case Merged(inputs=inputs):
             return next((found for each in inputs if (found := parted(each))), None)
-        case Join() | Transform() | Distinct() | FirstN() | Aggregate():
+        case Join() | Transform() | Distinct() | FirstN() | Aggregate() | Failed():
             return node
         case step:
             return parted(step.before)

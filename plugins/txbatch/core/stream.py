@@ -30,6 +30,7 @@ from txbatch.core.operations import (
     origin_of,
 )
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.quarantine import quarantines
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
@@ -45,6 +46,7 @@ class Owner(Protocol):
 
     name: str
     static_states: dict[str, StaticState]
+    quarantine: int | None
 
     def add(self, aggregate: PersistentAggregate) -> None:
         """Take a persistent aggregate in."""
@@ -86,30 +88,38 @@ class Stream:
         """That of its spout; the weakest, where streams are merged (R11)."""
         return self.node.kind
 
-    def filter(self, condition: Condition) -> Stream:
-        """Keep the records for which the condition is true (null is not)."""
-        check_condition(self.of("filter"), condition)
-        return self.then(Filter(self.name, self.fields, self.node, condition))
+    def filter(self, condition: Condition, *, on_error: str | None = None) -> Stream:
+        """Keep the records for which the condition is true (null is not).
 
-    def each(self, function: Function, fields: Fields) -> Stream:
+        Here as in other operations `on_error="fail"` fails the batch where a Python function fails for a record, also where the
+        topology has a quarantine.
+        """
+        check_condition(self.of("filter"), condition)
+        return self.then(
+            Filter(self.name, self.fields, self.node, condition, self._quarantines("filter", on_error, condition))
+        )
+
+    def each(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
         """Append fields, computed from each record. A Python function returns one value, or a tuple of several.
 
         It may return a list of such: the record goes on once for each of them, and not at all for none.
         """
         appended = parse_fields(fields)
         check_function(self.of("each"), function, appended)
-        return self.then(Each(self.name, self.fields + appended, self.node, function))
+        quarantined = self._quarantines("each", on_error, function)
+        return self.then(Each(self.name, self.fields + appended, self.node, function, quarantined))
 
-    def map(self, function: Function, fields: Fields) -> Stream:
+    def map(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
         """Replace each record by another one."""
         made = parse_fields(fields)
         check_function(self.of("map"), function, made)
-        return self.then(Map(self.name, made, self.node, function))
+        return self.then(Map(self.name, made, self.node, function, self._quarantines("map", on_error, function)))
 
-    def flat_map(self, function: Function, fields: Fields) -> Stream:
+    def flat_map(self, function: Function, fields: Fields, *, on_error: str | None = None) -> Stream:
         """Replace each record by any number of others: an array in SQL (of structs for several fields), an iterable in Python."""
         check_function(self.of("flat_map"), function, None)
-        return self.then(FlatMap(self.name, parse_fields(fields), self.node, function))
+        quarantined = self._quarantines("flat_map", on_error, function)
+        return self.then(FlatMap(self.name, parse_fields(fields), self.node, function, quarantined))
 
     def transform(self, function: Callable[[Any], Any], fields: Fields | None = None) -> Stream:
         """Apply Spark code from DataFrame to DataFrame with these fields, or those it had. It must work record by record."""
@@ -119,13 +129,14 @@ class Stream:
         made = self.fields if fields is None else parse_fields(fields)
         return self.then(Transform(self.name, made, self.node, function))
 
-    def peek(self, function: Callable[[Mapping[str, Any]], object]) -> Stream:
+    def peek(self, function: Callable[[Mapping[str, Any]], object], *, on_error: str | None = None) -> Stream:
         """Show each record to a function, such as one that logs, and leave it as it is.
 
         Every attempt does, for each state behind it: a function with effects elsewhere has them as often.
         """
         check_python(self.of("peek"), function)
-        return self.then(Peek(self.name, self.fields, self.node, function))
+        quarantined = self._quarantines("peek", on_error, function)
+        return self.then(Peek(self.name, self.fields, self.node, function, quarantined))
 
     def repartition(self, number: int, *names: str) -> Stream:
         """Spread the records over so many of Spark's partitions, by fields if any are named. No result depends on it."""
@@ -221,6 +232,9 @@ class Stream:
     def of(self, operation: str) -> str:
         """Return an operation with its stream, as errors name it."""
         return f"stream {self.name!r}: {operation}"
+
+    def _quarantines(self, operation: str, on_error: str | None, function: object) -> bool:
+        return quarantines(self.of(operation), on_error, function, self.topology.quarantine)
 
     def then(self, step: Step) -> Stream:
         """Return the stream after one more step."""

@@ -14,6 +14,7 @@ from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Source
 from txbatch.core.operations import per_batch, queries
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.quarantine import QuarantineState, check_limit, quarantine_of
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState
@@ -39,7 +40,7 @@ class Topology:
 
     `was` is the name that it had, where it has history by that (R23). `keep` is how much of its past can be asked for and
     restated, once `txbatch gc` is run: all of it, unless that is said (R22). Without `show_records` no error shows a value of a
-    record.
+    record. `quarantine` is how many records of a batch may fail: they are kept in `report.<name>_quarantine`, all others count.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Topology:
     was: str | None = None
     keep: Keep | None = None
     show_records: bool = True
+    quarantine: int | None = None
 
     def __post_init__(self) -> None:
         checked_topology_name(self.name)
@@ -57,6 +59,7 @@ class Topology:
             raise DefinitionError(f"topology {self.name!r}: max_pending must be at least 1, a whole number")
         if not isinstance(self.keep, Keep | None):
             raise DefinitionError(f"topology {self.name!r}: keep={self.keep!r} is no policy; write keep=Keep(days=90)")
+        check_limit(self.name, self.quarantine)
         if type(self.show_records) is not bool:
             raise DefinitionError(f"topology {self.name!r}: show_records={self.show_records!r}; write True or False")
 
@@ -67,6 +70,7 @@ class Topology:
         check_identity(name, spout)
         stream = Stream(self, Source(name, parse_fields(spout.fields), spout, was, self.show_records))
         self.streams[name] = stream
+        self._renew_quarantine()
         return stream
 
     def merge(self, *streams: Stream, name: str) -> Stream:
@@ -97,6 +101,16 @@ class Topology:
         unique((state.name for state in states), "state")
         check_reports(states)
         self.aggregates.append(aggregate)
+        self._renew_quarantine()
+
+    def _renew_quarantine(self) -> None:
+        """Let the last state be the quarantine of all that is defined by now."""
+        own = [each for each in self.aggregates if not isinstance(each.state, QuarantineState)]
+        if self.quarantine is not None and own:
+            sources = tuple(root for stream in self.streams.values() for root in stream.roots)
+            kept = quarantine_of(self.name, QuarantineState(self.name, self.quarantine, self.was), sources, own)
+            unique([*(each.state.name for each in own), kept.state.name], "state")
+            self.aggregates[:] = [*own, kept]
 
     @property
     def by_interval(self) -> bool:

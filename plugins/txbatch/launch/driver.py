@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
+from txbatch.core.quarantine import QuarantineState
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
@@ -123,7 +124,7 @@ class Driver:
         )
         check_manifest(manifest, assignment)
         folder.write_manifest(manifest)
-        _say(assignment, manifest)
+        _say(topology, assignment, manifest)
 
     def _spark(self, assignment: Assignment) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
@@ -174,6 +175,7 @@ def write_partials(
             except Exception as error:
                 raise aggregator.explain(error) from error
         staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate)
+        aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
     for reader in readers.values():
         reader.check_unchanged()
     tables.check_unchanged(topology.looked_up.values())
@@ -182,10 +184,12 @@ def write_partials(
     return staged
 
 
-def _say(assignment: Assignment, manifest: Manifest) -> None:
-    keys = ", ".join(f"{state.rows:,} keys for {name}" for name, state in manifest.states.items())
+def _say(topology: Topology, assignment: Assignment, manifest: Manifest) -> None:
+    failed = next((each.state.name for each in topology.aggregates if isinstance(each.state, QuarantineState)), None)
+    keys = ", ".join(f"{state.rows:,} keys for {name}" for name, state in manifest.states.items() if name != failed)
+    quarantined = f", {manifest.states[failed].rows:,} records in quarantine" if failed else ""
     print(
-        f"txbatch {assignment.topology} {assignment.attempt}: read {manifest.records:,} records, staged {keys}",
+        f"txbatch {assignment.topology} {assignment.attempt}: read {manifest.records:,} records, staged {keys}{quarantined}",
         flush=True,
     )
 

@@ -13,7 +13,7 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.nodes import Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Peek, Repartition, Transform
 from txbatch.core.topology import Topology
 
@@ -101,7 +101,7 @@ def _of(node: Node, seen: set[int]) -> Iterator[Expression]:
         return
     seen.add(id(node))
     match node:
-        case Source():
+        case Source() | Failed():
             return
         case Merged(inputs=inputs):
             for each in inputs:

@@ -13,6 +13,7 @@ from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import StreamPlan
+from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spout import SpoutKind
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.stream import Stream
@@ -57,6 +58,11 @@ def emit_batch(
     }
     read = {name: parts for name, (parts, _) in found.items()}
     kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
+    for each in topology.aggregates:
+        if isinstance(each.state, QuarantineState):
+            found_failed = kept[each.state.name]
+            of = f"{assignment.topology} {assignment.attempt}"
+            check_number(of, each.state, len(found_failed), next(iter(found_failed), None))
     partials = {
         each.state.name: partials_of(each, kept[each.state.name], assignment.position) for each in topology.aggregates
     }

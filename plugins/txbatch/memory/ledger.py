@@ -31,6 +31,7 @@ from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
+from txbatch.core.quarantine import check_joined
 from txbatch.core.redefinition import Redefinition, moves
 from txbatch.core.restate import check_not_folded, check_version
 from txbatch.core.text import shown
@@ -283,6 +284,7 @@ class MemoryLedger:
             tables.check_definition(topology)
             check_manifest(newest.manifest, newest.assignment)
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            check_joined(now, newest.manifest, topology.aggregates, lambda name: tables.states[name].definition.joined)
             expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
             if now.kind is BatchKind.RESTATE:
                 check_not_folded(tables.version(now.topology, now.position))

@@ -9,7 +9,7 @@ from typing import assert_never
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.nodes import Failed, Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
     Each,
@@ -22,9 +22,12 @@ from txbatch.core.operations import (
     Project,
     RecordStep,
     Repartition,
+    Step,
     Transform,
+    parted,
 )
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
+from txbatch.core.quarantine import FIELDS, failed_row, operation_of
 from txbatch.memory.functions import needs_spark
 from txbatch.memory.state_query import state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
@@ -44,19 +47,38 @@ def records(node: Node, read: Read) -> Iterable[Record]:
             return (dict(zip(names, record.values(), strict=True)) for record in united)
         case Join(left=left, right=right):
             return join(records(left, read), records(right, read), node)
+        case Failed(steps=steps):
+            return chain.from_iterable(_failed(step, read) for step in steps)
         case Aggregate(partitions=True):
-            return chain.from_iterable(aggregate(part, node) for part in _parts(node, read))
+            return chain.from_iterable(aggregate(part, node) for _, part in _parts(node.before, read))
         case Distinct() | FirstN() | Aggregate():
             return _run_batch_step(records(node.before, read), node)
         case step:
             return _run(records(step.before, read), step)
 
 
-def _parts(node: Aggregate, read: Read) -> Iterator[Iterable[Record]]:
-    """Yield the records that reach the node of each partition that its sources have in the batch."""
+def _parts(node: Node, read: Read) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
+    """Yield the node's records of each partition that its sources have in the batch, behind that stream and partition."""
     for root in node.roots:
         for partition, part in read.get(root.name, {}).items():
-            yield records(node.before, {root.name: {partition: part}})
+            yield (root.name, partition), records(node, {root.name: {partition: part}})
+
+
+def _failed(step: Node, read: Read) -> Iterator[Record]:
+    """Yield the rows of a quarantine of the records for which a step's function fails."""
+    rows, names = rows_of(step), [field.name for field in FIELDS]
+    if isinstance(step, Source | Merged | Join | Failed) or rows is None:
+        return
+    before, operation = step.before, operation_of(step)
+    for place, part in [((step.name, ""), records(before, read))] if parted(before) else _parts(before, read):
+        for record in part:
+            try:
+                _tried(step, rows, record)
+            except Exception as error:
+                if not is_of_record(error):
+                    raise
+                row = failed_row(place, operation, record, error, show=step.show_records)
+                yield dict(zip(names, row, strict=True))
 
 
 def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Record]:
@@ -104,6 +126,8 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
     except Exception as error:
         if not is_of_record(error):
             raise
+        if getattr(step, "quarantined", False):
+            return []
         if isinstance(error, BadRecord):
             raise _misfit(step, record, error) from (error if step.show_records else None)
         raise _twice(step, rows, record, error) from (error if step.show_records else None)
@@ -126,7 +150,7 @@ def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> Tx
     return TransientError(f"{what}; tried again it did not: run again")
 
 
-def _tried(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
+def _tried(step: Step, rows: Rows, record: Record) -> list[Record]:
     made = [dict(zip((field.name for field in step.fields), row, strict=True)) for row in rows(dict(record))]
     for each in made:
         for field in step.fields:

@@ -15,6 +15,7 @@ from txbatch.core.definition import Known
 from txbatch.core.ledger import Committed
 from txbatch.core.manifest import check_manifest, check_states
 from txbatch.core.protocol import check_commit
+from txbatch.core.quarantine import check_joined
 from txbatch.core.restate import check_not_folded
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, canonical_json
@@ -42,6 +43,7 @@ def commit_batch(
     known = definitions.check(connection, topology)
     check_manifest(manifest, assignment)
     check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
+    check_joined(batch, manifest, topology.aggregates, lambda state: known.states[state].joined)
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     statements = [statements_of(aggregate, f"staged_{n}") for n, aggregate in enumerate(here)]
     replaced = _replaced(connection, batch)

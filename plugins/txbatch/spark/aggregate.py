@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
-from txbatch.core.nodes import Source
+from txbatch.core.nodes import Failed, Source
 from txbatch.core.operations import makes_records, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import Ranges
+from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.spark.appended import appended
@@ -63,6 +64,8 @@ class BatchAggregator:
     def has_records(self) -> bool:
         """True if a stream of the state is in the batch, or what is made of no records is written in any case."""
         stream = self.aggregate.stream
+        if isinstance(stream, Failed) and not stream.steps:
+            return False
         made = not self.aggregate.keys or makes_records(stream)
         return made or any(root.name in self.readers for root in stream.roots)
 
@@ -78,6 +81,8 @@ class BatchAggregator:
         return grouped.selectExpr(*checked, RECORDS_COLUMN)
 
     def _grouped(self, frame: DataFrame) -> DataFrame:
+        if isinstance(self.aggregate.state, QuarantineState):
+            frame = frame.limit(self.aggregate.state.limit + 1)
         if self.aggregate.state.appends:
             return appended(frame, self.aggregate, next(iter(self.readers.values())).assignment.position)
         return _aggregated(frame, self.aggregate)
@@ -97,6 +102,16 @@ class BatchAggregator:
             raise TransientError(
                 f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
             )
+
+    def check_quarantine(self, failed: int | None, written: str) -> None:
+        """QuarantineFull when more records failed than may; `written` is where their rows were written."""
+        state = self.aggregate.state
+        if not isinstance(state, QuarantineState) or failed is None or failed <= state.limit:
+            return
+        reader = next(iter(self.readers.values()))
+        first = reader.spark.read.parquet(written).first()
+        assignment = reader.assignment
+        check_number(f"{assignment.topology} {assignment.attempt}", state, failed, first.asDict() if first else None)
 
     def explain(self, error: Exception) -> TxbatchError:
         """Return why the partials could not be made, in our words, and the partition, if one alone has the problem."""

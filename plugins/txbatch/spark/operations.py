@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.fields import Field
-from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.nodes import Failed, Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
     Each,
@@ -24,12 +24,13 @@ from txbatch.core.operations import (
     RecordStep,
     Repartition,
     Transform,
+    parted,
 )
 from txbatch.core.python_steps import rows_of
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.where import Condition
 from txbatch.spark.casts import check_kept
-from txbatch.spark.python_functions import run_python
+from txbatch.spark.python_functions import run_failed, run_python
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.state_query import Tables, state_query
 from txbatch.spark.within_batch import aggregate, carried, first_n, join
@@ -69,12 +70,23 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
             return reduce(lambda one, other: one.union(other), (run_operations(each, read, tables) for each in inputs))
         case Join(left=left, right=right):
             return join(run_operations(left, read, tables), run_operations(right, read, tables), node)
+        case Failed(steps=steps):
+            return reduce(lambda one, other: one.union(other), (_failed(each, read, tables) for each in steps))
         case Aggregate(partitions=True):
             return _run_batch_step(run_operations(node.before, partial(read, parted=True), tables), node)
         case Distinct() | FirstN() | Aggregate():
             return _run_batch_step(run_operations(node.before, read, tables), node)
         case step:
             return run_step(_frame(step.before, read, tables), step, tables)
+
+
+def _failed(step: Node, read: Read, tables: Tables) -> DataFrame:
+    """Return the rows of a quarantine of the records for which a step's function fails."""
+    rows = rows_of(step)
+    if isinstance(step, Source | Merged | Join | Failed) or rows is None:
+        raise AssertionError(f"{step}: it has no function that could fail")
+    before = _frame(step.before, read if parted(step.before) else partial(read, parted=True), tables)
+    return run_failed(before, step, rows)
 
 
 def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
@@ -93,7 +105,8 @@ def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
 def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> DataFrame:
     """Return what one step makes of the records before it, one by one."""
     if (rows := rows_of(step)) is not None:
-        return run_python(frame, step.fields, rows, show=step.show_records)
+        quarantined = getattr(step, "quarantined", False)
+        return run_python(frame, step.fields, rows, show=step.show_records, quarantined=quarantined)
     match step:
         case Filter(condition=str(condition)):
             return checked(frame, "filter", [condition], lambda records: records.filter(condition))

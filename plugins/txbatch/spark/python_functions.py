@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
+from txbatch.core import quarantine
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import Field
-from txbatch.core.python_steps import Row, Rows
+from txbatch.core.nodes import Source
+from txbatch.core.operations import Node
+from txbatch.core.python_steps import Row, Rows, is_of_record
+from txbatch.core.spout import PartitionedSpout
 from txbatch.spark.failures import Unshown, record_note, shown_record
 from txbatch.spark.frames import ddl
 from txbatch.spark.within_batch import OF_FIELD, carried
@@ -19,34 +23,111 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_python(frame: DataFrame, fields: Sequence[Field], rows: Rows, *, show: bool = True) -> DataFrame:
-    """Return `rows` of every record. Errors have the record, unless it is not to be shown.
+def run_python(
+    frame: DataFrame, fields: Sequence[Field], rows: Rows, *, show: bool = True, quarantined: bool = False
+) -> DataFrame:
+    """Return `rows` of every record; where it is quarantined, of those for which that does not fail.
 
-    Columns go by number: Spark takes a name with a dot apart on this way.
+    Errors have the record, unless it is not to be shown.
     """
-    kept = [OF_FIELD] * len(carried(frame))
-    before, after = list(frame.columns), [field.name for field in (*kept, *fields)]
-    made = [Field(f"c{number}", field.type) for number, field in enumerate((*kept, *fields))]
+    kept = len(carried(frame))
+
+    def made(records: list[dict[str, Any]]) -> pa.RecordBatch:
+        unseen = [_popped(record, kept) for record in records]
+        found = [_outcome(rows, record, show, quarantined) for record in records]
+        good = [
+            [] if isinstance(each, Exception) else each for each in (_fitting(found, fields) if quarantined else found)
+        ]
+        own = [[(*first, *row) for row in each] for first, each in zip(unseen, good, strict=True)]
+        return _batch(records, own, (*[OF_FIELD] * kept, *fields), show)
+
+    return _mapped(frame, [*[OF_FIELD] * kept, *fields], made)
+
+
+def run_failed(frame: DataFrame, step: Node, rows: Rows) -> DataFrame:
+    """Return the rows of a quarantine of the records for which a step's function fails."""
+    name, operation, show, fields = step.name, quarantine.operation_of(step), step.show_records, step.fields
+    kept, names = len(carried(frame)), dict(filter(None, map(_naming, step.roots)))
+
+    def made(records: list[dict[str, Any]]) -> pa.RecordBatch:
+        places = [_place(_popped(record, kept), name, names) for record in records]
+        found = _fitting([_outcome(rows, record, show, True) for record in records], fields)
+        failed = [
+            quarantine.failed_row(place, operation, record, error, show=show)
+            for place, record, error in zip(places, records, found, strict=True)
+            if isinstance(error, Exception)
+        ]
+        return _batch([], [failed], quarantine.FIELDS, show)
+
+    return _mapped(frame, quarantine.FIELDS, made)
+
+
+def _mapped(frame: DataFrame, fields: Sequence[Field], made: Any) -> DataFrame:
+    """Return what `made` makes of the records of each batch. Columns go by number: Spark takes a name with a dot apart."""
+    before, numbered = list(frame.columns), [Field(f"c{number}", field.type) for number, field in enumerate(fields)]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            records = [dict(zip(before, record, strict=True)) for record in values]
-            yield _batch(records, [_made(rows, record, len(kept), show) for record in records], (*kept, *fields), show)
+            yield made([dict(zip(before, record, strict=True)) for record in values])
 
-    return frame.toDF(*(f"c{number}" for number in range(len(before)))).mapInArrow(run, ddl(made)).toDF(*after)
+    by_number = frame.toDF(*(f"c{number}" for number in range(len(before))))
+    return by_number.mapInArrow(run, ddl(numbered)).toDF(*(field.name for field in fields))
 
 
-def _made(rows: Rows, record: dict[str, Any], kept: int, show: bool) -> list[Row]:
-    """Return `rows` of a record, behind the columns that are kept and not shown; an exception says which record it was."""
-    unseen = tuple(record.pop(name) for name in list(record)[:kept])
+def _popped(record: dict[str, Any], kept: int) -> Row:
+    """Take the first values off a record, which are carried on and not shown to functions."""
+    return tuple(record.pop(name) for name in list(record)[:kept])
+
+
+def _naming(root: Source) -> tuple[str, Callable[[str], str]] | None:
+    """Return a source with what gives its partitions their names, where its records have others; else None."""
+    spout = root.spout
+    if not isinstance(spout, PartitionedSpout) or type(spout).partition_name is PartitionedSpout.partition_name:
+        return None
+    return root.name, spout.partition_name
+
+
+def _place(unseen: Row, stream: str, names: Mapping[str, Callable[[str], str]]) -> tuple[str, str]:
+    """Return the stream and the partition of a record, as far as they are known."""
+    if not unseen:
+        return stream, ""
+    root, _, partition = unseen[0].partition("\0")
+    return root, names[root](partition) if root in names else partition
+
+
+def _outcome(rows: Rows, record: dict[str, Any], show: bool, quarantined: bool) -> list[Row] | Exception:
+    """Return what a function makes of a record, or, where it is quarantined, how it failed; else raise that with the record."""
     try:
-        return [(*unseen, *row) for row in rows(record)]
+        return rows(dict(record))
     except Exception as error:
-        if not show and not isinstance(error, TxbatchError):
-            raise Unshown(error, record).with_traceback(error.__traceback__) from None
-        error.add_note(record_note(error, record, show=show))
-        raise
+        if quarantined and is_of_record(error):
+            return error
+        _raise(error, record, show)
+
+
+def _raise(error: Exception, record: dict[str, Any], show: bool) -> NoReturn:
+    if not show and not isinstance(error, TxbatchError):
+        raise Unshown(error, record).with_traceback(error.__traceback__) from None
+    error.add_note(record_note(error, record, show=show))
+    raise error
+
+
+def _fitting(found: Sequence[list[Row] | Exception], fields: Sequence[Field]) -> list[list[Row] | Exception]:
+    """Return outcomes, in which one whose values do not fit is how it failed."""
+    made = list(chain.from_iterable(each for each in found if not isinstance(each, Exception)))
+    if _misfit(made, fields) is None:
+        return list(found)
+    return [each if isinstance(each, Exception) else _misfit(each, fields) or each for each in found]
+
+
+def _misfit(rows: Sequence[Row], fields: Sequence[Field]) -> Exception | None:
+    try:
+        for column, field in zip(zip(*rows, strict=True), fields, strict=True):
+            arrow_array(column, field)
+    except Exception as error:
+        return error
+    return None
 
 
 def _batch(

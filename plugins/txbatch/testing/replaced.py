@@ -11,7 +11,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
-from txbatch.core.nodes import Join, Merged, Source
+from txbatch.core.nodes import Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.spark_sql import spark_name
@@ -46,7 +46,8 @@ def replaced(
     for name, stream in topology.streams.items():
         new.streams[name] = Stream(new, parts.node(stream.node))
     for aggregate in topology.aggregates:
-        new.add(checked(parts.aggregate(aggregate)))
+        if not isinstance(aggregate.stream, Failed):  # which the new topology makes of its own steps
+            new.add(checked(parts.aggregate(aggregate)))
     _check_known("Spark SQL expression", functions, parts.used)
     if parts.needs:
         raise DefinitionError(
@@ -131,6 +132,9 @@ class _Replacement:
         match node:
             case Source(name=name):
                 return replace(node, spout=self.spouts[name])
+            case Failed(steps=steps, sources=sources):
+                made = tuple(replace(each, spout=self.spouts[each.name]) for each in sources)
+                return replace(node, steps=tuple(map(self.node, steps)), sources=made)
             case Merged(inputs=inputs):
                 return replace(node, inputs=tuple(map(self.node, inputs)))
             case Join(left=left, right=right):
