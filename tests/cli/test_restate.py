@@ -262,6 +262,13 @@ def test_parts_of_an_interval_that_no_batch_counts_are_named(txbatch: Txbatch, j
     assert "days: no batch counts 2024-01-03T00:00:00+00:00/2024-01-04T00:00:00+00:00, so nothing of it is" in told
 
 
+@pytest.mark.rule("R15")
+def test_a_run_over_many_intervals_says_how_many_are_committed_already(txbatch: Txbatch, job: str) -> None:
+    told = txbatch("run", job, *day(1, 4), "--cron", "0 0 * * *").stderr
+    assert "days: 2 of 4 intervals are committed and stay as they are; `txbatch verify days` tells whether" in told
+    assert "4 of 4 intervals are committed" in txbatch("run", job, *day(1, 4), "--cron", "0 0 * * *").stderr
+
+
 def test_a_finished_one_that_is_asked_for_again_says_so(txbatch: Txbatch, job: str, caplog: Any) -> None:
     for _ in range(2):
         assert txbatch("restate", "days", "1", "--why", "x").exit_code == 0

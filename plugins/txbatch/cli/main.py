@@ -24,7 +24,7 @@ from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.rebuild import rebuild
-from txbatch.cli.restate import restate, tell_committed
+from txbatch.cli.restate import restate, tell_committed, tell_counted
 from txbatch.cli.retention import gc, kept
 from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
@@ -227,6 +227,7 @@ def run(
                 tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))
             batches = runner.run(run_id, between, parameters, until_idle=until_idle)
         else:
+            tell_counted(reader, loaded.topology.name, pieces)
             batches = runner.run_each(pieces, parameters)
         done = [each.txid for each in batches]
     return reader.batches_by_txid(loaded.topology.name, done)

@@ -73,6 +73,20 @@ def tell_committed(steps: Steps, run: Run) -> None:
         click.echo(shown(f"{own.topology}: txid {own.txid} is not changed{already_committed(steps, own)}"), err=True)
 
 
+def tell_counted(reader: Reader, topology: str, asked: Sequence[Interval]) -> None:
+    """Say how many of some intervals, one after the other, are committed already, and what becomes of those."""
+    whole = Interval(asked[0].start, asked[-1].end)
+    counted = reader.counted_within(topology, whole) if reader.status(topology) else {}
+    if counted:
+        start, end = whole.start.isoformat(), whole.end.isoformat()
+        click.echo(
+            f"{topology}: {len(counted):,} of {len(asked):,} intervals are committed and stay as they are; `txbatch verify "
+            f'{topology}` tells whether their source changed, `txbatch restate {topology} --interval {start} {end} --why "..."` '
+            "counts them again",
+            err=True,
+        )
+
+
 def _within(reader: Reader, job: Job, interval: Interval) -> Sequence[int]:
     name = job.topology.name
     counted = reader.counted_within(name, interval)
