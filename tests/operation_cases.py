@@ -29,8 +29,9 @@ from txbatch.memory.operations import records
 FOLDER = Path(__file__).parent / "golden" / "operations"
 PATHS = sorted(FOLDER.glob("*.json"))
 DOCUMENT = Path(__file__).parents[1] / "docs" / "topology.md"
-# In a row of three cells the second one, where it is code.
-LINES = re.findall(r"^\|[^|]*\| `([^|]+)` \|[^|]*\|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+STREAMS, _, QUERIES = DOCUMENT.read_text(encoding="utf-8").partition("\n## Queries\n")
+# In a row of three cells the second one, where it is code: of streams, and of query streams.
+LINES, QUERY_LINES = (re.findall(r"^\|[^|]*\| `([^|]+)` \|[^|]*\|$", text, re.MULTILINE) for text in (STREAMS, QUERIES))
 # By stream the records of each partition.
 Read = dict[str, dict[str, list[tuple[Any, ...]]]]
 Counted = Counter[tuple[Any, ...]]
@@ -64,9 +65,10 @@ class OperationCase:
 
 def documented(line: str) -> tuple[Any, Topology]:
     """What a line of the document makes, after the lines that stand before all of them; and their topology."""
-    before, *_ = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(before, names)
+    for text in (STREAMS, QUERIES)[: 1 + (line in QUERY_LINES)]:
+        before, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        exec(before, names)
     return eval(line, names), names["topology"]
 
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from txbatch import settings
 from txbatch.core.errors import TerminalError
+from txbatch.core.operations import LiveLookup
+from txbatch.core.topology import Topology
+from txbatch.memory.queries import answers
 from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.multi_get import multi_get
+from txbatch.postgres.multi_get import look_up, multi_get
 from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.warehouses import Warehouses
 
 Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
 Key = Any | Sequence[Any]
+_SNAPSHOT: Any = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,21 @@ class Reports:
         engine = self._engine if database is None else self._warehouses.engine(database)
         with transaction(engine) as connection:
             return [*multi_get(connection, state, keys)]
+
+    def ask(self, topology: Topology, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
+        """Return the answer to each question that a query stream is asked: records, as dicts. All see one moment of the states.
+
+        A question is a value, or of several fields a tuple of values. To read the schema `report` is enough. UnknownName for an
+        unknown query, TerminalError for a question that does not fit, and for a function of the job that fails.
+        """
+        asked = topology.query_stream(query)
+        states = {step.aggregate.state.database for step in asked.steps if isinstance(step, LiveLookup)}
+        if not states:
+            return answers(asked, questions, lambda aggregate, keys: [])
+        (database,) = states
+        engine = self._engine if database is None else self._warehouses.engine(database)
+        with transaction(engine.execution_options(**_SNAPSHOT)) as connection:
+            return answers(asked, questions, partial(look_up, connection))
 
     def as_of(self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False) -> list[Answer]:
         """Return an answer for each key as of a txid; without keys the global value, or all keys that there were.

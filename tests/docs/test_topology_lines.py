@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from operation_cases import DOCUMENT, LINES, documented, given, in_memory
+from operation_cases import DOCUMENT, LINES, QUERIES, QUERY_LINES, documented, given, in_memory
 
 from txbatch import Stream, Topology
+from txbatch.memory.queries import ask
 from txbatch.memory.runner import run
 
 
@@ -46,3 +47,28 @@ def test_a_line_runs(line: str) -> None:
         assert in_memory(made, given(made))
     else:
         assert run(topology).rows(made.state.name)
+
+
+def test_every_row_on_queries_is_one_that_runs() -> None:
+    rows = [line for line in QUERIES.splitlines() if line.startswith("| ") and not line.startswith("| Trident |")]
+    assert len(rows) == len(QUERY_LINES) == len(set(QUERY_LINES)) > 4
+
+
+@pytest.mark.parametrize("line", QUERY_LINES)
+def test_a_query_answers_as_its_row_says(line: str) -> None:
+    (said,) = re.findall(rf"`{re.escape(line)}` \| (\w+) record", QUERIES)
+    _, topology = documented(line)
+    (answer,) = ask(run(topology), topology, "shops", ["Soho Mayfair Leeds"])
+    assert len(answer) == {"one": 1, "three": 3}[said]
+    assert answer[0].get("sales", 2) in (2, 3)
+
+
+def test_what_is_asked_from_python_is_what_is_answered() -> None:
+    _, topology = documented(QUERY_LINES[0])
+    ledger = run(topology)
+    (called,) = re.findall(r"found = Reports.open\(\)\.ask\((.*?)\)  #", QUERIES)
+    assert [
+        len(answer) for answer in eval(f"ask(ledger, {called})", {"ask": ask, "ledger": ledger, "topology": topology})
+    ] == [2, 1]
+    soho = ledger.rows("by_shop")["Soho",]
+    assert f'{{"sales": {soho.value[0]}, "turnover": {soho.value[1]}}}, None]' in QUERIES

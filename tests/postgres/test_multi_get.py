@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from sqlalchemy import Engine, text
 from support import LogSpout, code, word_count
 
 from txbatch import AppendState, Avg, CombinerAggregator, Count, Max, OpaqueState, Topology
-from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.errors import SchemaMismatch, TerminalError, UnknownName
 from txbatch.core.rebuild import Swapped
 from txbatch.memory.emitter import partials_of
+from txbatch.memory.queries import answers
 from txbatch.postgres import state_tables
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.multi_get import multi_get
+from txbatch.postgres.multi_get import look_up, multi_get
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.reports import Reports
 from txbatch.settings import Settings
@@ -221,3 +223,49 @@ def test_a_state_apart_is_asked_where_it_is(engine: Engine, databases: Callable[
         warehouses.drop(connection, "word_count")
     with pytest.raises(UnknownName):
         get(there, "word_count", "dog")
+
+
+def test_a_query_is_answered_for_whoever_reads_report(bench: Bench) -> None:
+    bench.whole(words(dog=3), "1")
+    (counts,) = bench.topology.aggregates
+    bench.topology.new_query_stream("words", "word string").state_query(counts, "word")
+    with bench.engine.connect() as connection:
+        connection.execute(text("CREATE ROLE gets"))
+        connection.execute(text("GRANT USAGE ON SCHEMA report TO gets"))
+        connection.execute(text("GRANT SELECT ON report.word_count TO gets"))
+        connection.execute(text("SET LOCAL ROLE gets"))
+        asked = bench.topology.query_stream("words")
+        assert answers(asked, ["dog"], partial(look_up, connection)) == [[{"word": "dog", "count": 3}]]
+        connection.rollback()
+
+
+@pytest.mark.rule("R19")
+def test_a_query_begins_a_transaction_that_reads_one_snapshot(bench: Bench, reports: Reports) -> None:
+    bench.whole(words(dog=3), "1")
+    (counts,) = bench.topology.aggregates
+    settings = "current_setting('transaction_isolation') || current_setting('transaction_read_only')"
+    count = f"length({settings}) + count - count AS count"
+    bench.run(f"CREATE OR REPLACE VIEW report.word_count AS SELECT word, {count}, txid FROM state.word_count")
+    bench.topology.new_query_stream("words", "word string").state_query(counts, "word")
+    assert reports.ask(bench.topology, "words", ["dog"]) == [[{"word": "dog", "count": len("repeatable readon")}]]
+
+
+@pytest.mark.rule("R23")
+def test_a_job_that_defines_a_state_otherwise_is_told_so(bench: Bench, reports: Reports) -> None:
+    bench.whole(words(dog=3), "1")
+    other = word_count(LogSpout({"a": 9}), most=Count())
+    other.new_query_stream("words", "word string").state_query(other.aggregates[0], "word")
+    with pytest.raises(
+        SchemaMismatch, match="state 'word_count' is not as the job defines it, it has no value 'most' here"
+    ):
+        reports.ask(other, "words", ["dog"])
+    topology, spout = Topology("word_count"), LogSpout({"a": 9})
+    spout.fields = "name string"
+    state = (
+        topology.new_stream("words", spout)
+        .group_by("name")
+        .persistent_aggregate(OpaqueState("word_count"), count=Count())
+    )
+    topology.new_query_stream("words", "name string").state_query(state, "name")
+    with pytest.raises(SchemaMismatch, match="its key is word text here"):
+        reports.ask(topology, "words", ["dog"])

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 
 from txbatch import __version__, settings
 from txbatch.cli import arguments, database
+from txbatch.cli.ask import ask
 from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
@@ -57,6 +58,7 @@ ORDER = (
         "status",
         "batches",
         "query",
+        "ask",
         "why",
         "as-of",
         "psql",
@@ -499,6 +501,7 @@ def demo() -> None:
     """
 
 
+main.add_command(ask)
 main.add_command(restate)
 main.add_command(verify)
 main.add_command(gc)

@@ -100,4 +100,6 @@ class GroupedStream:
 
 def _called(node: Node) -> str:
     """What an operation is called where it is defined."""
-    return {"FirstN": "first_n, min_by or max_by"}.get(type(node).__name__, type(node).__name__.lower())
+    return {"FirstN": "first_n, min_by or max_by", "Arguments": "a question"}.get(
+        type(node).__name__, type(node).__name__.lower()
+    )

@@ -75,6 +75,17 @@ class Source(Records):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Arguments(Records):
+    """What a query stream is asked: a record for each question, which is a batch of its own and no spout's."""
+
+    shown: bool = True
+
+    @property
+    def roots(self) -> tuple[Source, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Merged(Records):
     """The records of several nodes, whose fields have the same types; `fields` are called as in the first."""
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.nodes import After, Failed, Join, Merged, Source
+from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
 from txbatch.core.state_query import StateQuery
 from txbatch.core.where import Condition as Condition
+
+if TYPE_CHECKING:
+    from txbatch.core.persistent_aggregate import PersistentAggregate
 
 # A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
 Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
@@ -79,6 +83,22 @@ class Lookup(After):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LiveLookup(After):
+    """Each record with values that a state has for its key when it is asked: a query stream's, which no batch has.
+
+    `how` says whether a record whose key is absent stays.
+    """
+
+    aggregate: PersistentAggregate
+    how: How
+
+    @property
+    def values(self) -> tuple[Field, ...]:
+        """The fields that it appends."""
+        return self.fields[len(self.before.fields) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Peek(After):
     """The same records, each of which a function has seen."""
 
@@ -94,15 +114,15 @@ class Repartition(After):
     by: tuple[Field, ...]
 
 
-RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | Peek | Repartition
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | Peek | Repartition
 BatchStep = Distinct | FirstN | Aggregate
 Step = RecordStep | BatchStep
-Node = Source | Merged | Join | Failed | Step
+Node = Source | Arguments | Merged | Join | Failed | Step
 
 
-def origin_of(node: Node) -> Source | Merged | Join | Failed:
+def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:
     """Return the node at which its steps begin."""
-    while not isinstance(node, Source | Merged | Join | Failed):
+    while not isinstance(node, Source | Arguments | Merged | Join | Failed):
         node = node.before
     return node
 
@@ -123,6 +143,8 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join() | Failed():
             return None
+        case Arguments() | LiveLookup():
+            return None
         case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
             return one_for_one(node.before)
         case other:
@@ -132,7 +154,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
 def per_batch(node: Node) -> tuple[str, ...]:
     """Return what the node's records went through whose result depends on where batches end, in order; empty: nothing."""
     match node:
-        case Source() | Failed():
+        case Source() | Arguments() | Failed():
             return ()
         case Merged(inputs=inputs):
             return tuple(each for part in inputs for each in per_batch(part))
@@ -147,7 +169,7 @@ def per_batch(node: Node) -> tuple[str, ...]:
 def queries(node: Node) -> tuple[StateQuery, ...]:
     """Return the look-ups that the node's records went through, in order."""
     match node:
-        case Source():
+        case Source() | Arguments():
             return ()
         case Merged(inputs=inputs):
             return tuple(each for part in inputs for each in queries(part))
@@ -164,7 +186,7 @@ def queries(node: Node) -> tuple[StateQuery, ...]:
 def makes_records(node: Node) -> bool:
     """True if the node has a record also where its sources have none: an aggregate without keys has one."""
     match node:
-        case Source() | Failed():
+        case Source() | Arguments() | Failed():
             return False
         case Merged(inputs=inputs):
             return any(map(makes_records, inputs))
@@ -183,7 +205,12 @@ def parted(node: Node) -> Node | None:
             return None
         case Merged(inputs=inputs):
             return next((found for each in inputs if (found := parted(each))), None)
-        case Join() | Transform() | Distinct() | FirstN() | Aggregate() | Failed():
+        case Arguments() | Join() | Transform() | Distinct() | FirstN() | Aggregate() | Failed():
             return node
         case step:
             return parted(step.before)
+
+
+def needs_ask(node: Node) -> DefinitionError:
+    """Return the error of a query stream's node where batches are counted."""
+    return DefinitionError(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")

@@ -142,6 +142,11 @@ def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
     state = aggregate.state
     if not isinstance(state, State):
         raise DefinitionError(f"{state!r} takes no updates; aggregate into a state, such as OpaqueState('name')")
+    if not aggregate.stream.roots:
+        raise DefinitionError(
+            f"state {state.name!r}: query stream {aggregate.stream.name!r} has questions, which are no batch and count nowhere; "
+            "aggregate a stream of a spout"
+        )
     check_guarantee(aggregate.stream, state, aggregate.guarantee)
     _check_aggregators(aggregate)
     if not (aggregate.remove is None or isinstance(aggregate.remove, str) or callable(aggregate.remove)):

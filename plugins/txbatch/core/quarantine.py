@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.errors import DefinitionError, QuarantineFull
 from txbatch.core.fields import parse_fields
-from txbatch.core.nodes import Failed, Join, Merged, Source
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.python_steps import told
@@ -134,7 +134,7 @@ def _steps(nodes: Iterable[Node]) -> Iterator[Node]:
 def _before(node: Node) -> Iterator[Node]:
     """Yield a node behind all those before it."""
     match node:
-        case Source() | Failed():
+        case Source() | Arguments() | Failed():
             return
         case Merged(inputs=inputs):
             for each in inputs:
@@ -148,7 +148,7 @@ def _before(node: Node) -> Iterator[Node]:
 
 
 def _number(node: Node) -> int:
-    return 0 if isinstance(node, Source | Merged | Join | Failed) else 1 + _number(node.before)
+    return 0 if isinstance(node, Source | Arguments | Merged | Join | Failed) else 1 + _number(node.before)
 
 
 def _json(record: Mapping[str, Any]) -> str:

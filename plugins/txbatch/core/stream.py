@@ -13,7 +13,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
 from txbatch.core.functions import check_callable, check_condition, check_function, check_number, check_python
 from txbatch.core.grouped import GroupedStream
-from txbatch.core.nodes import Merged, Source
+from txbatch.core.nodes import How, Merged, Source
 from txbatch.core.operations import (
     Each,
     Filter,
@@ -39,6 +39,7 @@ from txbatch.core.where import Condition
 
 if TYPE_CHECKING:
     from txbatch.core.declared import Fields
+    from txbatch.core.query_stream import QueryStream
 
 
 class Owner(Protocol):
@@ -47,6 +48,8 @@ class Owner(Protocol):
     name: str
     static_states: dict[str, StaticState]
     quarantine: int | None
+    aggregates: list[PersistentAggregate]
+    query_streams: dict[str, QueryStream]
 
     def add(self, aggregate: PersistentAggregate) -> None:
         """Take a persistent aggregate in."""
@@ -75,7 +78,8 @@ class Stream:
         origin = origin_of(self.node)
         if not isinstance(origin, Source):
             how = "merged" if isinstance(origin, Merged) else "joined"
-            raise DefinitionError(f"stream {self.name!r} is {how} and has several spouts; ask its roots")
+            told = f"is {how} and has several spouts; ask its roots" if origin.roots else "has questions, and no spout"
+            raise DefinitionError(f"stream {self.name!r} {told}")
         return origin.spout
 
     @property
@@ -168,7 +172,7 @@ class Stream:
 
     def state_query(
         self,
-        static: StaticState,
+        state: StaticState | PersistentAggregate,
         *keys: str,
         fields: Sequence[str] | None = None,
         how: str = "left",
@@ -178,14 +182,27 @@ class Stream:
 
         Where the state has no such key they are null; with `how="inner"` the record is left out. A null key is in no state. With
         `many` the record goes on once for each row of its key; else a key that has two is an error.
+
+        A query stream looks values up in states of its topology as well: `state` is then what `persistent_aggregate` returned.
         """
-        if self.topology.static_states.get(static.name) is not static:
-            raise DefinitionError(
-                f"stream {self.name!r}: {static!r} is not of this topology; use new_static_state first"
-            )
         by = checked_how(how, self.of("state_query"))
-        query = StateQuery(static, tuple(self.field(key) for key in keys), fields, by, many)
+        if isinstance(state, PersistentAggregate):
+            return self.live_query(state, keys, fields, by)
+        if self.topology.static_states.get(state.name) is not state:
+            raise DefinitionError(
+                f"stream {self.name!r}: {state!r} is not of this topology; use new_static_state first"
+            )
+        query = StateQuery(state, tuple(self.field(key) for key in keys), fields, by, many)
         return self.then(Lookup(self.name, self.fields + query.values, self.node, query))
+
+    def live_query(
+        self, state: PersistentAggregate, keys: Sequence[str], fields: Sequence[str] | None, how: How
+    ) -> Stream:
+        """Refuse, as what a state has is no batch's: every attempt would see other values."""
+        raise DefinitionError(
+            f"{self.of('state_query')}: state {state.state.name!r} changes with every batch, and an attempt would see other "
+            "values than the one before; ask it by a query stream (new_query_stream), or look up in a StaticState"
+        )
 
     def group_by(self, *names: str) -> GroupedStream:
         """Group for `persistent_aggregate`, or for what is per batch."""

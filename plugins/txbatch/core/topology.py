@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.keep import Keep
 from txbatch.core.new_values import check_tables
-from txbatch.core.nodes import Source
+from txbatch.core.nodes import Arguments, Source
 from txbatch.core.operations import per_batch, queries
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.quarantine import QuarantineState, check_limit, quarantine_of
+from txbatch.core.query_stream import QueryStream
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 from txbatch.core.united import joined, merged
+
+if TYPE_CHECKING:
+    from txbatch.core.declared import Fields
 
 _TOPOLOGY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -52,6 +56,7 @@ class Topology:
     keep: Keep | None = None
     show_records: bool = True
     quarantine: int | None = None
+    query_streams: dict[str, QueryStream] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_topology_name(self.name)
@@ -88,6 +93,24 @@ class Topology:
         checked_name(name, "stream")
         unique([*self.streams, name], "stream")
         return joined(name, left, right, on, how)
+
+    def new_query_stream(self, name: str, fields: Fields) -> QueryStream:
+        """A stream of questions with these fields, which `ask` answers without Spark: Trident's DRPC stream.
+
+        The answer to each is the records of the operation that was defined last. No batch has anything of it.
+        """
+        checked_name(name, "query stream")
+        unique([*self.query_streams, name], "query stream")
+        stream = QueryStream(self, Arguments(name, parse_fields(fields), self.show_records))
+        self.query_streams[name] = stream
+        return stream
+
+    def query_stream(self, name: str) -> QueryStream:
+        """Return the query stream of this name, as far as it is defined; UnknownName names those that there are."""
+        if name not in self.query_streams:
+            known = ", ".join(self.query_streams) or "none: define one by new_query_stream"
+            raise UnknownName(f"topology {self.name!r} has no query stream {name!r}; it has {known}")
+        return self.query_streams[name]
 
     def new_static_state(self, static: StaticState) -> StaticState:
         """Take in a table to look values up in, by `state_query`."""

@@ -17,6 +17,8 @@ def merged(name: str, streams: Sequence[Stream]) -> Stream:
     """
     if len(streams) < 2:
         raise DefinitionError(f"stream {name!r}: merge at least two streams")
+    for each in streams:
+        _check_batches(each, f"stream {name!r}: merge")
     first = streams[0]
     for other in streams[1:]:
         if other.topology is not first.topology:
@@ -46,6 +48,8 @@ def joined(name: str, left: Stream, right: Stream, on: Sequence[str], how: str) 
 
 def _check_join(name: str, left: Stream, right: Stream, on: Sequence[str], how: str) -> None:
     of = f"stream {name!r}: join"
+    for each in (left, right):
+        _check_batches(each, of)
     if right.topology is not left.topology:
         raise DefinitionError(f"{of}: {right.name!r} is of another topology; join streams of one")
     if how not in [*How]:
@@ -63,6 +67,13 @@ def _check_join(name: str, left: Stream, right: Stream, on: Sequence[str], how: 
     for field in (field for field in _others(right, on) if field.name.lower() in own):
         raise DefinitionError(
             f"{of}: {left.name!r} and {right.name!r} both have {field.name!r}; rename one by map, or leave it out by project"
+        )
+
+
+def _check_batches(stream: Stream, of: str) -> None:
+    if not stream.roots:
+        raise DefinitionError(
+            f"{of}: {stream.name!r} is a query stream, whose answer is one line of operations; take a stream"
         )
 
 

@@ -13,8 +13,20 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.nodes import Failed, Join, Merged, Source
-from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Peek, Repartition, Transform
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.operations import (
+    Each,
+    Filter,
+    FlatMap,
+    Function,
+    LiveLookup,
+    Lookup,
+    Map,
+    Node,
+    Peek,
+    Repartition,
+    Transform,
+)
 from txbatch.core.topology import Topology
 
 # Names that Spark takes for a function without parentheses, where no field is called so.
@@ -101,7 +113,7 @@ def _of(node: Node, seen: set[int]) -> Iterator[Expression]:
         return
     seen.add(id(node))
     match node:
-        case Source() | Failed():
+        case Source() | Arguments() | Failed():
             return
         case Merged(inputs=inputs):
             for each in inputs:
@@ -135,7 +147,7 @@ def _is_known(node: Node) -> bool:
     match node:
         case Transform():
             return False
-        case Filter() | Each() | Lookup() | Peek() | Repartition():
+        case Filter() | Each() | Lookup() | LiveLookup() | Peek() | Repartition():
             return _is_known(node.before)
         case _:
             return True

@@ -9,12 +9,13 @@ from typing import assert_never
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.nodes import Failed, Join, Merged, Source
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
     Each,
     Filter,
     FlatMap,
+    LiveLookup,
     Lookup,
     Map,
     Node,
@@ -24,6 +25,7 @@ from txbatch.core.operations import (
     Repartition,
     Step,
     Transform,
+    needs_ask,
     parted,
 )
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
@@ -41,6 +43,8 @@ def records(node: Node, read: Read) -> Iterable[Record]:
     match node:
         case Source(name=name):
             return chain.from_iterable(read.get(name, {}).values())
+        case Arguments():
+            raise needs_ask(node)
         case Merged(inputs=inputs):
             names = [field.name for field in node.fields]
             united = (record for each in inputs for record in records(each, read))
@@ -51,10 +55,15 @@ def records(node: Node, read: Read) -> Iterable[Record]:
             return chain.from_iterable(_failed(step, read) for step in steps)
         case Aggregate(partitions=True):
             return chain.from_iterable(aggregate(part, node) for _, part in _parts(node.before, read))
-        case Distinct() | FirstN() | Aggregate():
-            return _run_batch_step(records(node.before, read), node)
         case step:
-            return _run(records(step.before, read), step)
+            return step_records(records(step.before, read), step)
+
+
+def step_records(before: Iterable[Record], step: Step) -> Iterable[Record]:
+    """Return what a step makes of the records before it, which are one batch."""
+    if isinstance(step, Distinct | FirstN | Aggregate):
+        return _run_batch_step(before, step)
+    return _run(before, step)
 
 
 def _parts(node: Node, read: Read) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
@@ -67,7 +76,7 @@ def _parts(node: Node, read: Read) -> Iterator[tuple[tuple[str, str], Iterable[R
 def _failed(step: Node, read: Read) -> Iterator[Record]:
     """Yield the rows of a quarantine of the records for which a step's function fails."""
     rows, names = rows_of(step), [field.name for field in FIELDS]
-    if isinstance(step, Source | Merged | Join | Failed) or rows is None:
+    if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         return
     before, operation = step.before, operation_of(step)
     for place, part in [((step.name, ""), records(before, read))] if parted(before) else _parts(before, read):
@@ -113,6 +122,8 @@ def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
             return state_query(before, query)
+        case LiveLookup():
+            raise needs_ask(step)
         case Peek() | Repartition():
             return before
         case other:

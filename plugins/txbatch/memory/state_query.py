@@ -12,15 +12,28 @@ from txbatch.core.state_query import StateQuery
 from txbatch.core.static import StaticState, Versioned
 from txbatch.memory.within_batch import Record
 
+ByKey = dict[tuple[object, ...], list[Record]]
+
 
 def state_query(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:
-    """Yield each record with the values of its key; null, or left out, where there is none."""
-    keys, found = [key.name for key in query.keys], dict[tuple[object, ...], list[Record]]()
+    """Return each record with the values of its key; null, or left out, where there is none."""
+    return looked_up(records, query, by_key(query))
+
+
+def by_key(query: StateQuery) -> ByKey:
+    """Return the rows of the state by key; BadRecord for a key that has several where one was promised."""
+    keys, found = [key.name for key in query.keys], ByKey()
     for row in _rows(query.state):
         if all(row[name] is not None for name in keys):
             found.setdefault(key_of(row[name] for name in keys), []).append(row)
     if not query.many and any(len(rows) > 1 for rows in found.values()):
         raise query.twice
+    return found
+
+
+def looked_up(records: Iterable[Record], query: StateQuery, found: ByKey) -> Iterator[Record]:
+    """Yield each record with the values of its key in these rows."""
+    keys = [key.name for key in query.keys]
     missing: list[Record] = [{}] if query.how is How.LEFT else []
     for record in records:
         for row in found.get(key_of(record[name] for name in keys), missing):

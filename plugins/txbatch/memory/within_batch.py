@@ -50,8 +50,13 @@ def _ordered(records: list[Record], step: FirstN) -> list[Record]:
 
 
 def aggregate(records: Iterable[Record], step: Aggregate) -> Iterator[Record]:
-    """Yield a record for each key; without keys also of no records, unless it is one for each partition."""
-    values, groups = step.values, grouped(records, step.keys)
+    """Return a record for each key; without keys also of no records, unless it is one for each partition."""
+    return aggregated(records, step, step.values)
+
+
+def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[BatchValue]) -> Iterator[Record]:
+    """Yield the same, by the values of the step."""
+    groups = grouped(records, step.keys)
     if not (step.keys or step.partitions):
         groups.setdefault((), [])
     for group in groups.values():
@@ -91,7 +96,12 @@ def _value(value: BatchValue, group: Sequence[Record], stream: str) -> Any:
         partial: Partial = reduce(combine, made, aggregator.zero())
     except BadRecord as error:
         raise BadRecord(f"stream {stream!r}: aggregate {value.name}: {error}") from error
-    finished, scale = aggregator.finish(partial), decimal_scale(value.type)
+    return fitted(aggregator.finish(partial), value.type)
+
+
+def fitted(finished: Any, type_: str) -> Any:
+    """Return a finished value as one of its field's type: a decimal has as many digits after the point."""
+    scale = decimal_scale(type_)
     if finished is None or scale is None:
         return finished
     return Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection, CursorResult
 
 from txbatch.arrow import arrow_array
-from txbatch.core.errors import BadRecord, TerminalError, UnknownName
+from txbatch.core.errors import BadRecord, SchemaMismatch, TerminalError, UnknownName
 from txbatch.core.fields import SIMPLE_TYPES, Field, encodable
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.getter import getter_name
 from txbatch.postgres.queries import query
@@ -30,13 +31,39 @@ def multi_get(connection: Connection, state: str, keys: Sequence[Key] = ()) -> l
     A global value is asked for with the key `()`, or with none. UnknownName for a state that is not reported here, TerminalError
     for a key that is not of the state's types.
     """
+    return _got(connection, state, _keys(connection, state), keys)
+
+
+def look_up(
+    connection: Connection, aggregate: PersistentAggregate, keys: Sequence[tuple[Any, ...]]
+) -> list[Values | None]:
+    """Return the values of each key of a state as its job defines it; SchemaMismatch where it is something else here."""
+    state, names = aggregate.state.name, [key.name for key in aggregate.keys]
     typed = _keys(connection, state)
+    if {*typed} != {*names}:
+        raise _differs(state, f"its key is {keys_listed(typed) or 'none'} here")
+    places = [names.index(name) for name in typed]
+    found = _got(connection, state, typed, [tuple(key[place] for place in places) for key in keys])
+    for name in aggregate.aggregates:
+        if any(values is not None and name not in values for values in found):
+            raise _differs(state, f"it has no value {name!r} here")
+    return found
+
+
+def _differs(state: str, how: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"state {state!r} is not as the job defines it, {how}: ask by the job that it is counted by, or let `txbatch plan` of "
+        "this job say what brings the state to it"
+    )
+
+
+def _got(connection: Connection, state: str, typed: Mapping[str, str], keys: Sequence[Key]) -> list[Values | None]:
     function = f"report.{doubled(pg_name(getter_name(state)))}"
     if not typed:
         for key in keys:
             _columns(state, key, typed)
-        row = connection.exec_driver_sql(f"SELECT * FROM {function}()").mappings().first()
-        return [_values(row, typed)] * max(len(keys), 1)
+        (value,) = _values(connection.exec_driver_sql(f"SELECT * FROM {function}()"), typed) or [None]
+        return [value] * max(len(keys), 1)
     if not keys:
         return []
     asked = [_columns(state, key, typed) for key in keys]
@@ -49,7 +76,7 @@ def multi_get(connection: Connection, state: str, keys: Sequence[Key] = ()) -> l
         f"LEFT JOIN LATERAL {function}({listed(f'a.{name}' for name in names)}) r ON true ORDER BY a.n",
         columns,
     )
-    return [_values(row, typed) for row in found.mappings()]
+    return _values(found, typed)
 
 
 def _keys(connection: Connection, state: str) -> dict[str, str]:
@@ -108,11 +135,15 @@ def _arrow(values: list[Any], field: Field) -> list[Any]:
     return list(found.to_pylist())
 
 
-def _values(row: RowMapping | None, typed: Mapping[str, str]) -> Values | None:
-    """Return the values of a row of the report; None for the row of an absent key."""
-    if row is None or row["txid"] is None:
-        return None
-    return {name: _plain(value) for name, value in row.items() if name not in typed and name != "txid"}
+def _values(found: CursorResult[Any], typed: Mapping[str, str]) -> list[Values | None]:
+    """Return the values of rows of the report; None for the row of an absent key."""
+    columns = [*found.keys()]
+    txid = columns.index("txid")
+    places = [(n, name) for n, name in enumerate(columns) if name not in typed and n != txid]
+    return [
+        None if row[txid] is None else {name: _plain(row[n]) for n, name in places}
+        for row in map(tuple, found.fetchall())
+    ]
 
 
 def _plain(value: Any) -> Any:

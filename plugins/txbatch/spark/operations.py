@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
 from txbatch.core.fields import Field
-from txbatch.core.nodes import Failed, Join, Merged, Source
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
     BatchStep,
     Each,
     Filter,
     FlatMap,
     Function,
+    LiveLookup,
     Lookup,
     Map,
     Node,
@@ -24,6 +25,7 @@ from txbatch.core.operations import (
     RecordStep,
     Repartition,
     Transform,
+    needs_ask,
     parted,
 )
 from txbatch.core.python_steps import rows_of
@@ -66,6 +68,8 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
     match node:
         case Source():
             return read(node)
+        case Arguments():
+            raise needs_ask(node)
         case Merged(inputs=inputs):
             return reduce(lambda one, other: one.union(other), (run_operations(each, read, tables) for each in inputs))
         case Join(left=left, right=right):
@@ -83,7 +87,7 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
 def _failed(step: Node, read: Read, tables: Tables) -> DataFrame:
     """Return the rows of a quarantine of the records for which a step's function fails."""
     rows = rows_of(step)
-    if isinstance(step, Source | Merged | Join | Failed) or rows is None:
+    if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         raise AssertionError(f"{step}: it has no function that could fail")
     before = _frame(step.before, read if parted(step.before) else partial(read, parted=True), tables)
     return run_failed(before, step, rows)
@@ -123,6 +127,8 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
             return frame.select(*carried(frame), *(spark_name(field.name) for field in fields))
         case Lookup(query=query):
             return state_query(frame, query, tables)
+        case LiveLookup():
+            raise needs_ask(step)
         case Repartition(number=number, by=by):
             return frame.repartition(number, *(spark_name(field.name) for field in by))
         case Filter() | Peek():

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,6 +33,7 @@ from txbatch.core.transaction import Batch, Interval, Metadata
 from txbatch.launch.job_file import load_job
 from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.queries import ask
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging
@@ -130,6 +131,10 @@ class LocalTopology:
         stored = [(key, row.value) for key, row in self._ledger.rows(state).items() if row.value is not None]
         told = [_row(aggregate, key, partial) for key, partial in stored]
         return sorted(told, key=lambda row: order_of(row.values()))
+
+    def ask(self, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
+        """Return the answer of a query stream to each question, as `Reports.ask` does (Storm's LocalDRPC)."""
+        return ask(self._ledger, self.topology, query, questions)
 
     def batches(self) -> list[Batch]:
         """Return all batches, in the order of their txids."""

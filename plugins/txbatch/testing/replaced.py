@@ -11,7 +11,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
-from txbatch.core.nodes import Failed, Join, Merged, Source
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.spark_sql import spark_name
@@ -139,6 +139,8 @@ class _Replacement:
                 return replace(node, inputs=tuple(map(self.node, inputs)))
             case Join(left=left, right=right):
                 return replace(node, left=self.node(left), right=self.node(right))
+            case Arguments():
+                return node
             case step:
                 return self._step(replace(step, before=self.node(step.before)), f"of stream {step.name!r}")
 

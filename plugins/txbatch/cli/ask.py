@@ -1,0 +1,75 @@
+"""`txbatch ask`: the answers of a query stream, from the states as they are, without Spark."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from txbatch.cli import arguments, database
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.errors import TerminalError
+from txbatch.core.fields import Field
+from txbatch.reports import Reports
+
+_OF_TEXT: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "bigint": int,
+    "int": int,
+    "smallint": int,
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+    "double": float,
+    "float": float,
+    "date": date.fromisoformat,
+    "timestamp": lambda text: _with_zone(datetime.fromisoformat(text)),
+    "binary": bytes.fromhex,
+}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -1 is a question
+@click.argument("topology", type=arguments.TEXT)
+@click.argument("query", type=arguments.TEXT)
+@click.argument("questions", nargs=-1, required=True, type=arguments.KEY)
+@prints_rows(nothing="no answer")
+def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
+    """Answer QUESTIONS by the query stream QUERY of TOPOLOGY, without Spark.
+
+    \b
+      txbatch ask word_count words "the cat" "a dog"
+
+    TOPOLOGY may be its job file. A question of several fields is written as CSV. Each is answered by itself, all from one
+    moment of the states. Prints the records of each answer behind its question.
+    """
+    where = database.started()
+    job = arguments.job_of(topology, where)
+    fields = job.topology.query_stream(query).asked
+    asked = [_question(query, fields, each) for each in questions]
+    found = Reports(where).ask(job.topology, query, asked)
+    named = [dict(zip((field.name for field in fields), each, strict=True)) for each in asked]
+    return [question | row for question, rows in zip(named, found, strict=True) for row in rows]
+
+
+def _question(query: str, fields: Sequence[Field], text: str) -> tuple[Any, ...]:
+    """Return a question as a value for each field; TerminalError for one that is of another type, or has not these fields."""
+    takes = f"query {query!r} takes {', '.join(f'{field.name} {field.type}' for field in fields)}"
+    parts: list[str] = [text] if len(fields) == 1 else next(csv.reader([text]), [])
+    if len(parts) != len(fields):
+        raise TerminalError(f"{takes}; {text!r} has {len(parts)} part{'s'[: len(parts) != 1]}: write a question as CSV")
+    return tuple(_typed(takes, field, part) for field, part in zip(fields, parts, strict=True))
+
+
+def _typed(takes: str, field: Field, text: str) -> Any:
+    try:
+        return _OF_TEXT.get(field.type, Decimal)(text)
+    except (ValueError, ArithmeticError, LookupError) as error:
+        raise TerminalError(f"{takes}; {text!r} is no {field.type}") from error
+
+
+def _with_zone(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(moment)
+    return moment
