@@ -57,6 +57,67 @@ def some_records(number: int, seed: int = 1) -> list[dict[str, Any]]:
     return [dict(zip(NAMES, map(chosen.choice, VALUES), strict=True)) for _ in range(number)]
 
 
+class Span(CombinerAggregator):
+    """One of a user's own: how far the numbers lie apart, of those that are finite."""
+
+    partial, result = "low decimal(12,2), high decimal(12,2)", "decimal(12,2)"
+
+    def init(self, value: Any) -> Any:
+        return None if value is None else (value, value)
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return min(left[0], right[0]), max(left[1], right[1])
+
+    def finish(self, partial: Any) -> Any:
+        return partial[1] - partial[0]
+
+
+class Words(CombinerAggregator):
+    """Another, which is its partial: the different words, the longest first."""
+
+    partial = "words array<string>"
+
+    def init(self, value: Any) -> Any:
+        return ([value],) if value else None
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return (sorted({*left[0], *right[0]}, key=lambda word: (-len(word), word)),)
+
+
+class Weighted(CombinerAggregator):
+    """One of two fields, whose zero is not null."""
+
+    partial, result = "number bigint, total bigint, known boolean", "string"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("n", "word")
+
+    def init_of(self, record: Any) -> Any:
+        return 1, (record["n"] or 0) * len(record["word"] or ""), record["word"] is not None
+
+    def zero(self) -> Any:
+        return 0, 0, False
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return left[0] + right[0], left[1] + right[1], left[2] or right[2]
+
+    def finish(self, partial: Any) -> Any:
+        return f"{partial[1]} of {partial[0]}"
+
+
+def own_aggregates() -> dict[str, CombinerAggregator]:
+    """Those that Python merges, beside one that PostgreSQL merges."""
+    return {
+        "records": Count(),
+        "apart": Span("price"),
+        "some_apart": Span("price", where=lambda record: (record["n"] or 0) > 0),
+        "mean": Avg("price"),
+        "own_words": Words("word"),
+        "weighted": Weighted(),
+    }
+
+
 def aggregates() -> dict[str, CombinerAggregator]:
     """One of each, and some of them where a condition holds."""
 
@@ -92,12 +153,17 @@ def aggregates() -> dict[str, CombinerAggregator]:
 
 
 def every_aggregate(
-    spout: Spout | None = None, state: State | None = None, *, name: str = "every", **more: Any
+    spout: Spout | None = None,
+    state: State | None = None,
+    values: dict[str, Any] | None = None,
+    *,
+    name: str = "every",
+    **more: Any,
 ) -> Topology:
-    """A topology of one state with all of them, by the field `k`."""
+    """A topology of one state with all of them, or others, by the field `k`."""
     topology = Topology(name)
     stream = topology.new_stream("in", spout or FixedBatchSpout(FIELDS, 1, (None,) * len(NAMES)))
-    stream.group_by("k").persistent_aggregate(state or OpaqueState("s"), **more, **aggregates())
+    stream.group_by("k").persistent_aggregate(state or OpaqueState("s"), **more, **(values or aggregates()))
     return topology
 
 

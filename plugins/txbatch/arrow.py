@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date, datetime
-from decimal import Decimal
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, SIMPLE_TYPES, Field, decimal_scale
+from txbatch.core.fields import SIMPLE_TYPES, Field, array_of, decimal_scale
+from txbatch.core.python_types import DECIMAL_TAKES, TAKES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a field takes from Python, and what of that it does not: Arrow itself cuts fractions, and takes numbers for times. Of
-# booleans it takes nothing else.
-_TAKES: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
-    **dict.fromkeys(INTEGER_TYPES, ((Integral,), (bool,))),
-    **dict.fromkeys(FLOATING_TYPES, ((Real,), (bool,))),
-    "string": ((str,), ()),
-    "boolean": ((object,), ()),
-    "date": ((date,), (datetime,)),
-    "timestamp": ((datetime,), ()),
-    "binary": ((bytes, bytearray), ()),
-}
-_DECIMAL = ((int, Decimal), (bool,))
 _SHOWN_MAX = 100
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """Return the Arrow type of a field's type; times are UTC."""
+    """Return the Arrow type of a field's type, or of an array's; times are UTC."""
     import pyarrow as pa
 
+    if (element := array_of(type_)) is not None:
+        return pa.list_(arrow_type(element))
     if type_ == "timestamp":
         return pa.timestamp("us", "UTC")
     if decimal_scale(type_) is not None:
@@ -45,7 +33,7 @@ def arrow_array(values: Sequence[Any], field: Field, who: str = "a function retu
     """Values from Python for a field; BadRecord for one that is not of its type, or would be rounded or cut."""
     import pyarrow as pa
 
-    taken, not_taken = _TAKES.get(field.type, _DECIMAL)
+    taken, not_taken = TAKES.get(field.type, DECIMAL_TAKES)
     for found in set(map(type, values)) - {type(None)}:
         if not issubclass(found, taken) or issubclass(found, not_taken):
             value = next(value for value in values if type(value) is found)

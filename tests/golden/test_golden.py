@@ -119,7 +119,22 @@ class Flags(txbatch.CombinerAggregator):
         return (value,)
 
 
-OWN = {"Flags": Flags}
+class Spread(txbatch.CombinerAggregator):
+    """How far the values lie apart: Python combines it, PostgreSQL is given what comes out."""
+
+    partial, result = "low bigint, high bigint", "bigint"
+
+    def init(self, value: int) -> tuple[int, int]:
+        return value, value
+
+    def combine(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        return min(left[0], right[0]), max(left[1], right[1])
+
+    def finish(self, partial: tuple[int, int]) -> int:
+        return partial[1] - partial[0]
+
+
+OWN = {"Flags": Flags, "Spread": Spread}
 
 
 class Store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from every_aggregate import KEYS, every_aggregate, records, shown, some_records
+from every_aggregate import KEYS, aggregates, every_aggregate, own_aggregates, records, shown, some_records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from past_model import WAYS, Model, positions
@@ -19,7 +19,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.core.update import Change
 from txbatch.memory.emitter import partials_of
-from txbatch.postgres import retention
+from txbatch.postgres import by_python, retention
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.report_views import create_report
 from txbatch.postgres.state_tables import execute
@@ -45,11 +45,13 @@ def finished(aggregate: PersistentAggregate, partial: Partial) -> list[Any]:
 
 
 @pytest.mark.rule("R9", "R18")
+@pytest.mark.parametrize("values", [aggregates, own_aggregates])
 @given(batches=st.lists(BATCH, min_size=1, max_size=5))
 @few
-def test_batched_in_any_way_is_all_at_once(engine: Engine, batches: list[list[dict[str, Any]]]) -> None:
+def test_batched_in_any_way_is_all_at_once(engine: Engine, values: Any, batches: list[list[dict[str, Any]]]) -> None:
     """By the upsert, with each key staged in several rows, and by the fold of what each batch contributed."""
-    (aggregate,) = every_aggregate(state=NonTransactionalState("s"), guarantee="at_least_once").aggregates
+    state = NonTransactionalState("s")
+    (aggregate,) = every_aggregate(state=state, values=values(), guarantee="at_least_once").aggregates
     together = dict(partials_of(aggregate, [record for batch in batches for record in batch]))
     statements, folds = statements_of(aggregate), Folds.of(aggregate)
     with engine.connect() as connection:
@@ -66,7 +68,7 @@ def test_batched_in_any_way_is_all_at_once(engine: Engine, batches: list[list[di
         stored = ", ".join([*statements.keys, *statements.values])
         expected = {key: [shown(each) for each in partial] for key, partial in together.items()}
         assert selected(connection, f"SELECT {stored} FROM state.s") == expected
-        assert selected(connection, folds.now()) == expected
+        assert selected(connection, by_python.folded(connection, statements, folds)) == expected
         reported = selected(connection, "SELECT * FROM report.s")
         assert {key: row[:-1] for key, row in reported.items()} == {
             key: finished(aggregate, partial) for key, partial in together.items()

@@ -62,6 +62,11 @@ def stock(data: Path) -> None:
     PartitionedLog(data / "movements").append("a", ["nut 5", "bolt 7", "bolt gone", "nut -2", "cog gone", "cog 1"])
 
 
+def sensors(data: Path) -> None:
+    write(data / "sensors" / "1.txt", "a 1.5", "a 4", "b 7")
+    write(data / "sensors" / "2.txt", "a -2")
+
+
 def logs(data: Path) -> None:
     write(data / "logs" / "a.log", "x", "y", "x")
 
@@ -96,6 +101,7 @@ WHAT = {
         },
     ),
     "stock": (stock, {"stock": {("nut",): (3, False, True), ("bolt",): (7, True, True), ("cog",): (1, True, True)}}),
+    "spans": (sensors, {"spans": {("a",): (3, -2, 4, 6), ("b",): (1, 7, 7, 0)}}),
     "numbered": (logs, {"numbered": {("x",): (2,), ("y",): (1,)}}),
 }
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from every_aggregate import FIELDS, aggregates
+from every_aggregate import FIELDS, aggregates, own_aggregates
 
 from txbatch import CombinerAggregator, Count, Max, Sum
 from txbatch.core.aggregator import PartialColumn
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.merge import ADD, Partial
 from txbatch.testing import check_combiner
@@ -145,3 +145,40 @@ def test_what_is_wrong_is_named_with_a_counterexample(check: Check, wrong: type[
 def test_what_it_cannot_check_is_refused(aggregator: CombinerAggregator, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         check_combiner(aggregator, "n bigint", records=[10**6])
+
+
+@pytest.mark.parametrize("name", own_aggregates())
+def test_those_that_declare_a_partial_pass(check: Check, name: str) -> None:
+    aggregator = own_aggregates()[name]
+    check(aggregator, FIELDS, examples=20)
+
+
+class Mean(CombinerAggregator):
+    """A mean of means, which is none."""
+
+    partial = "mean double"
+
+    def init(self, value: Any) -> Any:
+        return None if value is None else (float(value),)
+
+    def combine(self, left: Partial, right: Partial) -> Any:
+        return ((left[0] + right[0]) / 2,)
+
+
+class Text(Mean):
+    """Its partial does not fit its declared type once two records are combined."""
+
+    def combine(self, left: Partial, right: Partial) -> Any:
+        return (f"{left[0]} {right[0]}",)
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "says"),
+    [
+        (Mean("n"), "^Mean of n: combine (is not associative: combine|depends on order)"),
+        (Text("n"), "combine returned '.*' for 'mean', declared double: it is of the type str; convert it there"),
+    ],
+)
+def test_what_is_wrong_with_one_that_declares_a_partial(check: Check, aggregator: Any, says: str) -> None:
+    with pytest.raises((DefinitionError, BadRecord), match=says):
+        check(aggregator, "n int", records=[0, 4, 9])

@@ -10,13 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, array_of, check_since, checked_type, decimal_scale
+from txbatch.core.fields import (
+    FLOATING_TYPES,
+    INTEGER_TYPES,
+    Field,
+    array_of,
+    check_since,
+    checked_type,
+    decimal_scale,
+    parse_fields,
+)
 from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, RowMerge, Total, merger
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
+
+if TYPE_CHECKING:
+    from txbatch.core.declared import Fields
 
 _AVG_SCALE_MIN = 6
 _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in the job, or say approximate=True"
@@ -29,7 +41,7 @@ class PartialColumn:
     `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
     aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it. With `each`, an
     expression of a record, the records are first counted by that: `aggregate` is then one of `{value}` and `{number}`, how often
-    it is there.
+    it is there. It is empty where Python of the job computes the column.
     """
 
     suffix: str
@@ -63,8 +75,14 @@ class CombinerAggregator:
     `combine` must be associative and commutative, with `zero` its neutral element. `input` names the field, or None; `where` is
     a condition, as for `filter`: other records are left out of this value. Where the state has history, `was` is the name that
     the value had, and `since="now"` lets a new value count from the next txid on (R23).
+
+    One of your own says in `partial` what a partial is, such as `"low double, high double"`: a tuple of these, which `init` and
+    `combine` return; null in all of them is that of no records, which neither `combine` nor `finish` ever sees. `result` is the
+    type of what `finish` makes of it, which need not be said where that is the only field as it is.
     """
 
+    partial: Fields | None = None
+    result: str | None = None
     where: Condition | None = None
     was: str | None = None
     since: str | None = None
@@ -114,7 +132,7 @@ class CombinerAggregator:
 
     def zero(self) -> Partial:
         """The partial of no records."""
-        return (None,)
+        return (None,) if self.partial is None else (None,) * len(parse_fields(self.partial, arrays=True))
 
     def combine(self, left: Partial, right: Partial) -> Partial:
         """The partial of two disjoint sets of records."""

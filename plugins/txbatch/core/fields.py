@@ -48,7 +48,9 @@ TIME_RANGES = {
 # A row of a PostgreSQL index has at most 2,704 bytes; 28 go for its header, a position, a txid and the length of a text.
 _KEY_BYTES_MAX = 2676
 _FIXED_BYTES, _DECIMAL_BYTES, _LENGTH_BYTES = 16, 32, 7
-_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+(\w+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|$)")
+_NAME, _TYPE = r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+", r"\w+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?"
+_FIELD = re.compile(rf"{_NAME}({_TYPE})\s*(?:,|$)")
+_ARRAY_FIELD = re.compile(rf"{_NAME}(array\s*<\s*{_TYPE}\s*>)\s*(?:,|$)", re.IGNORECASE)
 _NESTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^\s`,]+)\s+((?:array|map|struct)\s*<.*)", re.IGNORECASE | re.DOTALL)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -61,10 +63,11 @@ class Field:
     type: str
 
 
-def parse_fields(declared: Fields) -> tuple[Field, ...]:
+def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]:
     """Read `"word string, price decimal(10,2)"`, in which a name with blanks stands in backticks; or what says the same.
 
-    Raises DefinitionError for what cannot be read, an unknown type or a name given twice.
+    With `arrays`, a field may be one, such as `array<string>`, as no field of a record can. Raises DefinitionError for what
+    cannot be read, an unknown type or a name given twice.
 
     >>> parse_fields("word string, `unit price` decimal(10, 2)")
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
@@ -75,7 +78,7 @@ def parse_fields(declared: Fields) -> tuple[Field, ...]:
         )
     found, at = [], 0
     while at < len(ddl):
-        match = _FIELD.match(ddl, at)
+        match = _FIELD.match(ddl, at) or (_ARRAY_FIELD.match(ddl, at) if arrays else None)
         if not match:
             if nested := _NESTED.match(ddl, at):
                 raise DefinitionError(
@@ -84,7 +87,9 @@ def parse_fields(declared: Fields) -> tuple[Field, ...]:
                 )
             raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; write 'name type, name type'")
         quoted, plain, type_ = match.groups()
-        found.append(Field((quoted or plain).replace("``", "`"), checked_type(type_)))
+        found.append(
+            Field((quoted or plain).replace("``", "`"), checked_array(type_) if arrays else checked_type(type_))
+        )
         at = match.end()
     if not found:
         raise DefinitionError("no fields given; write 'name type, name type'")
@@ -104,10 +109,23 @@ def checked_type(type_: str) -> str:
     )
 
 
+def checked_array(type_: str) -> str:
+    """The type in its one spelling, also of an array, which a partial may be; DefinitionError as for `checked_type`."""
+    spelled = re.sub(r"\s+", "", type_).lower()
+    element = array_of(spelled)
+    return checked_type(type_) if element is None else f"array<{checked_type(element)}>"
+
+
 def decimal_scale(type_: str) -> int | None:
     """Digits after the point of a decimal type; None for every other type."""
     match = _DECIMAL.fullmatch(type_)
     return int(match[2]) if match else None
+
+
+def decimal_digits(type_: str) -> tuple[int, int] | None:
+    """Return all digits of a decimal type, and those after the point; None for every other type."""
+    match = _DECIMAL.fullmatch(type_)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def array_of(type_: str) -> str | None:

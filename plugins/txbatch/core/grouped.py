@@ -13,6 +13,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.functions import check_number
 from txbatch.core.operations import Node, parted
+from txbatch.core.own_combiner import own_combiners
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.state import State
 from txbatch.core.where import Condition
@@ -78,8 +79,9 @@ class GroupedStream:
         """
         topology = self.stream.topology
         check_aggregates(state)
+        own = own_combiners(aggregates, show=self.stream.node.show_records)
         aggregate = checked(
-            PersistentAggregate(topology.name, self.stream.node, self.keys, state, aggregates, guarantee, remove)
+            PersistentAggregate(topology.name, self.stream.node, self.keys, state, own, guarantee, remove)
         )
         topology.add(aggregate)
         return aggregate
@@ -88,9 +90,10 @@ class GroupedStream:
         node = self.stream.node
         if not aggregates:
             raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
-        made = (batch_value(node, value, aggregator) for value, aggregator in aggregates.items())
+        own = own_combiners(aggregates, show=self.stream.node.show_records)
+        made = (batch_value(node, value, aggregator) for value, aggregator in own.items())
         fields = (*self.keys, *(Field(value.name, value.type) for value in made))
-        return self.stream.then(Aggregate(node.name, fields, node, self.keys, aggregates, partitions))
+        return self.stream.then(Aggregate(node.name, fields, node, self.keys, own, partitions))
 
     def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
         stream = self.stream

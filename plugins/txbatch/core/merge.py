@@ -54,7 +54,13 @@ class RowMerge(ABC):
     """
 
     name: ClassVar[str]
-    width: ClassVar[int]
+    # False: Python alone has the rule, PostgreSQL cannot merge by it.
+    in_sql: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many columns it is of."""
 
     def __str__(self) -> str:
         return self.name

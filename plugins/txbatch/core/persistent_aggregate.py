@@ -123,6 +123,11 @@ class PersistentAggregate:
         """How each column of a partial merges with that of another one of the same batch."""
         return tuple(column.partial.merge for column in self.partial_columns)
 
+    @property
+    def by_python(self) -> bool:
+        """True if values merge by Python of the job, which PostgreSQL cannot run."""
+        return not all(merge.in_sql for merge in self.merges)
+
     def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
         """Return what a batch's partials do to each key; several partials of one key are combined."""
         from txbatch.core.update import Change  # no definition needs it

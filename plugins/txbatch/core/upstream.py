@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.own_combiner import by_python
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
@@ -166,6 +167,17 @@ def check_dated(state: str, database: str | None, *, contributions: bool) -> Non
         where = "without contributions" if database is None else f"apart, in {database!r}"
         raise TerminalError(
             f"state {state!r} is kept {where}: what changed in it is not known; keep it with contributions, here"
+        )
+
+
+def check_merged(state: str, columns: Metadata) -> None:
+    """TerminalError for a state that Python of its job merges: what it was cannot be asked."""
+    own = [(name, rule) for name, _, rule in columns["values"] if by_python(rule)]
+    if own:
+        (name, rule), *_ = own
+        raise TerminalError(
+            f"state {state!r} merges {name!r} by {rule}, which is Python of its job: what changed in it is not known; let that "
+            "job keep the other values in a state of their own, and read that"
         )
 
 

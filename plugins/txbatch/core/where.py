@@ -27,9 +27,12 @@ def described(condition: Condition | None) -> str:
 
 
 def check_where(of: str, condition: object, aggregate: str) -> None:
-    """DefinitionError when it is no condition, or the Spark SQL of a column more than one call, which it would not reach."""
+    """DefinitionError when it is no condition, or the Spark SQL of a column more than one call, which it would not reach.
+
+    No Spark SQL at all: Python makes the column, of the records for which it holds.
+    """
     check_condition(f"{of}: where", condition)
-    if not _is_call(aggregate):
+    if aggregate and not _is_call(aggregate):
         raise DefinitionError(
             f"{of}: where cannot be said of {aggregate!r}, which is more than one call of a function; filter the stream before"
         )

@@ -20,6 +20,7 @@ from txbatch.core.upstream import (
     check_dated,
     check_kept,
     check_keys,
+    check_merged,
     check_same,
     replaced_with,
 )
@@ -62,6 +63,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     if stored is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
     check_dated(state, stored.database, contributions=stored.definition.contributions)
+    check_merged(state, stored.definition.columns)
     committed = [each.txid for each in tables.batches_of(stored.topology) if each.status is BatchStatus.COMMITTED]
     replaced = []
     for number, each in tables.rebuilds.items():

@@ -96,8 +96,17 @@ class Folds:
         """
         return self._folded(f"r.txid <> ALL ({self._replaced()})", keys)
 
-    def dated(self) -> str:
-        """All keys and values as they count now, with the txid that changed each last, if only by taking something away."""
+    def counting(self, keys: str | None = None) -> str:
+        """The rows that count now, several of one key, of the keys that `keys` has."""
+        own = [f"r.{key}" for key in self.keys]
+        read = self._counting(f"r.txid <> ALL ({self._replaced()})", keys)
+        return f"SELECT {listed([*own, *(f'r.{value}' for value in self.values)])} FROM {read}"
+
+    def dated(self, now: str) -> str:
+        """All keys and values as they count now, with the txid that changed each last, if only by taking something away.
+
+        `now` is a query of those keys and values.
+        """
         keys, same = listed(self.keys), " AND ".join(f"n.{key} = c.{key}" for key in self.keys)
         later = f"SELECT b.txid, b.replaced_by FROM txbatch.batch b WHERE b.topology = {pg_text(self.topology)}"
         contributed = (
@@ -106,13 +115,14 @@ class Folds:
         )
         changed = f"SELECT {keys}, txid FROM {self.base} UNION ALL {contributed}"
         newest = f"SELECT {keys}, max(txid) AS txid FROM ({changed}) u GROUP BY {keys}"
-        return f"SELECT n.*, c.txid FROM ({self.now()}) n JOIN ({newest}) c ON {same}"
+        return f"SELECT n.*, c.txid FROM ({now}) n JOIN ({newest}) c ON {same}"
 
     def redate(self, txid: int) -> str:
         """Give the rows that have this txid the one that changed them last: of versions that lay between, none is there."""
         table, same = self.generation.state(self.state), " AND ".join(f"s.{key} = d.{key}" for key in self.keys)
+        there = f"SELECT DISTINCT {listed(self.keys)} FROM ({self.counting()}) r"
         which = f"{same} AND s.txid = {txid:d} AND d.txid < s.txid"
-        return f"UPDATE {table} s SET txid = d.txid FROM ({self.dated()}) d WHERE {which}"
+        return f"UPDATE {table} s SET txid = d.txid FROM ({self.dated(there)}) d WHERE {which}"
 
     def at(self, txid: str, keys: str) -> str:
         """The same as it counted when `txid`, an expression, was the newest final one, which is not below the horizon."""
@@ -123,6 +133,11 @@ class Folds:
         return self._folded(f"r.txid = ANY (ARRAY[{listed(str(int(txid)) for txid in txids)}]::bigint[])", None)
 
     def _folded(self, counts: str, keys: str | None) -> str:
+        own = [f"r.{key}" for key in self.keys]
+        return f"SELECT {listed([*own, *self.merged()])} FROM {self._counting(counts, keys)} GROUP BY {listed(own)}"
+
+    def _counting(self, counts: str, keys: str | None) -> str:
+        """The rows `r` for which `counts` holds, with what limits them."""
         # Two plain tables of the same types, filtered outside: so a join searches the indexes of both for each key.
         columns, marks = listed([*self.keys, *self.values]), self.removable
         of_base = "0::bigint AS txid" + ", false AS removed, true AS counted, 0::bigint AS position" * marks
@@ -135,7 +150,7 @@ class Folds:
         if self.removable:  # `prev_txid` is a name that no value has: here the position of the last removal
             last = f"max(r.position) FILTER (WHERE r.removed) OVER (PARTITION BY {listed(own)}) AS prev_txid"
             read = f"(SELECT r.*, {last} FROM {read}) r WHERE r.counted AND r.position >= COALESCE(r.prev_txid, 0)"
-        return f"SELECT {listed([*own, *self.merged()])} FROM {read} GROUP BY {listed(own)}"
+        return read
 
     def merged(self) -> Sequence[str]:
         """The values of the rows `r` of a key as one."""

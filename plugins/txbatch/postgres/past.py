@@ -42,8 +42,10 @@ class Past:
     types: Mapping[str, str]
 
     def functions(self) -> list[Function]:
-        """All of them."""
-        return [self.as_of(), self.corrected(), self.changes(), self.why()]
+        """All of them; where Python of the job merges values, `why` alone, which folds none."""
+        return (
+            [self.why()] if self.aggregate.by_python else [self.as_of(), self.corrected(), self.changes(), self.why()]
+        )
 
     def as_of(self) -> Function:
         """What the report showed when a txid was the newest final one."""

@@ -14,7 +14,8 @@ from sqlalchemy.exc import DataError
 
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.merge import merge_named
-from txbatch.core.state import versions_name
+from txbatch.core.own_combiner import by_python
+from txbatch.core.state import changes_name, versions_name
 from txbatch.core.verify import TOLERANCE
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
@@ -57,6 +58,7 @@ class PastReader(Reader):
         if not corrected and (before := self._before(state, txid)) is not None:
             stored, schema = {**stored, "columns": before["columns"]}, past(before["rebuild"]).reports
             known = f"report.known_before({before['rebuild']:d}, "
+        _check_in_sql(stored)
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
             raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
@@ -153,6 +155,18 @@ class PastReader(Reader):
                         f"{message}; {told.message_hint[:1].lower()}{told.message_hint[1:].rstrip('.')}"
                     ) from error
                 raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+
+
+def _check_in_sql(stored: Mapping[str, Any]) -> None:
+    """TerminalError for a state whose values Python of its job merges, which has no functions on its past."""
+    own = [(name, rule) for name, _, rule in stored["columns"]["values"] if by_python(rule)]
+    if own:
+        (name, rule), *_ = own
+        raise TerminalError(
+            f"state {stored['state']!r} merges {name!r} by {rule}, which is Python of its job: the database cannot say what the "
+            f"state was; `txbatch why {stored['state']} KEY` and report.{changes_name(stored['state'])} have what each batch "
+            "contributed"
+        )
 
 
 def _function(prefix: str, state: str, schema: str = "report") -> str:

@@ -12,7 +12,7 @@ from txbatch.core.ledger import Version
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
 from txbatch.core.verify import Again, Compared
-from txbatch.postgres import definitions
+from txbatch.postgres import by_python, definitions
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed
 from txbatch.postgres.folds import Folds
@@ -59,9 +59,8 @@ class _Corrected(Folds):
         both = (CURRENT.contribution(self.state), self.beside)
         return f"({' UNION ALL '.join(f'SELECT {listed(names)} FROM {each}' for each in both)}) both_versions"
 
-    def corrected(self, keys: str) -> str:
-        """Keys and values as they would count, of the keys that a table has."""
-        return self._folded(f"r.txid <> {self.replaced:d} AND r.txid <> ALL ({self._replaced()})", keys)
+    def _replaced(self, when: str = "IS NOT NULL") -> str:
+        return f"ARRAY[{self.replaced:d}::bigint] || {super(_Corrected, self)._replaced(when)}"
 
 
 def effects(engine: Engine, topology: Topology, version: Version, again: Again) -> Iterator[Effect]:
@@ -95,7 +94,8 @@ def _effect(connection: Connection, statements: StateStatements, replaced: int) 
         f"SELECT {keys} FROM {stored} WHERE txid = {replaced:d} UNION SELECT {keys} FROM {statements.contribution}"
     )
     execute(connection, f"CREATE TEMP TABLE touched ON COMMIT DROP AS {of_both}")
-    after = _folds(aggregate, statements.contribution, replaced).corrected("pg_temp.touched")
+    folds = _folds(aggregate, statements.contribution, replaced)
+    after = by_python.folded(connection, statements, folds, "pg_temp.touched")
     columns = listed([*statements.keys, *statements.values])
     before = OF_STATE.format(
         columns=columns, state=CURRENT.state(aggregate.state.name), touched="pg_temp.touched", keys=keys

@@ -12,6 +12,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.definition import StateDefinition
+from txbatch.core.merge import merge_named
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
@@ -142,7 +143,7 @@ class _Versions:
         after = self._side(
             "after", folds, f"SELECT {listed([*folds.keys, *folds.values])} FROM {self.generation.state(name)}"
         )
-        why_not = self._why_not(name, stored)
+        why_not = self._why_not(name, stored) or _by_python(folds, stored)
         if stored is None or why_not is not None:
             return Difference(name, None, self._keys(after), None, self._only(after), why_not)
         was = Folds(aggregate.topology, name, stored.columns, folds.own)
@@ -201,6 +202,15 @@ class _Versions:
         )
         counts = self._keys(before), self._keys(after), found[0][-1] if found else 0
         return Difference(aggregate.state.name, *counts, examples)
+
+
+def _by_python(folds: Folds, stored: StateDefinition | None) -> str | None:
+    """Return why what the versions have contributed cannot be merged; None: it can."""
+    for name, _, merge in stored.columns["values"] if stored else ():
+        known = folds.own.get(merge) or merge_named(merge)
+        if known is None or not known.in_sql:
+            return f"it merges {name!r} by {merge}, a rule of its job's own: what it has of single batches is not told"
+    return None
 
 
 def _differ(aggregate: PersistentAggregate, before: _Side) -> Iterator[str]:

@@ -33,18 +33,25 @@ class Refold:
         return listed(self.statements.keys)
 
     def find(self) -> Sequence[str]:
-        """Find the keys of both versions, and their folds."""
+        """Find the keys of both versions."""
         both = f"c.txid IN ({self.replaced:d}, {self.txid:d})"
         # In key order, as the indexes that are searched for them are.
         found = f"SELECT DISTINCT {self.keys} FROM {self.statements.contribution} c WHERE {both} ORDER BY {self.keys}"
-        folds = Folds.of(self.statements.aggregate, self.statements.generation)
         return (
             BY_TXID,
             f"CREATE TEMP TABLE changed ON COMMIT DROP AS {found}",
             f"ANALYZE {CHANGED}",
             INDEX_PROBES,
-            f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folds.now(CHANGED)}",
         )
+
+    @property
+    def folds(self) -> Folds:
+        """The folds of the state."""
+        return Folds.of(self.statements.aggregate, self.statements.generation)
+
+    def keep(self, folded: str) -> str:
+        """Keep what a query of the folds returns."""
+        return f"CREATE TEMP TABLE folded ON COMMIT DROP AS {folded}"
 
     def ahead(self, keys: str = CHANGED) -> str:
         """Return the statement for one of some keys whose row is at this txid or a later one."""

@@ -113,13 +113,19 @@ def _views_of(connection: Connection, state: str) -> list[str]:
 
 
 def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: bool) -> Iterator[str]:
-    """Yield what makes the functions of a state, unless they are there and the same; `past`: those on its past, too."""
+    """Yield what makes the functions of a state, unless they are there and the same; `past`: those on its past, too.
+
+    Others on its past go: Python of the job merges what they folded.
+    """
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]
     if past:
         functions += Past(aggregate, types).functions()
-    names = {"names": [function.name for function in functions]}
+    made = [function.name for function in functions]
+    names = {"names": [f"{prefix}_{aggregate.state.name}" for prefix in PREFIXES] if past else made}
     there = {row["name"]: row for row in connection.execute(query("report_functions"), names).mappings()}
+    for name in there.keys() - set(made):
+        yield f"DROP FUNCTION {there[name]['signature']}"
     for function in functions:
         found = there.get(function.name)
         same = found is not None and (found["columns"] or []) == function.columns

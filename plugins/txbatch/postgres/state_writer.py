@@ -14,6 +14,7 @@ from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment
+from txbatch.postgres import by_python
 from txbatch.postgres.engine import translated
 from txbatch.postgres.new_values import NewValues
 from txbatch.postgres.refold import CHANGED, FOLDED, Refold
@@ -121,11 +122,18 @@ class StateWriter:
         fits = len(self.statements.keys) == 1 and staged.bytes <= INDEX_WALK_BYTES_MAX
         walk = fits and version >= INDEX_WALK_VERSION_MIN
         execute(self.connection, INDEX_WALK if walk else INDEX_PROBES)
-        return int(execute(self.connection, self.statements.upsert(self.txid, walk=walk)).rowcount)
+        merged = self._merged_by_python(walk=walk)
+        return int(execute(self.connection, self.statements.upsert(self.txid, walk=walk, merged=merged)).rowcount)
+
+    def _merged_by_python(self, *, walk: bool) -> str | None:
+        """Return the table with the staged rows after Python merged what PostgreSQL cannot; None: it can."""
+        if not self.statements.aggregate.by_python:
+            return None
+        return by_python.merge_staged(self.connection, self.statements, walk=walk)
 
     def _collapse(self) -> int:
         """Combine several staged rows of one key (R9); return how many rows are left."""
-        self._run(self.statements.collapse())
+        self._run(self.statements.collapse(by_python.once(self.connection, self.statements)))
         return int(execute(self.connection, f"SELECT count(*) FROM {self.statements.staged}").fetchone()[0])
 
     def _check_ahead(self, statement: str) -> None:
@@ -204,6 +212,8 @@ class RestateWriter(StateWriter):
             execute(self.connection, "SAVEPOINT before_state")
             self._contribute()
             self._run(refold.find())
+            found_folds = by_python.folded(self.connection, self.statements, refold.folds, CHANGED)
+            execute(self.connection, refold.keep(found_folds))
             self._run(NewValues(self.statements).before(CHANGED))
             if self.statements.kind is not StateKind.NON_TRANSACTIONAL:
                 self._check_ahead(refold.ahead(refold.gone))

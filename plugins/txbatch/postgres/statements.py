@@ -55,7 +55,7 @@ class StateStatements:
         self.previous = [pg_name(PREVIOUS_PREFIX + column.name) for column in self.columns]
         name = aggregate.state.name
         self.state, self.contribution = generation.state(name), generation.contribution(name)
-        self.staged = f"pg_temp.{pg_name(staged)}"
+        self.staged, self.staged_name = f"pg_temp.{pg_name(staged)}", staged
 
     def create_state(self) -> str:
         """The state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
@@ -80,8 +80,21 @@ class StateStatements:
 
     def create_staged(self) -> str:
         """A table of this transaction alone, for COPY."""
-        columns = [*self._typed_keys(), *self._typed_values(self.values), *self._typed_marks()]
-        return f"CREATE TEMP TABLE {self.staged.removeprefix('pg_temp.')} ({listed(columns)}) ON COMMIT DROP"
+        return self.create_like_staged(self.staged)
+
+    def beside_staged(self, what: str) -> str:
+        """The name of another one, for what is made of it."""
+        return f"pg_temp.{pg_name(f'{self.staged_name}_{what}')}"
+
+    def create_like_staged(self, table: str, *more: str, marks: bool = True) -> str:
+        """Another one of its shape, with `more` columns behind, or without marks."""
+        columns = [
+            *self._typed_keys(),
+            *self._typed_values(self.values),
+            *(self._typed_marks() if marks else ()),
+            *more,
+        ]
+        return f"CREATE TEMP TABLE {table.removeprefix('pg_temp.')} ({listed(columns)}) ON COMMIT DROP"
 
     def copy(self) -> str:
         """COPY into it, from CSV in which only null is unquoted and empty."""
@@ -108,10 +121,10 @@ class StateStatements:
         ]
         return f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
 
-    def collapse(self) -> Sequence[str]:
-        """Combine several rows of one key into one."""
+    def collapse(self, once: str) -> Sequence[str]:
+        """Combine several rows of one key into one, as the query `once` has them."""
         return (
-            f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {self.once()}",
+            f"CREATE TEMP TABLE collapsed ON COMMIT DROP AS {once}",
             f"TRUNCATE {self.staged}",
             f"INSERT INTO {self.staged} SELECT * FROM pg_temp.collapsed",
             "DROP TABLE pg_temp.collapsed",
@@ -125,21 +138,30 @@ class StateStatements:
         selected = listed([*self.keys, f"{position:d}", f"{txid:d}", *values])
         return f"INSERT INTO {self.contribution} ({columns}) SELECT {selected} FROM {self.staged}"
 
-    def upsert(self, txid: int, *, walk: bool = False) -> str:
+    def staged_with_state(self, *, walk: bool) -> str:
+        """The staged rows `e` in key order, each with the state's row `s` if there is one; to be read as `upsert` is run."""
+        ordered = f"(SELECT * FROM {self.staged} ORDER BY {listed(self.keys)} OFFSET 0)"
+        return f"{ordered} e LEFT JOIN {self.state} s ON {self._of_staged(self.staged, walk=walk)}"
+
+    def unless_removed(self, value: str) -> str:
+        """A value of the state's row, which the staged one is merged with."""
+        return f"s.{value}"
+
+    def upsert(self, txid: int, *, walk: bool = False, merged: str | None = None) -> str:
         """Return the upsert of every staged row, in key order (R9). A row that may not change is left alone and not counted.
 
-        To be run under `INDEX_WALK`, where there is one key column, or under `INDEX_PROBES`.
+        To be run under `INDEX_WALK`, where there is one key column, or under `INDEX_PROBES`. `merged` is a table that has the
+        staged rows after Python merged some of their values with those of the state's row, and that row's txid.
         """
-        same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
-        if walk:
-            (key,) = self.keys
-            same += f" AND s.{key} = ANY (ARRAY(SELECT {key} FROM {self.staged}))"
-        columns = listed([*self.keys, *self.partials])
+        staged = merged or self.staged
+        same = self._of_staged(staged, walk=walk)
+        columns, read_at = listed([*self.keys, *self.partials]), ", txid" if merged else ""
+        may = self._condition(txid) + (" AND s.txid = e.txid" if merged else "")
         inserted = listed([*(f"e.{name}" for name in (*self.keys, *self.partials)), f"{txid:d}"])
         return (
             f"MERGE INTO {self.state} s "
-            f"USING (SELECT {columns} FROM {self.staged} ORDER BY {listed(self.keys)} OFFSET 0) e ON {same} "
-            f"WHEN MATCHED{self._condition(txid)} THEN UPDATE SET {listed(self._assignments(txid))} "
+            f"USING (SELECT {columns}{read_at} FROM {staged} ORDER BY {listed(self.keys)} OFFSET 0) e ON {same} "
+            f"WHEN MATCHED{may} THEN UPDATE SET {listed(self._assignments(txid))} "
             f"WHEN NOT MATCHED THEN INSERT ({columns}, txid) VALUES ({inserted})"
         )
 
@@ -153,10 +175,9 @@ class StateStatements:
 
     def ahead(self, txid: int) -> str:
         """A staged key whose row is at this txid or a later one."""
-        same = " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
         return (
             f"SELECT {listed(['s.txid', *(f's.{key}::text' for key in self.keys)])} FROM {self.state} s "
-            f"JOIN {self.staged} e ON {same} WHERE s.txid >= {txid:d} LIMIT 1"
+            f"JOIN {self.staged} e ON {self._same} WHERE s.txid >= {txid:d} LIMIT 1"
         )
 
     def take_back(self, txid: int) -> Sequence[str]:
@@ -167,16 +188,31 @@ class StateStatements:
     def digest(self) -> str:
         """Apart (R21), transactional: what tells the staged rows of an attempt from others, in whatever order they came.
 
-        Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out.
+        Null when there are none. Sums of doubles, whose last digits differ from attempt to attempt, are left out, and so is
+        what Python merges.
         """
-        merges = folded(self.aggregate.partial_merges, self.partials)
+        in_sql = [column for column in self.partial_columns if column.partial.merge.in_sql]
+        names = [pg_name(column.name) for column in in_sql]
+        merges = folded([column.partial.merge for column in in_sql], names)
         merged = [
             merge if column.partial.exact else f"count({name})"
-            for column, merge, name in zip(self.partial_columns, merges, self.partials, strict=True)
+            for column, merge, name in zip(in_sql, merges, names, strict=True)
         ]
+        merged += [f"count({name})" for name in self.partials if name not in names]
         by_key = f"SELECT {listed([*self.keys, *merged])} FROM {self.staged} GROUP BY {listed(self.keys)}"
         hashed = "left(encode(sha256(convert_to(to_jsonb(e)::text, 'UTF8')), 'hex'), 15)"
         return f"SELECT count(*) || ':' || sum(('x' || {hashed})::bit(60)::bigint) FROM ({by_key}) e"
+
+    def _of_staged(self, staged: str, *, walk: bool) -> str:
+        """Which row `s` of the state is that of a staged row `e`."""
+        if not walk:
+            return self._same
+        (key,) = self.keys
+        return f"{self._same} AND s.{key} = ANY (ARRAY(SELECT {key} FROM {staged}))"
+
+    @property
+    def _same(self) -> str:
+        return " AND ".join(f"s.{key} = e.{key}" for key in self.keys)
 
     def _assignments(self, txid: int) -> list[str]:
         assigned = [f"{value} = {after}" for value, after in zip(self.values, self._after(), strict=True)]
@@ -228,6 +264,9 @@ class RemovableStatements(StateStatements):
         if self.kind is not StateKind.OPAQUE:
             return self.remove(txid)
         return (f"DELETE FROM {self.state} WHERE NOT counted AND (txid < {txid:d} OR prev_txid IS NULL)",)
+
+    def unless_removed(self, value: str) -> str:
+        return f"CASE WHEN NOT e.removed THEN s.{value} END"
 
     def _after(self) -> list[str]:
         merged = zip(self.values, super()._after(), strict=True)

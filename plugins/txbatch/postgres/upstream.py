@@ -18,6 +18,7 @@ from txbatch.core.upstream import (
     check_dated,
     check_kept,
     check_keys,
+    check_merged,
     check_same,
     replaced_with,
 )
@@ -66,6 +67,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
     if row is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
     check_dated(state, row["database"], contributions=row["contributions"])
+    check_merged(state, row["columns"])
     versions = {"name": f"report.{pg_name(versions_name(state))}"}
     if not connection.execute(query("relation_exists"), versions).scalar_one():
         raise TerminalError(

@@ -19,10 +19,9 @@ from txbatch.core.plan import BatchPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.verify import EXAMPLES_MAX, TOLERANCE, Compared, KeyDifference, Read, Recorded, Unverifiable, folded
-from txbatch.postgres import auditor, definitions, rows
+from txbatch.postgres import auditor, by_python, definitions, rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
-from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.state_writer import StateWriter
@@ -92,20 +91,26 @@ class PostgresBooks:
             for each in statements:
                 name = each.aggregate.state.name
                 StateWriter(connection, each, assignment).load(partials[name], manifest.states[name])
+            again = [by_python.once(connection, each) for each in statements]
             execute(connection, READ_ONLY)
             return [
                 why_not.get(aggregate.state.name)
-                or compared(connection, each, columns, *_of_batch(each, columns, recorded.txid))
-                for each, (aggregate, columns) in zip(statements, counted, strict=True)
+                or compared(connection, each, columns, _of_batch(each, columns, recorded.txid), once)
+                for each, once, (aggregate, columns) in zip(statements, again, counted, strict=True)
             ]
 
     def states(self, topology: Topology) -> list[Compared]:
         """Compare each state that has contributions with what those amount to."""
         with _snapshot(self.engine) as connection:
+            statements = [
+                statements_of(aggregate, f"state_{number}")
+                for number, aggregate in enumerate(filter(_contributes, topology.aggregates))
+            ]
+            amounts = [by_python.dated(connection, each) for each in statements]
             execute(connection, READ_ONLY)
             return [
-                compared(connection, statements_of(aggregate), *_of_state(aggregate))
-                for aggregate in filter(_contributes, topology.aggregates)
+                compared(connection, each, [*each.columns, _TXID], _stored(each, "txid"), dated)
+                for each, dated in zip(statements, amounts, strict=True)
             ]
 
     def recount(self, topology: Topology, state: str, partials: Iterable[Any], newest: int) -> Compared:
@@ -126,11 +131,12 @@ class PostgresBooks:
             keys = [key.name for key in aggregate.keys]
             names = [column.name for column in aggregate.partial_columns]
             copy_in(connection, statements.copy(), partials, keys, keys + names)
+            once = by_python.once(connection, statements)
             execute(connection, READ_ONLY)
             last = execute(connection, f"SELECT max(txid) FROM {statements.state}").fetchone()[0] or 0
             if last > newest:
                 return Compared(state, why_not=f"txid {last} came meanwhile; verify again")
-            return compared(connection, statements, columns, _stored(statements), statements.once())
+            return compared(connection, statements, columns, _stored(statements), once)
 
     def missing(self, topology: str) -> list[str]:
         """Return what is not counted: gaps between intervals, and holes that no batch has filled."""
@@ -197,15 +203,10 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid: int) -> tuple[str, str]:
-    """The contributions of a batch that are stored, and those that came out again."""
+def _of_batch(statements: StateStatements, columns: Sequence[ValueColumn], txid: int) -> str:
+    """The contributions of a batch that are stored."""
     selected = listed([*statements.keys, *(pg_name(column.name) for column in columns)])
-    return f"SELECT {selected} FROM {statements.contribution} WHERE txid = {txid:d}", statements.once()
-
-
-def _of_state(aggregate: PersistentAggregate) -> tuple[Sequence[ValueColumn], str, str]:
-    """The columns of a state, its rows, and what its contributions amount to; with the txid that changed each last."""
-    return [*aggregate.columns, _TXID], _stored(statements_of(aggregate), "txid"), Folds.of(aggregate).dated()
+    return f"SELECT {selected} FROM {statements.contribution} WHERE txid = {txid:d}"
 
 
 def _stored(statements: StateStatements, *more: str) -> str:

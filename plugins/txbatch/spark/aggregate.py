@@ -23,6 +23,7 @@ from txbatch.spark.counted_first import counted_first
 from txbatch.spark.failures import FunctionFailed, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition, with_where
+from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.state_query import Tables
 from txbatch.spark.within_batch import OF_FIELD
@@ -207,15 +208,34 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [spark_name(key.name) for key in aggregate.keys]
-    frame, where = with_where(frame, aggregate.aggregates, show=aggregate.stream.show_records)
+    show = aggregate.stream.show_records
+    frame, conditions = with_where(frame, aggregate.aggregates, show=show)
     if aggregate.remove is None:
-        return counted_first(frame, keys, aggregate, where)
-    marked = with_condition(frame, aggregate.remove, REMOVES, show=aggregate.stream.show_records)
-    apart = counted_first(marked, [*keys, REMOVES], aggregate, where)
-    names = [spark_name(column.name) for column in aggregate.columns]
+        frame, where, owns = _with_own(frame, aggregate, conditions)
+        return together(counted_first(frame, keys, aggregate, where, owns), owns)
+    marked = with_condition(frame, aggregate.remove, REMOVES, show=show)
+    marked, where, owns = _with_own(marked, aggregate, conditions, REMOVES)
+    apart = counted_first(marked, [*keys, REMOVES], aggregate, where, owns)
+    names = [spark_name(column.name) for column in aggregate.columns if column.partial.merge.in_sql]
+    names += [own.column for own in owns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]
     marks = [F.expr(f"bool_or({REMOVES}) AS removed"), F.expr(f"bool_or(NOT {REMOVES}) AS counted")]
-    return apart.groupBy(*keys).agg(*counted, *marks, F.expr(f"sum({RECORDS_COLUMN}) AS {RECORDS_COLUMN}"))
+    by_key = apart.groupBy(*keys).agg(*counted, *marks, F.expr(f"sum({RECORDS_COLUMN}) AS {RECORDS_COLUMN}"))
+    return together(by_key, owns, removable=True)
+
+
+def _with_own(
+    frame: DataFrame, aggregate: PersistentAggregate, where: Mapping[str, str], removes: str | None = None
+) -> tuple[DataFrame, Mapping[str, str], list[Own]]:
+    """The records beside what users' own combiners make of them, and which rows count for each of the other values."""
+    names = {name: [each.name for each in aggregate.columns if each.value == name] for name in aggregate.aggregates}
+    owns = own_values(aggregate.aggregates, where, names)
+    if not owns:
+        return frame, where, owns
+    others = len(owns) < len(aggregate.aggregates)
+    keys = [*(key.name for key in aggregate.keys), *([removes] if removes else [])]
+    made = with_partials(frame, keys, owns, records=others, removes=removes)
+    return made, {name: where.get(name, IS_RECORD) for name in aggregate.aggregates}, owns
 
 
 def _checked(column: Field, number: int, *, key: bool) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
 from txbatch.core.spark_sql import spark_name
+from txbatch.spark.own_combiners import STANDS_FOR, Own
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,15 +21,24 @@ _OF, _EACH, _NUMBER = "_txbatch_of", "_txbatch_each", "_txbatch_number"
 
 
 def counted_first(
-    frame: DataFrame, keys: Sequence[str], aggregate: PersistentAggregate, where: Mapping[str, str]
+    frame: DataFrame,
+    keys: Sequence[str],
+    aggregate: PersistentAggregate,
+    where: Mapping[str, str],
+    owns: Sequence[Own] = (),
 ) -> DataFrame:
-    """Return one row per group: the partials, and the number of records. `where` names the column of a value's condition."""
+    """Return one row per group: the partials, and the number of records. `where` says of a value which rows count.
+
+    Of the values of `owns` there is a list of partials.
+    """
     from pyspark.sql import functions as F
 
-    at_once = [column for column in aggregate.columns if column.partial.each is None]
+    in_sql = [column for column in aggregate.columns if column.partial.merge.in_sql]
+    at_once = [column for column in in_sql if column.partial.each is None]
     made = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in at_once]
-    made.append(F.expr(f"count(1) AS {RECORDS_COLUMN}"))
-    counted = [column for column in aggregate.columns if column.partial.each is not None]
+    made += [F.expr(own.collected).alias(own.column) for own in owns]
+    made.append(F.expr(f"{_records(owns)} AS {RECORDS_COLUMN}"))
+    counted = [column for column in in_sql if column.partial.each is not None]
     if not counted:
         return frame.groupBy(*keys).agg(*made)
     by = [f"{_EACH}{n}" for n in range(len(counted))]
@@ -36,9 +46,13 @@ def counted_first(
     zeros = {} if keys else _zeros(aggregate)
     again = {column.name: _kept(column.name, zeros) for column in at_once}
     again |= {column.name: _of_values(column, n) for n, column in enumerate(counted)}
-    columns = [again[column.name] for column in aggregate.columns]
+    columns = [*(again[column.name] for column in in_sql), *(_kept(own.column, {}) for own in owns)]
     first = by_value.agg(*made, F.expr(f"count(1) AS {_NUMBER}"))
     return first.groupBy(*keys).agg(*columns, _kept(RECORDS_COLUMN, zeros))
+
+
+def _records(owns: Sequence[Own]) -> str:
+    return f"coalesce(sum({STANDS_FOR}), 0L)" if owns else "count(1)"
 
 
 def _repeated(frame: DataFrame, counted: Sequence[ValueColumn], where: Mapping[str, str]) -> DataFrame:

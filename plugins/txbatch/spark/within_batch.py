@@ -9,6 +9,7 @@ from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN
 from txbatch.core.fields import Field
 from txbatch.core.nodes import How, Join
 from txbatch.core.spark_sql import spark_name
+from txbatch.spark.own_combiners import IS_RECORD, own_values, together, with_partials
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,14 +47,22 @@ def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> Da
     """
     from pyspark.sql import functions as F
 
-    keys = [spark_name(key.name) for key in step.keys]
+    keys, of_partition = [spark_name(key.name) for key in step.keys], carried(frame)
+    names = {value.name: _partials(number, value) for number, value in enumerate(step.values)}
+    owns = own_values(step.aggregates, where, names)
+    if owns:
+        by = [*of_partition, *(key.name for key in step.keys)]
+        frame = with_partials(frame, by, owns, records=len(owns) < len(names))
+        where = {name: where.get(name, IS_RECORD) for name in names}
     partials = [
         F.expr(column.spark(where.get(value.name))).alias(name)
-        for number, value in enumerate(step.values)
-        for name, column in zip(_partials(number, value), value.partials, strict=True)
+        for value in step.values
+        for name, column in zip(names[value.name], value.partials, strict=True)
+        if column.merge.in_sql
     ]
+    partials += [F.expr(own.collected).alias(own.column) for own in owns]
     values = [_finished(number, value) for number, value in enumerate(step.values)]
-    return frame.groupBy(*carried(frame), *keys).agg(*partials).selectExpr(*keys, *values)
+    return together(frame.groupBy(*of_partition, *keys).agg(*partials), owns).selectExpr(*keys, *values)
 
 
 def join(left: DataFrame, right: DataFrame, node: Join) -> DataFrame:

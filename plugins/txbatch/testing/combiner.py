@@ -16,6 +16,7 @@ from txbatch.core.declared import fields_ddl, values_of
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field, array_of, parse_fields
 from txbatch.core.merge import Partial
+from txbatch.core.own_combiner import own_combiners
 from txbatch.memory.functions import init_of
 from txbatch.testing.values import some_value
 
@@ -51,8 +52,9 @@ class _Check:
     """Tries an aggregator on records that random numbers choose."""
 
     def __init__(self, aggregator: CombinerAggregator, fields: Sequence[Field], given: Sequence[Any] | None) -> None:
-        self.aggregator, self.fields = aggregator, fields
-        self.columns = aggregator.columns_of(self._field)
+        self.aggregator: CombinerAggregator = own_combiners({"tried": aggregator})["tried"]
+        self.fields = fields
+        self.columns = self.aggregator.columns_of(self._field)
         names = [field.name for field in fields]
         self.given = [_named(record, names) for record in given or ()]
         self.taken = 0

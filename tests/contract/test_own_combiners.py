@@ -1,0 +1,152 @@
+"""Users' own combiners, which Python combines (R9, R17, R18, R21): in both ledgers, all batches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from contract.test_restate import restate_of
+from every_aggregate import Span, Words
+from support import Keyed, LogSpout, run
+
+from txbatch import (
+    CombinerAggregator,
+    Count,
+    NonTransactionalState,
+    OpaqueState,
+    SpoutKind,
+    StateSpout,
+    Topology,
+    TransactionalState,
+)
+from txbatch.core import coordinator
+from txbatch.core.errors import BadRecord, TerminalError
+from txbatch.core.transaction import Batch, Run
+from txbatch.memory.emitter import partials_of
+
+NAME = "own"
+STATES = {
+    "opaque": (OpaqueState, SpoutKind.OPAQUE),
+    "transactional": (TransactionalState, SpoutKind.TRANSACTIONAL),
+    "non_transactional": (NonTransactionalState, SpoutKind.TRANSACTIONAL),
+}
+# Word and number.
+Record = tuple[str, int]
+
+
+class Clock(CombinerAggregator):
+    """A number that begins anew at a thousand, and at 900 fails."""
+
+    partial = "number bigint"
+
+    def init(self, value: int) -> tuple[int]:
+        return (value,)
+
+    def zero(self) -> tuple[int]:
+        return (0,)
+
+    def combine(self, left: tuple[int], right: tuple[int]) -> tuple[Any]:
+        total = (left[0] + right[0]) % 1000
+        if total == 900:
+            raise ValueError("out of order")
+        return ("noon",) if total == 12 else (total,)
+
+
+class Case:
+    """A topology with a value by Python on one of both ledgers; its spout has words alone, so records are given here."""
+
+    def __init__(self, backing: Any, kind: str = "opaque", value: Any = None, **options: Any) -> None:
+        self.backing, self.ledger = backing, backing.ledger
+        state, spout = STATES[kind]
+        guarantee = "at_least_once" if kind == "non_transactional" else "exactly_once"
+        self.topology, log = Topology(NAME), LogSpout({"a": 1000}, kind=spout)
+        log.fields = "word string, number bigint, price decimal(10,2)"
+        self.topology.new_stream("words", log).group_by("word").persistent_aggregate(
+            state(NAME, **options), guarantee=guarantee, **(value or {"count": Clock("number")})
+        )
+
+    def partials(self, records: Iterable[Record]) -> dict[str, list[Keyed]]:
+        (aggregate,) = self.topology.aggregates
+        return {NAME: partials_of(aggregate, [{"word": w, "number": n, "price": n} for w, n in records])}
+
+    def counts(self, of: Run | str, *records: Record) -> Batch:
+        of = run(of) if isinstance(of, str) else of
+        self.ledger.register(self.topology, "jobs/job.py")
+        batch, partials = coordinator.initialize_transaction(self.ledger, self.topology, of), self.partials(records)
+        self.backing.emit(self.topology, batch, partials, of.name)
+        committed = self.backing.commit(self.topology, batch, partials)
+        assert committed.applied
+        assert self.ledger.success(NAME, batch.txid)
+        return committed.batch
+
+
+@pytest.mark.rule("R9", "R18")
+@pytest.mark.parametrize("kind", STATES)
+def test_batches_add_up_to_all_at_once(backing: Any, kind: str) -> None:
+    case = Case(backing, kind)
+    case.counts("1", ("dog", 800), ("dog", 150), ("cat", 1))
+    case.counts("2", ("dog", 60), ("emu", 0))
+    assert backing.state(NAME) == {("dog",): (10, 2), ("cat",): (1, 1), ("emu",): (0, 2)}
+    assert backing.contributions(NAME)[("dog",), 1, 1] == (950,)
+    again = case.backing.ledger.batch(NAME, 2)
+    assert not backing.commit(case.topology, again, case.partials([("dog", 1)])).applied
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_a_restate_combines_what_counts_then(backing: Any, kind: str) -> None:
+    """What was restated leaves no trace, though nothing can be taken away from such a value."""
+    values = {"far": Span("price"), "words": Words("word"), "number": Count()}
+    case = Case(backing, kind, values)
+    case.counts("1", ("dog", 1), ("dog", 9), ("cat", 5))
+    case.counts("2", ("dog", 3), ("emu", 4))
+    case.counts(restate_of(1), ("dog", 2), ("fox", 7))
+    case.counts(restate_of(2, "second"), ("dog", 5), ("dog", 4))
+    columns = ("far_low", "far_high", "far", "words", "number")
+    assert backing.values(NAME, *columns) == {
+        ("dog",): (2, 5, 3, ["dog"], 3, 4),
+        ("fox",): (7, 7, 0, ["fox"], 1, 3),
+    }
+    assert backing.contributed(NAME, *columns)[("dog",), 2, 4] == (4, 5, 1, ["dog"], 2)
+
+
+@pytest.mark.rule("R21")
+@pytest.mark.parametrize("kind", STATES)
+def test_apart(backing: Any, kind: str) -> None:
+    case = Case(backing, kind, database="warehouse")
+    case.counts("1", ("dog", 800))
+    case.counts("2", ("dog", 300), ("cat", 1))
+    found = backing.apart(NAME)
+    assert {key: row for key, row in found.items() if key != "last"} == {("dog",): (100, 2), ("cat",): (1, 2)}
+
+
+def test_no_topology_reads_what_changed_in_it(backing: Any) -> None:
+    case = Case(backing)
+    case.counts("1", ("dog", 1))
+    reader = Topology("reader")
+    reader.new_stream("changes", StateSpout(NAME, "word string, count_after bigint")).persistent_aggregate(
+        OpaqueState("read"), count=Count()
+    )
+    case.ledger.register(reader, "jobs/reader.py")
+    with pytest.raises(
+        TerminalError, match=r"state 'own' merges 'count' by Clock\.combine, which is Python of its job"
+    ):
+        coordinator.initialize_transaction(case.ledger, reader, run("reads"))
+
+
+@pytest.mark.rule("R10", "R24")
+@pytest.mark.parametrize(
+    ("before", "then", "says"),
+    [
+        (850, 50, "value 'count': Clock: combine of .850,. and .50,. raised ValueError: out of order; mend the job"),
+        (8, 4, "combine returned 'noon' for 'number', declared bigint: it is of the type str; convert it there"),
+    ],
+)
+def test_a_combine_that_fails_commits_nothing(backing: Any, before: int, then: int, says: str) -> None:
+    """The batch stays as it is: the job is mended, and the run tried again."""
+    case = Case(backing)
+    case.counts("1", ("dog", before), ("cat", 1))
+    with pytest.raises(BadRecord, match=says):
+        case.counts("2", ("dog", then), ("cat", 2))
+    assert backing.state(NAME) == {("dog",): (before, 1), ("cat",): (1, 1)}

@@ -1,0 +1,115 @@
+"""States with a user's own combiner in PostgreSQL: what of their past can be asked, what is refused, what verify finds."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from every_aggregate import Span, Words
+from postgres_bench import Bench
+from sqlalchemy import Engine
+from support import LogSpout, code, manifest_of, record_batch
+
+from txbatch import Avg, CombinerAggregator, Keep, OpaqueState, Topology
+from txbatch.core.errors import NotFoldable, TerminalError
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.verify import Again, Outcome
+from txbatch.memory.emitter import partials_of
+from txbatch.postgres import by_python, preview
+from txbatch.postgres.past_reader import PastReader
+from txbatch.postgres.retention import Retention
+from txbatch.postgres.verifier import PostgresBooks
+
+Record = tuple[str | None, int | None]
+
+
+def topology(values: dict[str, CombinerAggregator] | None = None) -> Topology:
+    made, log = Topology("own", keep=Keep(txids=1)), LogSpout({"a": 1000})
+    log.fields = "word string, price decimal(10,2)"
+    values = values or {"far": Span("price"), "words": Words("word"), "mean": Avg("price")}
+    made.new_stream("in", log).group_by("word").persistent_aggregate(OpaqueState("own"), **values)
+    return made
+
+
+@pytest.fixture
+def bench(engine: Engine) -> Bench:
+    bench = Bench(engine, topology())
+    bench.whole(partials(bench, ("dog", 1), ("dog", 7), ("cat", 2)), "1")
+    bench.whole(partials(bench, ("dog", 9), ("emu", None)), "2")
+    return bench
+
+
+def partials(bench: Bench, *records: Record) -> dict[str, Any]:
+    (aggregate,) = bench.topology.aggregates
+    prices = [None if price is None else Decimal(price).quantize(Decimal("0.01")) for _, price in records]
+    found = zip((word for word, _ in records), prices, strict=True)
+    return {"own": partials_of(aggregate, [{"word": word, "price": price} for word, price in found])}
+
+
+def test_reports_show_what_it_is_finished_to(bench: Bench) -> None:
+    assert bench.rows("SELECT word, far, words, mean::int, txid FROM report.own ORDER BY 1") == [
+        ("cat", 0, ["cat"], 2, 1),
+        ("dog", 8, ["dog"], 6, 2),
+        ("emu", None, ["emu"], None, 2),
+    ]
+    assert bench.rows("SELECT far, txid FROM report.own_changes WHERE word = 'dog' ORDER BY txid") == [(6, 1), (0, 2)]
+    assert bench.rows("SELECT prev_far_low, prev_far_high, prev_far FROM state.own WHERE word = 'dog'") == [(1, 7, 6)]
+
+
+@pytest.mark.rule("R19")
+def test_of_its_past_there_is_what_each_batch_contributed(bench: Bench, engine: Engine) -> None:
+    reader = PastReader(engine)
+    why = reader.why("own", ("dog",))
+    assert [(each["txid"], each["values"]["far"]) for each in why["versions"]] == [(1, 6), (2, 0)]
+    assert why["equal"] is None
+    told = "state 'own' merges 'far_low' by Span.combine, which is Python of its job: .*; `txbatch why own KEY`"
+    for corrected in (False, True):
+        with pytest.raises(TerminalError, match=told):
+            reader.as_of("own", 1, corrected=corrected)
+    with pytest.raises(NotFoldable, match=r"'far_low' by Span\.combine, a rule of its job's own, which gc does not"):
+        list(Retention(engine).fold("own", 1))
+
+
+@pytest.mark.rule("R24")
+def test_verify_combines_contributions(bench: Bench, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More keys than are in memory at a time, so that a chunk ends within a key."""
+    monkeypatch.setattr(by_python, "ROWS_PER_CHUNK", 2)
+    books = PostgresBooks(engine)
+    assert [each.outcome for each in books.states(bench.topology)] == [Outcome.EQUAL]
+    bench.run("UPDATE state.own SET far_high = 100 WHERE word = 'dog'")
+    (found,) = books.states(bench.topology)
+    assert (found.keys, found.different, [each.key for each in found.examples]) == (3, 1, [{"word": "dog"}])
+    again = read_again(bench, 1, ("dog", 1), ("dog", 7), ("cat", 3))
+    (of_batch,) = books.compare(bench.topology, books.recorded("own", 1), again.manifest, again.partials())
+    assert (of_batch.different, of_batch.examples[0].key) == (1, {"word": "cat"})
+
+
+@pytest.mark.rule("R17")
+def test_what_a_restate_would_change(bench: Bench, engine: Engine) -> None:
+    again = read_again(bench, 1, ("dog", 5), ("fox", 2))
+    version = bench.ledger.version("own", 1)
+    (effect,) = preview.effects(engine, bench.topology, version, again)
+    assert (effect.touched, effect.rows_after, effect.compared.different) == (3, 2, 3)
+
+
+def test_a_state_changed_meanwhile_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python combined with a row that is another one by the time that it is written."""
+    merge = by_python.merge_staged
+
+    def and_then_another(connection: Any, statements: Any, **options: Any) -> str:
+        table = merge(connection, statements, **options)
+        connection.exec_driver_sql("UPDATE state.own SET txid = 1 WHERE word = 'dog'")
+        return table
+
+    monkeypatch.setattr(by_python, "merge_staged", and_then_another)
+    with pytest.raises(TerminalError, match="1 of 2 rows were written"):
+        bench.whole(partials(bench, ("dog", 3), ("cat", 3)), "3")
+
+
+def read_again(bench: Bench, txid: int, *records: Record) -> Again:
+    found, (aggregate,) = partials(bench, *records), bench.topology.aggregates
+    metadata = bench.ledger.batch("own", txid).metadata
+    assignment = Assignment("own", TransactionAttempt(txid, 9), "token", metadata, code())
+    manifest = manifest_of(bench.topology, assignment, found)
+    return Again(assignment, manifest, lambda: {"own": [record_batch(aggregate, found["own"])]}, lambda: None)

@@ -1,0 +1,163 @@
+"""A user's own combiner: what it declares, what it returns, and how it is told what does not fit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from every_aggregate import Span, Weighted, Words, every_aggregate
+
+from txbatch import CombinerAggregator, Count, FixedBatchSpout, OpaqueState, Topology
+from txbatch.core.definition import columns
+from txbatch.core.errors import BadRecord, DefinitionError, TerminalError
+from txbatch.core.merge import folded
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.python_types import misfit
+from txbatch.memory.emitter import partials_of
+
+
+def kept(**values: Any) -> PersistentAggregate:
+    return every_aggregate(values=values).aggregates[0]
+
+
+class Longest(CombinerAggregator):
+    """Returns what a test says."""
+
+    partial = "word string, size int"
+    result = "int"
+    made: Any = ("a", 1)
+    combined: Any = ("a", 1)
+    finished: Any = 1
+
+    def __init__(self, **returns: Any) -> None:
+        super().__init__("word")
+        self.__dict__.update(returns)
+
+    def init(self, value: Any) -> Any:
+        return self.made
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return self.combined
+
+    def finish(self, partial: Any) -> Any:
+        if self.finished is KeyError:
+            raise KeyError("size")
+        return self.finished
+
+
+def test_its_columns_are_those_of_the_partial_and_what_it_is_finished_to() -> None:
+    found = columns(kept(far=Span("price"), words=Words("word"), n=Count()))
+    assert found["values"] == [
+        ["far_low", "decimal(12,2)", "Span.combine"],
+        ["far_high", "decimal(12,2)", "Span.combine"],
+        ["far", "decimal(12,2)", "Span.combine"],
+        ["words", "array<string>", "Words.combine"],
+        ["n", "bigint", "add"],
+    ]
+    assert found["aggregates"] == {"far": "Span of price", "words": "Words of word", "n": "Count"}
+
+
+def test_records_are_combined_and_nothing_is_never_seen() -> None:
+    aggregate = kept(far=Span("price"), weighted=Weighted())
+    records = [
+        {"k": "a", "price": Decimal(3), "n": 2, "word": "abc"},
+        {"k": "a", "price": None, "n": None, "word": None},
+        {"k": "a", "price": Decimal(1), "n": 1, "word": "x"},
+        {"k": "b", "price": None, "n": 1, "word": None},
+    ]
+    assert dict(partials_of(aggregate, records)) == {
+        ("a",): (1, 3, 2, 3, 7, True, "7 of 3"),
+        ("b",): (None, None, None, 1, 0, False, "0 of 1"),
+    }
+
+
+def test_within_a_batch_its_result_is_a_field() -> None:
+    stream = Topology("t").new_stream("in", FixedBatchSpout("k string, price decimal(12,2)", 1, ("a", None)))
+    assert [field.type for field in stream.group_by("k").aggregate(far=Span("price")).fields] == [
+        "string",
+        "decimal(12,2)",
+    ]
+    with pytest.raises(DefinitionError, match="type 'array<string>' is not one of"):
+        stream.group_by("k").aggregate(words=Words("k"))
+
+
+@pytest.mark.parametrize(
+    ("returns", "says"),
+    [
+        ({"made": "a"}, "value 'x': Longest: init returned 'a'; let it return a tuple, of word, size; the record is"),
+        ({"made": ("a",)}, "init returned .'a',.; let it return a tuple, of word, size"),
+        ({"made": ("a", 1.5)}, "init returned 1.5 for 'size', declared int: it is of the type float; convert it there"),
+        ({"made": ("a", 2**31)}, "init returned 2147483648 for 'size', declared int: it is out of range"),
+        ({"combined": (b"a", 1)}, "combine returned b'a' for 'word', declared string: it is of the type bytes"),
+        ({"combined": ("a\0", 1)}, "for 'word', declared string: it holds U.0000"),
+        ({"finished": "1"}, "finish returned '1' declared int: it is of the type str"),
+        ({"finished": KeyError}, "finish of .'a', 1. raised KeyError: 'size'; mend the job"),
+    ],
+)
+def test_what_does_not_fit_is_told(returns: Any, says: str) -> None:
+    records = [{"k": "a", "word": "x"}, {"k": "a", "word": "y"}]
+    with pytest.raises(BadRecord, match=says):
+        partials_of(kept(x=Longest(**returns)), records)
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ({"partial": "low float, high"}, "cannot read 'high'"),
+        ({"partial": "pair struct<a:int>"}, "is a nested type"),
+        ({"partial": "pair array<array<int>>"}, "is a nested type"),
+        (
+            {"partial": "word string, size int", "result": None},
+            "say of what type its finish is, such as result = .double.",
+        ),
+        ({"partial": "size int", "result": None}, "say of what type its finish is"),
+        ({"result": "jsonb"}, "type 'jsonb' is not one of"),
+        ({"zero": lambda self: 0}, "zero returned 0; let it return a tuple, of word, size"),
+        ({"init": CombinerAggregator.init}, "value 'x': Mine defines no init; it has a partial of its own"),
+        ({"combine": CombinerAggregator.combine}, "Mine defines no combine"),
+    ],
+)
+def test_one_that_is_not_whole(declared: dict[str, Any], says: str) -> None:
+    mine = type("Mine", (Longest,), declared)
+    with pytest.raises(DefinitionError, match=says):
+        kept(x=mine())
+
+
+def test_postgresql_is_never_asked_to_merge() -> None:
+    aggregate = kept(far=Span("price"))
+    with pytest.raises(TerminalError, match="combine is Python of the job, which PostgreSQL cannot run"):
+        folded(aggregate.merges, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "fits"),
+    [
+        (True, "bigint", False),
+        (True, "boolean", True),
+        (1, "boolean", False),
+        (1, "double", True),
+        (Decimal("1.50"), "decimal(3,2)", True),
+        (Decimal("10.5"), "decimal(3,2)", False),
+        (Decimal("0.005"), "decimal(3,2)", False),
+        (Decimal("NaN"), "decimal(3,2)", False),
+        (7, "decimal(3,2)", True),
+        ([], "array<int>", True),
+        ([None], "array<int>", False),
+        ("ab", "array<string>", False),
+        ("\ud800", "string", False),
+        (None, "array<int>", True),
+    ],
+)
+def test_which_values_a_type_takes(value: Any, type_: str, fits: bool) -> None:
+    assert (misfit(value, type_) is None) is fits
+
+
+def test_a_state_takes_it_beside_others() -> None:
+    stream = Topology("t").new_stream("in", FixedBatchSpout("k string, price decimal(12,2)", 1, ("a", None)))
+    aggregate = stream.group_by("k").persistent_aggregate(
+        OpaqueState("s"), far=Span("price", where="k is null"), n=Count()
+    )
+    assert aggregate.by_python
+    with pytest.raises(DefinitionError, match="where '' is no condition"):
+        stream.group_by("k").persistent_aggregate(OpaqueState("r"), far=Span("price", where=""))
