@@ -480,10 +480,10 @@ UPDATE txbatch.batch SET status = 'aborted', aborted_at = clock_timestamp(),
  WHERE topology = :topology AND txid = :txid;
 
 -- insert_skip --
--- A txid of its own for records that are given up: what the aborted batch named counts as read (R16).
+-- A txid of its own for records that are given up: what its plan names, all or some of the aborted batch's, counts as read (R16).
 INSERT INTO txbatch.batch (topology, txid, position, kind, status, key, data_interval, metadata, prev_txid, lease_run,
                            lease_until, committed_at, succeeded_at, reason)
-SELECT topology, CAST(:skip_txid AS bigint), :skip_txid, 'skip', 'committed', key, data_interval, metadata, :prev_txid,
+SELECT topology, CAST(:skip_txid AS bigint), :skip_txid, 'skip', 'committed', key, data_interval, CAST(:metadata AS json), :prev_txid,
        lease_run, clock_timestamp(), clock_timestamp(), clock_timestamp(), :reason
   FROM txbatch.batch WHERE topology = :topology AND txid = :txid;
 

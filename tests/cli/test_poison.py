@@ -1,4 +1,4 @@
-"""A record that fails its attempt: the error names the partition and the record; given up, it lets the rest flow."""
+"""A record that fails its attempt: the error names the partition and the record; that is given up, and the rest flows."""
 
 from __future__ import annotations
 
@@ -50,9 +50,14 @@ def test_a_poison_record_is_named_and_the_rest_flows_once_it_is_given_up(
     code, _, err = txbatch("run", job)
     assert (code, told in err) == (1, True), err
     assert told in txbatch("status")[1]
-    code, out, err = txbatch("abort", "amounts", "1", "--skip", "--why", "'four' is no number", "--json")
+    code, out, err = txbatch("abort", "amounts", "1", "--skip", "--partition", "south", "--why", "'four'", "--json")
     assert (code, json.loads(out)[0]["given up by txid"]) == (0, 2), err
-    assert txbatch("run", job)[0] == 0
+    assert txbatch("run", job, "--until-idle")[0] == 0
     with engine.connect() as connection:
-        assert dict(connection.execute(text("SELECT amount, count FROM report.amounts")).tuples().all()) == {5: 1, 6: 1}
-    assert [row["status"] for row in Reader(engine).batches("amounts")] == ["committed", "committed", "aborted"]
+        counted = connection.execute(text("SELECT amount, count FROM report.amounts")).tuples().all()
+        skipped = connection.execute(
+            text("SELECT partition, reason FROM report.partitions WHERE status = 'skipped'")
+        ).all()
+    assert dict(counted) == {1: 1, 2: 1, 5: 1, 6: 1}
+    assert skipped == [("south", "'four'")]
+    assert [row["status"] for row in Reader(engine).batches("amounts")] == [*["committed"] * 3, "aborted"]

@@ -10,8 +10,8 @@ from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import BrokenChain, NotItsTurn, TerminalError
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.errors import BrokenChain, NotItsTurn, TerminalError, UnknownName
+from txbatch.core.transaction import Batch, BatchKind, BatchStatus
 
 PARTITIONS = [f"{number:02}" for number in range(16)]
 
@@ -115,6 +115,46 @@ def test_skipped_records_are_given_up_by_a_txid_of_their_own(backing: Any, spout
     assert second.metadata != first.metadata
     assert backing.state("word_count") == {("good",): (10, 3)}
     assert isinstance(backing.initialize(topology, "3"), NothingNew)
+
+
+def partitions_of(batch: Batch) -> dict[str, tuple[int, int]]:
+    return {name: (of["start"], of["end"]) for name, of in batch.plan.streams["words"].ranges.items()}
+
+
+@pytest.mark.rule("R16")
+@pytest.mark.parametrize("status", ["emitted", "aborted"])
+def test_one_partitions_records_are_given_up_and_its_neighbours_count(backing: Any, status: str) -> None:
+    topology = word_count(LogSpout({"a": 20, "b": 20, "c": 5}))
+    backing.whole(topology, {"word_count": [(("good",), (25,))]}, "1")
+    batch = backing.initialize(topology, "2")
+    backing.emit(topology, batch, {"word_count": [(("bad",), (20,))]}, "2")
+    if status == "aborted":
+        backing.ledger.abort("word_count", batch.txid, "poison")
+    given_up = backing.ledger.skip("word_count", batch.txid, "poison", "b")
+    assert (given_up.txid, given_up.kind, partitions_of(given_up)) == (3, BatchKind.SKIP, {"b": (10, 20)})
+    again = backing.initialize(topology, "2")
+    assert (again.txid, partitions_of(again)) == (4, {"a": (10, 20)})
+    backing.emit(topology, again, {"word_count": [(("good",), (10,))]}, "2")
+    assert backing.commit(topology, again, {"word_count": [(("good",), (10,))]}).applied
+    assert backing.state("word_count") == {("good",): (35, 4)}
+    assert isinstance(backing.initialize(topology, "3"), NothingNew)
+    with pytest.raises(BrokenChain, match="its records are those of a later txid by now"):
+        backing.ledger.skip("word_count", batch.txid, "again", "b")
+
+
+@pytest.mark.rule("R16")
+def test_a_partition_that_cannot_be_given_up_alone_is_refused(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 20, "b": 20}))
+    backing.initialize(topology, "1")
+    with pytest.raises(UnknownName, match="txid 1 reads no partition 'x'; it reads 'a', 'b'"):
+        backing.ledger.skip("word_count", 1, "poison", "x")
+    assert partitions_of(backing.ledger.skip("word_count", 1, "poison", "words:a")) == {"a": (0, 10)}
+    listed = word_count(ListSpout(10), "listed")
+    backing.initialize(listed, "1")
+    with pytest.raises(
+        TerminalError, match="stream 'words' by no offsets of partitions: its records are given up together"
+    ):
+        backing.ledger.skip("listed", 1, "poison", "a")
 
 
 def test_neither_committed_nor_waiting_batches_are_skipped(backing: Any) -> None:

@@ -409,19 +409,25 @@ def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], 
 @click.argument("txid", type=arguments.TXID)
 @click.option("--why", required=True, type=arguments.WHY, help="Kept with the batch.")
 @click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
+@click.option(
+    "--partition", type=arguments.TEXT, help="Give up those of this partition alone; the next batch reads the others."
+)
 @prints_rows(nothing="")
-def abort(topology: str, txid: int, why: str, skip: bool) -> Rows:
+def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None) -> Rows:
     """Free the records of TOPOLOGY's uncommitted batch TXID."""
+    if partition is not None and not skip:
+        raise click.UsageError("--partition says which records --skip gives up; give both, or neither")
     where = _where()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
     before = ledger.batch(topology, txid)
-    batch = ledger.skip(topology, txid, why) if skip else ledger.abort(topology, txid, why)
+    batch = ledger.skip(topology, txid, why, partition) if skip else ledger.abort(topology, txid, why)
     if before.lease_live and not before.status.final:
         click.echo(
             shown(f"{topology}: {before.lease_run} was at work on txid {txid}; it fails, and its next try plans anew"),
             err=True,
         )
-    return [{"topology": topology, "aborted": txid, "given up by txid": batch.txid if skip else None, "why": why}]
+    given_up = {"given up by txid": batch.txid if skip else None, **({"partition": partition} if partition else {})}
+    return [{"topology": topology, "aborted": txid, **given_up, "why": why}]
 
 
 @main.command()

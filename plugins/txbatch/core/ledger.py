@@ -164,5 +164,5 @@ class Ledger(Protocol):
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16)."""
 
-    def skip(self, topology: str, txid: int, why: str) -> Batch:
-        """Abort a batch and give its records up, by a txid of its own (R16)."""
+    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
+        """Abort a batch and give its records up, all or those of a partition, by a txid of its own (R16)."""

@@ -28,6 +28,7 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
+from txbatch.core.given_up import given_up
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
@@ -317,21 +318,22 @@ class MemoryLedger:
             protocol.check_abort(now)
             return self._abort(tables, now)
 
-    def skip(self, topology: str, txid: int, why: str) -> Batch:
-        """Abort a batch and give its records up, by a txid of its own that counts them as read (R16)."""
+    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
+        """Abort a batch and give its records up, all or those of a partition, by a txid that counts them as read (R16)."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
             protocol.check_may_skip(now)
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
             also = tables.also_covering(now)
-            protocol.check_skip(now, open_before, last_committed, tables.offsets(topology), also)
+            left = given_up(now, partition)
+            protocol.check_skip(left, open_before, last_committed, tables.offsets(topology), also)
             pending = [each for each in tables.batches_of(topology) if not each.status.final]
             if now.status.final:
                 self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
             else:
                 self._abort(tables, now)
-            skipped = tables.give_up(now, why)
+            skipped = tables.give_up(left, why, found_by_run=partition is None)
             tables.committed_at[topology, skipped.txid] = self.clock()
             return skipped
 

@@ -353,8 +353,8 @@ class Tables:
         self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.ABORTED)
         return self.batches[batch.topology, batch.txid]
 
-    def give_up(self, batch: Batch, why: str) -> Batch:
-        """A txid of its own for records that are given up: they count as read (R16)."""
+    def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
+        """A txid of its own for records that are given up: they count as read (R16). `found_by_run`: by whoever had the batch."""
         txid = protocol.next_txid([each.txid for each in self.batches_of(batch.topology)])
         skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=shown(why))
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
@@ -363,7 +363,7 @@ class Tables:
         if (batch.topology, batch.txid) in self.intervals:
             self.intervals[batch.topology, txid] = self.intervals[batch.topology, batch.txid]
         for at, txids in self.batch_keys.items():
-            if at[0] == batch.topology and batch.txid in txids:
+            if found_by_run and at[0] == batch.topology and batch.txid in txids:
                 self.batch_keys[at] = (*txids, txid)
         for stream, plan in batch.plan.partitioned.items():
             for partition, range_ in plan.ranges.items():

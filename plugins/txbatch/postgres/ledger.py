@@ -16,6 +16,7 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
+from txbatch.core.given_up import given_up
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.redefinition import Redefinition, moves
@@ -287,11 +288,12 @@ class PostgresLedger:
                 self._abort(connection, batch, why)
             return rows.batch(connection, **ids)
 
-    def skip(self, topology: str, txid: int, why: str) -> Batch:
+    def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
 
-        Raises TerminalError for a committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when
-        the records are another batch's by now.
+        Of a partition alone, the others are free, and its run plans them anew. Raises as `given_up` does, TerminalError for a
+        committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when the records are another
+        batch's by now.
         """
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
@@ -300,17 +302,20 @@ class PostgresLedger:
             protocol.check_may_skip(batch)
             pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
             also = connection.execute(query("also_covering"), ids).scalars().all()
-            protocol.check_skip(batch, *rows.order(connection, batch), also)
+            left = given_up(batch, partition)
+            protocol.check_skip(left, *rows.order(connection, batch), also)
             if batch.status.final:
                 self.warehouses.prepare_skip(connection, pending)
             else:
                 self._abort(connection, batch, why)
             skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": shown(why)}
-            connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid})
-            connection.execute(query("repoint_keys"), skipped)
-            given_up = rows.batch(connection, topology, skipped["skip_txid"])
-            ranges.record(connection, given_up, ranges.skipped(given_up, skipped["reason"]))
-            return given_up
+            metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
+            connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid, "metadata": metadata})
+            if partition is None:
+                connection.execute(query("repoint_keys"), skipped)
+            skip = rows.batch(connection, topology, skipped["skip_txid"])
+            ranges.record(connection, skip, ranges.skipped(skip, skipped["reason"]))
+            return skip
 
     def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
         """Abort an abandoned batch; return False if it cannot be, as a warehouse has rows of it."""
