@@ -89,6 +89,7 @@ def stack(
         "TXBATCH_FAILPOINTS": ",".join(f"{name}=kill:{markers / name}" for name in KILLS.values()),
         "FLIGHTS_FOLDER": str(flights_folder),
         "WORD_COUNT_FOLDER": str(corpus),
+        "TOP_WORDS_LEAST": "1",
         "PROBE_FOLDER": str(probe_folder),
         "PIPELINE_FOLDER": str(pipeline_folder),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import refused
+from cli_support import refused, rows
 from click.testing import Result
 from sqlalchemy import Engine, text
 
@@ -52,21 +52,21 @@ def totals(engine: Engine, letters: str) -> dict[str, int]:
 def test_a_chain_counts_exactly_once(
     process: Process, txbatch: Txbatch, write_job: WriteJob, engine: Engine, tmp_path: Path
 ) -> None:
-    """Its reader sees each change once, also what a restate took away; nothing new starts no Spark; verify says equal."""
+    """Its reader, by Spark, sees each change once, also what a restate took away; nothing new starts none; verify says equal."""
     log = PartitionedLog(tmp_path / "log")
     log.append("0", ["ant", "ape", "bee", "ant", "cow", "bee"])
     words = write_job("words.py", WORDS.format(root=str(log.root)))
     chained = write_job("totals.py", TOTALS)
     refused(txbatch("run", chained), "no state 'words' is known: run the job that makes it first")
-    assert [each["txid"] for each in ran(process, "run", words, "--until-idle", "--json")] == [1, 2]
+    assert [each["txid"] for each in rows(txbatch("run", words, "--until-idle", "--json"))] == [1, 2]
     planned = txbatch("plan", chained, "--json")
     assert planned.exit_code == 0, planned.stderr
     assert [each["txid"] for each in ran(process, "run", chained, "--until-idle", "--json")] == [1]
     assert totals(engine, "abc") == {"a": 3, "b": 2, "c": 1}
-    assert json.loads(txbatch("run", chained, "--json").stdout) == []
+    assert rows(txbatch("run", chained, "--json")) == []
     segment = next((log.root / "0").iterdir())
     segment.write_text(segment.read_text().replace("ape", "elk"))
-    ran(process, "restate", "words", "1", "--why", "it was an elk", "--json")
+    assert rows(txbatch("restate", "words", "1", "--why", "it was an elk", "--json"))[0]["txid"] == 3
     assert [each["txid"] for each in ran(process, "run", chained, "--json")] == [2]
     assert totals(engine, "abce") == {"a": 2, "b": 2, "c": 1, "e": 1}
     found = ran(process, "verify", "totals", "--json")

@@ -161,6 +161,27 @@ def test_a_rebuild_upstream_comes_as_a_change_with_the_next_batch(chain: Chain) 
     assert chain.reads("d") == [("owl", "changed", 1, 2, 5)]
 
 
+@pytest.mark.rule("R23")
+def test_the_past_of_a_rebuild_stays_until_its_changes_are_read(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    chain.reads("a")
+    rebuilding = Rebuilding(chain)
+    assert rebuilding.count(1, dog=5)
+    assert rebuilding.swap() == Swapped(1)
+    if not hasattr(chain.backing, "engine"):
+        return  # in memory nothing drops it
+    with pytest.raises(TerminalError, match="topology 'top' has read state 'word_count' as it was before a rebuild"):
+        rebuilding.rebuilds.drop_past(NAME)
+    chain.topology = rebuilding.topology
+    of = run("2")
+    chain.goes(chain.initialize(of), of, counted(dog=1))
+    assert chain.reads("b") == [("dog", "changed", 1, 6, 2)]
+    assert rebuilding.rebuilds.drop_past(NAME) == [rebuilding.rebuild.number]
+    again = chain.plans("again", Restate(2, "the job was wrong"))
+    with pytest.raises(RecordsGone, match="as of txid 1: of what rebuild 1 replaced nothing is kept"):
+        chain.exports(again, "again")
+
+
 @pytest.mark.rule("R22")
 def test_retention_keeps_what_a_reader_needs(chain: Chain) -> None:
     for number in range(1, 4):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -62,7 +63,12 @@ class Emitted:
 def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
     """Plans the first batch of a topology and emits it, as `txbatch.launch.driver` does, without a process of its own."""
 
-    def run(topology: Topology, metadata: Mapping[str, Any] | None = None, txid: int = 1) -> Emitted:
+    def run(
+        topology: Topology,
+        metadata: Mapping[str, Any] | None = None,
+        txid: int = 1,
+        exports: Mapping[str, str] = MappingProxyType({}),
+    ) -> Emitted:
         metadata = metadata or plan(topology)
         assert metadata is not None
         assignment = Assignment(topology.name, TransactionAttempt(txid, 1), "token", metadata, "code")
@@ -70,7 +76,7 @@ def emit(spark: SparkSession, tmp_path: Path) -> Callable[..., Emitted]:
         spark.catalog.clearCache()
         with ExitStack() as emitters:
             readers = {
-                name: emitters.enter_context(opened(spark, topology.streams[name], assignment))
+                name: emitters.enter_context(opened(spark, topology.streams[name], assignment, exports.get(name)))
                 for name in assignment.metadata["streams"]
             }
             read = {name: reader.audit() for name, reader in readers.items()}

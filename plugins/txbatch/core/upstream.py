@@ -235,6 +235,16 @@ def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, in
     return found
 
 
+def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:
+    """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read."""
+    for each in readers:
+        if each.owner == topology and any(0 < txid <= swapped for txid in each.needs):
+            raise TerminalError(
+                f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and reads "
+                "what that changed with the next batch: drop the past when it has run, or `txbatch drop` that topology"
+            )
+
+
 def exported(topology: Topology) -> dict[str, ExportedSpout]:
     """Return the spouts of a topology that read states, by stream."""
     spouts = {name: stream.spout for name, stream in topology.streams.items()}

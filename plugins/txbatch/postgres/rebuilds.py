@@ -18,7 +18,8 @@ from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
-from txbatch.postgres import definitions, rows, state_tables, swap
+from txbatch.core.upstream import check_past_read
+from txbatch.postgres import definitions, rows, state_tables, swap, upstream
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.generations import Generation, coming, past
@@ -152,9 +153,14 @@ class PostgresRebuilds:
             return running
 
     def drop_past(self, topology: str) -> list[int]:
-        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds."""
+        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
+
+        TerminalError names a topology that has still to read what the swap of one of them changed.
+        """
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, topology)
+            swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
+            check_past_read(upstream.readers(connection), topology, swapped)
             numbers = list(connection.execute(query("past_generations"), {"topology": topology}).scalars())
             for number in numbers:
                 state_tables.drop_generation(connection, past(number))

@@ -1,0 +1,88 @@
+"""The example jobs by Spark, with their own SQL and sources."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from txbatch import Interval, Topology
+from txbatch.core import planning
+from txbatch.core.ledger import Head
+from txbatch.core.plan import BatchPlan, Range, Ranges
+from txbatch.core.transaction import Run
+from txbatch.launch.job_file import load_job
+from txbatch.storage.staging import AttemptFolder
+
+JOBS = Path(__file__).parents[2] / "jobs"
+DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def written(folder: Path, **files: str) -> None:
+    """Files, named by folder and name, with `__` between them."""
+    for name, content in files.items():
+        path = folder / name.replace("__", "/")
+        path = path.with_name(path.name.replace("_", "."))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def job(name: str) -> Topology:
+    topology = load_job(str(JOBS / f"{name}.py")).topology
+    for module in [each for each in sys.modules if each.startswith("txbatch_job_")]:
+        cloudpickle.register_pickle_by_value(sys.modules[module])  # as that of a submitted job, which is __main__, is
+    return topology
+
+
+def test_top_words_takes_what_was_exported(emit: Callable[..., Any], tmp_path: Path) -> None:
+    """Nulls, a state without changes, and a word of another script."""
+    topology, folder = job("top_words"), AttemptFolder((tmp_path / "an attempt").as_uri())
+    stream, planned = topology.streams["changes"], Ranges({"word_count": Range(0, 4)})
+    metadata = BatchPlan({"changes": planned}).to_json()
+    rows = [("the", None, 150, 1), ("größe", 99, 100, 2), ("a", 120, 20, 3), ("gone", 1, None, 4)]
+    folder.write_export(0, stream.fields, rows)
+    found = emit(topology, metadata, exports={"changes": folder.export_uri(0)})
+    assert found.read("changes") == {"word_count": 4}
+    assert found.partials["top_words"] == {
+        ("the",): (1, 150, False, True),
+        ("größe",): (2, 100, False, True),
+        ("a",): (None, None, True, False),
+        ("gone",): (None, None, True, False),
+    }
+    ranks = {1: -1, 20: 1, 99: -1, 100: 1, 120: -1, 150: 1}
+    assert found.partials["word_ranks"] == {(count,): (words,) for count, words in ranks.items()}
+    folder.write_export(0, stream.fields, [])
+    nothing = emit(topology, metadata, exports={"changes": folder.export_uri(0)})
+    assert (nothing.read("changes"), nothing.partials["top_words"]) == ({"word_count": 0}, {})
+
+
+def test_reach_looks_up_in_the_graph(emit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REACH_FOLDER", str(tmp_path / "in"))
+    written(
+        tmp_path / "in",
+        follows__one_csv="ann,cid\nann,dan\nbob,dan\n",
+        shares__monday_txt="x ann\nx bob\ny nobody\n",
+    )
+    assert emit(job("reach")).partials["reached"] == {("x", "cid"): (1,), ("x", "dan"): (2,)}
+
+
+def test_orders_are_joined(emit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_FOLDER", str(tmp_path / "in"))
+    written(
+        tmp_path / "in",
+        shops__all_csv="Soho,London\n",
+        orders__a_csv="order_id,shop,ordered_at\n1,Soho,2026-01-01T09:00:00Z\n2,Rome,2026-01-02T09:00:00Z\n",
+        lines__a_csv="order_id,item,quantity,price,sold_at\n1,nut,3,1.50,2026-01-01T09:00:00Z\n9,nut,1,1.50,2026-01-01T10:00:00Z\n",
+    )
+    topology = job("orders")
+    head = Head(topology.name, 1, None, (), None, {})
+    found = emit(topology, planning.plan_batch(topology, head, Run("test", interval=DAY)))
+    assert found.partials["turnover"] == {("London",): (1, Decimal("4.50")), ("unknown",): (1, Decimal("1.50"))}
+    rows = sorted((item, shop) for _, item, _, _, shop, _ in found.partials["order_lines"].values() if shop)
+    assert rows == [("nut", "Soho")]
