@@ -65,3 +65,12 @@ def test_failed_records_are_kept_once_and_a_restate_by_the_mended_job_takes_them
     words.mended = True
     words.counts(restate_of(1), "1", "dog", "dog")
     assert words.failed() == [(2, *each, '{"word": "emu"}', 1, 2)]
+
+
+@pytest.mark.rule("R22")
+def test_failed_records_of_what_retention_folds_go(backing: Any) -> None:
+    words = Words(backing)
+    words.counts(run("1"), "1", "dog")
+    words.counts(run("2"), "emu", "1")
+    assert [each.horizon for each in backing.retention.fold("words", 1)] == [1]
+    assert [row[:2] for row in words.failed()] == [(2, "a")]

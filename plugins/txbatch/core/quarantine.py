@@ -32,7 +32,7 @@ class QuarantineState(AppendState):
     """The rows of a quarantine. A topology with history may begin one: it counts from then on."""
 
     def __init__(self, topology: str, limit: int, was: str | None = None) -> None:
-        super().__init__(_name(topology))
+        super().__init__(_name(topology), prune=True)
         self.was = None if was is None else _name(was)
         self.since, self.limit = "now", limit
 
