@@ -76,6 +76,17 @@ def test_why_names_every_batch_behind_a_value(txbatch: Txbatch, engine: Engine) 
     refused(txbatch("why", "all", "x"), "one global value and has no key")
 
 
+def test_why_tells_versions_that_are_equal_once(txbatch: Txbatch, words: str) -> None:
+    for _ in range(4):
+        assert txbatch("restate", "words", "1", "--why", "again").exit_code == 0
+    position = (
+        "position 1, counted by txid 7, was count 2, last 1 by txid 1, was count 1, last 0 by 4 txids from 3 to 6"
+    )
+    assert f"  {position}: count 1, last 0" in txbatch("why", "words", "a").stdout.splitlines()
+    (told,) = rows(txbatch("why", "words", "a", "--json"))
+    assert [each["txid"] for each in told["versions"]] == [1, 3, 4, 5, 6, 7, 2]
+
+
 @pytest.mark.usefixtures("words")
 def test_why_says_that_a_value_is_not_what_its_contributions_amount_to(txbatch: Txbatch, engine: Engine) -> None:
     with engine.begin() as connection:

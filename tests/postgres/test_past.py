@@ -17,7 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
+from txbatch.core.errors import TerminalError
 from txbatch.core.update import Change
+from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.state_tables import drop
 
 STATES = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}
@@ -149,6 +151,34 @@ def test_a_state_is_asked_for_what_it_knows(bench: Bench) -> None:
         assert why in str(error.value), call
         assert "Ask for one of 2 to 3" in str(error.value)
     assert bench.rows("SELECT * FROM report.as_of_word_count(2) WHERE word = 'dog'") == [("dog", 2, 2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_state_without_rows_answers_as_others_do(engine: Engine, way: str) -> None:
+    """In SQL and to the command, whichever way is taken, before anything is committed and after nothing was counted."""
+    topology = Topology("t")
+    stream = topology.new_stream("in", LogSpout({"a": 1}))
+    stream.group_by("word").persistent_aggregate(OpaqueState("by word"), n=Count())
+    stream.persistent_aggregate(OpaqueState("all"), n=Count())
+    bench, reader = Bench(engine, topology), PastReader(engine)
+    asked = [f'{function}_{state}"({{}})' for function in ("as_of", "corrected") for state in ("by word", "all")]
+    asked += ["as_of_by word\"({}) WHERE word = 'a'", 'changes_by word"(0, {})', 'changes_all"({}, 0)']
+
+    def check_asked(newest: int) -> None:
+        why = f"cannot be asked as of txid {newest + 1}: the newest committed one is {newest}"
+        for call in asked:
+            with engine.connect() as connection:
+                connection.execute(text(f"SET LOCAL txbatch.far_back = {way}"))
+                with pytest.raises(DBAPIError, match=why):
+                    connection.execute(text(f'SELECT * FROM report."{call}'.format(newest + 1)))
+        for state, keys, corrected in product(("by word", "all"), ([], [["a"]]), (False, True)):
+            if not (state == "all" and keys):
+                with pytest.raises(TerminalError, match=f"{why}; ask for one of 0 to {newest}"):
+                    reader.as_of(state, newest + 1, keys, corrected=corrected)
+
+    check_asked(0)
+    bench.whole({"by word": [], "all": []}, "1")
+    check_asked(1)
 
 
 @pytest.mark.rule("R19")

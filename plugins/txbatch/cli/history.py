@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import click
@@ -96,7 +97,7 @@ def _show_position(versions: Sequence[Mapping[str, Any]]) -> None:
     if newest["position"] is None:
         click.echo(f"  folded up to txid {newest['txid']}{_unless(newest)}: {_values(newest['values'])}")
         return
-    was = "".join(f", was {_values(each['values'])} by txid {each['txid']}" for each in versions if each["replaced_by"])
+    was = _was([each for each in versions if each["replaced_by"]])
     if newest["replaced_by"]:
         click.echo(f"  position {newest['position']}, without it by txid {newest['replaced_by']}{was}")
     else:
@@ -104,6 +105,16 @@ def _show_position(versions: Sequence[Mapping[str, Any]]) -> None:
         click.echo(f"  position {newest['position']}{by}{was}: {_values(newest['values'])}{_unless(newest)}")
     for line in _about(newest):
         click.echo(f"    {line}")
+
+
+def _was(versions: Iterable[Mapping[str, Any]]) -> str:
+    """What a position was, once for versions that follow each other and are equal."""
+    told = []
+    for values, equal in groupby(versions, lambda each: _values(each["values"])):
+        txids = [each["txid"] for each in equal]
+        by = f"txid {txids[0]}" if len(txids) == 1 else f"{len(txids):,} txids from {txids[0]} to {txids[-1]}"
+        told.append(f", was {values} by {by}")
+    return "".join(told)
 
 
 def _about(version: Mapping[str, Any]) -> list[str]:
