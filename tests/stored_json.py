@@ -31,6 +31,7 @@ CHOSEN = {
     **dict.fromkeys(("count",), "<column>"),
     **dict.fromkeys(("top",), "<parameter>"),
     **dict.fromkeys(("airlines",), "<static state>"),
+    **dict.fromkeys(("visits",), "<live state>"),
 }
 SPOUTS_OWN = (".start", ".end", ".gone", ".plan", ".<parameter>", ".<static state>")
 OR_NULL = (".totals.<column>", ".kept", "superseded")
@@ -48,6 +49,7 @@ PLAN = BatchPlan(
     idle={"ticks": Whole([7])},
     parameters={"top": 3},
     static={"airlines": {"airlines.csv": {"bytes": 1024, "sha256": "e3b0c4"}}},
+    as_of={"visits": {"txid": 9, "of": ["2026-11-23T09:00:00+00:00", 1]}},
 )
 ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
@@ -92,6 +94,8 @@ STORED = (
             "streams.<stream>.interval": "where it reads by time: the run's interval, in UTC",
             "idle.<stream>.plan": "the last plan of a stream that is not in the batch, which its next one continues",
             "parameters.<parameter>": "of the run's parameters, those that the spouts declare",
+            "as_of.<live state>.txid": "the txid as of which records are looked up in it",
+            "as_of.<live state>.of": "which state of that name: when its topology was made, and the first txid that it counts",
             "static.<static state>": "which version of it records are looked up in: of StaticFiles size and sha256 of each file",
         },
     ),

@@ -13,6 +13,7 @@ from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.keep import Keep
+from txbatch.core.live_state import LiveState
 from txbatch.core.quantile import ApproxQuantile
 from txbatch.core.several import CollectSet, TopN
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
@@ -55,6 +56,7 @@ __all__ = [
     "IntervalSpout",
     "Keep",
     "Last",
+    "LiveState",
     "Max",
     "MaxBy",
     "Min",

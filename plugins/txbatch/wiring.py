@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from txbatch.core.application import Submit
 from txbatch.core.errors import TxbatchError
+from txbatch.core.look_ups import export
 from txbatch.core.restate import how_to_restate
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch
-from txbatch.core.upstream import export
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job

@@ -23,6 +23,14 @@ SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM tx
 -- The newest txid that only a generation has which a rebuild replaced; 0: none.
 SELECT COALESCE(max(swapped_txid), 0) FROM txbatch.rebuild WHERE topology = :topology AND status = 'swapped';
 
+-- looked_up --
+-- The states that open batches look up in, whose these are, and as of which txid.
+SELECT b.topology, a.key AS state, s.topology AS owner, ARRAY[(a.value ->> 'txid')::bigint] AS needs
+  FROM txbatch.batch b
+ CROSS JOIN LATERAL json_each(CASE WHEN json_typeof(b.metadata -> 'as_of') = 'object' THEN b.metadata -> 'as_of' END) a
+  JOIN txbatch.state s ON s.state = a.key
+ WHERE b.status IN ('planned', 'emitted') ORDER BY 1, 2;
+
 -- upstream_readers --
 -- The streams that read states, whose these are, and the cuts that each reads next: where it is, and what its open batches read.
 SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,

@@ -30,6 +30,11 @@ def test_every_row_of_the_tables_is_one_that_runs() -> None:
     assert len(rows) == len(LINES) == len(set(LINES))
 
 
+def test_the_look_up_in_a_live_state_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", section("## Look-ups in", "## From a state"), re.DOTALL)
+    exec(example, {})
+
+
 def test_the_chain_of_topologies_runs() -> None:
     chain, _ = re.findall(r"```python\n(.*?)```", section("## From a state", "## What is left out"), re.DOTALL)
     exec(chain, {})

@@ -34,7 +34,9 @@ def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[s
     ledger.check_definition(topology, job.name)
     asked = Restate(ledger.batch(topology.name, txid).position, NAME, skipped=True)
     version = ledger.version(topology.name, asked.position)
-    metadata = plan_restate(topology, ledger.head(topology.name, Run(NAME, restate=asked)), version, asked)
+    metadata = plan_restate(
+        topology, ledger.head(topology.name, Run(NAME, restate=asked)), version, asked, ledger.upstream
+    )
     emitter = open_emitter(steps, open_application(job, where, master))
     reader = reader_beside(steps)
     (counted,) = reader.batches_by_txid(topology.name, [version.current.txid])

@@ -75,4 +75,4 @@ def _planned(ledger: Ledger, topology: Topology, head: Head, run: Run) -> Metada
     if run.restate is None:
         return plan_batch(topology, head, run, ledger.upstream)
     version = ledger.version(topology.name, run.restate.position)
-    return plan_restate(topology, head, version, run.restate)
+    return plan_restate(topology, head, version, run.restate, ledger.upstream)

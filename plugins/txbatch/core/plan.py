@@ -4,8 +4,8 @@
 
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
-Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}`:
-which version of each static state its records are looked up in.
+Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
+`"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in.
 
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
@@ -146,7 +146,7 @@ class BatchPlan:
 
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
     `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
-    `static` has the versions of the static states that its records are looked up in.
+    `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones.
     """
 
     streams: Mapping[str, StreamPlan]
@@ -155,6 +155,7 @@ class BatchPlan:
     format: int = FORMAT
     whole: bool = False
     static: Mapping[str, Any] = field(default_factory=dict)
+    as_of: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
@@ -167,14 +168,14 @@ class BatchPlan:
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
         whole = {"whole": True} if self.whole else {}
         idle = {name: entry(planned) for name, planned in self.idle.items()}
-        more = {"idle": idle, "parameters": self.parameters, "static": self.static}
+        more = {"idle": idle, "parameters": self.parameters, "static": self.static, "as_of": self.as_of}
         said = {name: each for name, each in more.items() if each}
         return {"format": self._least_format, **value, **said, **whole}
 
     @property
     def _least_format(self) -> int:
         """The oldest format that has a word for all that is said."""
-        if self.static:
+        if self.static or self.as_of:
             return FORMAT_OF_LOOK_UPS
         return FORMAT_OF_WHOLE if self.whole else self.format
 
@@ -186,7 +187,7 @@ class BatchPlan:
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
-        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static")}
+        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of")}
         return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
 
 

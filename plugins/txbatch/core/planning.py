@@ -12,6 +12,7 @@ from txbatch.core.called import told
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
 from txbatch.core.formats import is_range
 from txbatch.core.ledger import Head, Version
+from txbatch.core.look_ups import cuts
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
 from txbatch.core.static import Versioned
@@ -45,21 +46,27 @@ def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | No
             idle[stream.name] = last
     if not streams:
         return None
-    return _stored(topology, BatchPlan(streams, idle, dict(run.parameters), static=_versions(topology)))
+    as_of = cuts(topology, upstream, {})
+    return _stored(topology, BatchPlan(streams, idle, dict(run.parameters), static=_versions(topology), as_of=as_of))
 
 
-def plan_restate(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
+def plan_restate(
+    topology: Topology, head: Head, version: Version, asked: Restate, upstream: Upstream | None = None
+) -> Metadata:
     """Return the plan by which a committed batch is counted again (R17). TerminalError for one that cannot be."""
     restate.check_topology(topology)
     restate.check_version(version, asked)
-    return plan_again(topology, head, version, asked)
+    return plan_again(topology, head, version, asked, upstream)
 
 
-def plan_again(topology: Topology, head: Head, version: Version, asked: Restate) -> Metadata:
+def plan_again(
+    topology: Topology, head: Head, version: Version, asked: Restate, upstream: Upstream | None = None
+) -> Metadata:
     """Return the plan that reads again what the batch of a position read, as it is to be stored.
 
     By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
-    what is not there any more. Static states are looked up in as they are now.
+    what is not there any more. Static states are looked up in as they are now, live ones as of
+    the txid that the batch fixed.
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
@@ -73,7 +80,8 @@ def plan_again(topology: Topology, head: Head, version: Version, asked: Restate)
             streams[name] = again
     if not any(planned.ranges for planned in streams.values()):
         raise PartitionUnreadable(f"{topology.name}: nothing of what txid {asked.position} read is left: {streams}")
-    now = BatchPlan(streams, parameters=plan.parameters, whole=not asked.accept_missing, static=_versions(topology))
+    whole, as_of = not asked.accept_missing, cuts(topology, upstream, plan.as_of)
+    now = BatchPlan(streams, parameters=plan.parameters, whole=whole, static=_versions(topology), as_of=as_of)
     return _stored(topology, now)
 
 

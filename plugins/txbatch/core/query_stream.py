@@ -9,9 +9,11 @@ from typing import Any
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, unique
+from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import After, Arguments, How
 from txbatch.core.operations import Each, Filter, FlatMap, LiveLookup, Lookup, Map, Step, Transform, origin_of
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 
 
@@ -30,15 +32,22 @@ class QueryStream(Stream):
                     f"{self.of(operation)} {given!r} needs Spark, and a question is answered without: give a Python function of "
                     "a record"
                 )
-        if isinstance(step, Lookup) and step.query.state.needs_spark:
-            raise DefinitionError(
-                f"{self.of('state_query')}: {step.query.state} is read by Spark, and a question is answered without: "
-                "give its rows"
-            )
+        if isinstance(step, Lookup):
+            self._check_given(step.query.state)
         unique((each.name for each in step.fields), "field")
         then = replace(self, node=step)
         self.topology.query_streams[self.name] = then
         return then
+
+    def _check_given(self, state: StaticState | LiveState) -> None:
+        """DefinitionError for a state whose rows are not given in the job: no question has them."""
+        of = f"{self.of('state_query')}: {state}"
+        if isinstance(state, LiveState):
+            raise DefinitionError(
+                f"{of} is looked up as of the txid of a batch, and a question is of none; give what persistent_aggregate returned"
+            )
+        if state.needs_spark:
+            raise DefinitionError(f"{of} is read by Spark, and a question is answered without: give its rows")
 
     def of(self, operation: str) -> str:
         """Return an operation with its query stream, as errors name it."""

@@ -16,6 +16,7 @@ from typing import Any, Never, Protocol
 
 from txbatch.core.definition import Known, source_changes, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
+from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
@@ -155,6 +156,13 @@ def check_rebuild(topology: Topology, known: Known) -> None:
     for stream in topology.streams.values():
         if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
             raise TerminalError(f"stream {stream.name!r} is non-transactional: nothing of it can be read a second time")
+    for state in live_states(topology):
+        if state.name in known.states or any(each.state.name == state.name for each in topology.aggregates):
+            raise TerminalError(
+                f"topology {name!r} looks up in its own state {state.name!r}, which a rebuild makes anew: what its batches found "
+                "there cannot be had again; define another topology, with states of other names, which counts beside it all "
+                "that the source still has"
+            )
     if found := "; ".join(source_changes(topology, known)):
         raise SchemaMismatch(
             f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "

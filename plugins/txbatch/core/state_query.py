@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
+from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How
 from txbatch.core.static import StaticState
 
@@ -18,7 +19,7 @@ class StateQuery:
     `how` says whether a record without a match stays. A key has one row, or, with `many`, any number of them.
     """
 
-    state: StaticState
+    state: StaticState | LiveState
     keys: tuple[Field, ...]
     names: Sequence[str] | None
     how: How = How.LEFT

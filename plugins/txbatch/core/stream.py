@@ -13,6 +13,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, parse_fields, unique
 from txbatch.core.functions import check_callable, check_condition, check_function, check_number, check_python
 from txbatch.core.grouped import GroupedStream
+from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How, Merged, Source
 from txbatch.core.operations import (
     Each,
@@ -172,13 +173,13 @@ class Stream:
 
     def state_query(
         self,
-        state: StaticState | PersistentAggregate,
+        state: StaticState | LiveState | PersistentAggregate,
         *keys: str,
         fields: Sequence[str] | None = None,
         how: str = "left",
         many: bool = False,
     ) -> Stream:
-        """Append fields of a static state (all but the keys, or those named), looked up by keys that both have.
+        """Append fields of a static or a live state (all but the keys, or those named), looked up by keys that both have.
 
         Where the state has no such key they are null; with `how="inner"` the record is left out. A null key is in no state. With
         `many` the record goes on once for each row of its key; else a key that has two is an error.
@@ -188,7 +189,7 @@ class Stream:
         by = checked_how(how, self.of("state_query"))
         if isinstance(state, PersistentAggregate):
             return self.live_query(state, keys, fields, by)
-        if self.topology.static_states.get(state.name) is not state:
+        if isinstance(state, StaticState) and self.topology.static_states.get(state.name) is not state:
             raise DefinitionError(
                 f"stream {self.name!r}: {state!r} is not of this topology; use new_static_state first"
             )
@@ -201,7 +202,7 @@ class Stream:
         """Refuse, as what a state has is no batch's: every attempt would see other values."""
         raise DefinitionError(
             f"{self.of('state_query')}: state {state.state.name!r} changes with every batch, and an attempt would see other "
-            "values than the one before; ask it by a query stream (new_query_stream), or look up in a StaticState"
+            "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
     def group_by(self, *names: str) -> GroupedStream:

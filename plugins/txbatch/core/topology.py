@@ -18,6 +18,7 @@ from txbatch.core.quarantine import QuarantineState, check_limit, quarantine_of
 from txbatch.core.query_stream import QueryStream
 from txbatch.core.spout import Spout, check_identity, how_it_reads
 from txbatch.core.state import check_reports
+from txbatch.core.state_query import StateQuery
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 from txbatch.core.united import joined, merged
@@ -146,10 +147,15 @@ class Topology:
         return any(per_batch(aggregate.stream) for aggregate in self.aggregates)
 
     @property
+    def queries(self) -> tuple[StateQuery, ...]:
+        """The look-ups of all its states' records."""
+        return tuple(query for aggregate in self.aggregates for query in queries(aggregate.stream))
+
+    @property
     def looked_up(self) -> Mapping[str, StaticState]:
-        """The states that records are looked up in, by name."""
-        found = (query.state for aggregate in self.aggregates for query in queries(aggregate.stream))
-        return {state.name: state for state in found}
+        """The static states that records are looked up in, by name."""
+        states = (query.state for query in self.queries)
+        return {state.name: state for state in states if isinstance(state, StaticState)}
 
     @property
     def parameters(self) -> tuple[str, ...]:

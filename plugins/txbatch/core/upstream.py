@@ -83,6 +83,12 @@ class Upstream(Protocol):
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
 
+    def fields(self, state: str, txid: int) -> Mapping[str, str]:
+        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+
+    def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Return these columns of a state as of a cut, a row per key."""
+
 
 class ExportedSpout(PartitionedSpout):
     """A spout of what the ledger keeps. Spark, which gets no password, reads what an attempt's submitter exported for it.
@@ -135,16 +141,16 @@ def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | 
     return found
 
 
-def check_same(known: UpstreamState, range_: Metadata) -> None:
+def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
     """RecordsGone when a range is of a state of the same name that was dropped, or of a ledger that was set back."""
     made, first = range_["of"]
     again = known.made[0] != made or (known.made[1] != first and replaced_with(known, range_["start"]) is None)
     if again or known.txid < range_["end"]:
         why = "was dropped and made anew" if again else f"is at txid {known.txid}: its ledger was set back"
-        raise RecordsGone(f"state {known.state!r} {why}, since it was read up to txid {range_['end']}; {_ANEW}")
+        raise RecordsGone(f"state {known.state!r} {why}, since it was read up to txid {range_['end']}; {way_out}")
 
 
-def check_kept(known: UpstreamState, range_: Metadata) -> None:
+def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
     """RecordsGone when a cut of a range cannot be asked any more; what is before all of them is nothing."""
     for txid in filter(None, (range_["start"], range_["end"])):
         replaced = replaced_with(known, txid)
@@ -153,7 +159,7 @@ def check_kept(known: UpstreamState, range_: Metadata) -> None:
         if replaced is not None and replaced.gone:
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
-            raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {_ANEW}")
+            raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
 
 
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
+from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
 from txbatch.core.text import shown_lines
@@ -165,7 +166,8 @@ def write_partials(
 ) -> dict[str, StagedState]:
     """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
     staged = {}
-    tables = Tables(next(iter(readers.values())).assignment.plan.static)
+    live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
+    tables = Tables(next(iter(readers.values())).assignment.plan.static, live)
     aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:

@@ -9,6 +9,7 @@ from typing import Any
 from txbatch.core.called import told
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
 from txbatch.core.fields import parse_fields
+from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -24,6 +25,7 @@ from txbatch.memory.appended import appended
 from txbatch.memory.functions import called, init_of
 from txbatch.memory.operations import records
 from txbatch.memory.staging import MemoryStaging
+from txbatch.memory.state_query import NO_TABLES, Tables
 from txbatch.memory.within_batch import Record
 
 # Of a digest as many as make a number that fits a manifest.
@@ -42,22 +44,29 @@ class MemoryApplication:
         """Read the attempt's batch and stage what it contributes."""
         at = self.staging.attempt(assignment)
         exports = {name: at.read_export(number) for name, number in stream_numbers(self.topology).items()}
-        at.write_result(*emit_batch(self.topology, assignment, exports))
+        tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
+        at.write_result(*emit_batch(self.topology, assignment, exports, tables))
 
     def close(self) -> None:
         """Nothing was started."""
 
 
 def emit_batch(
-    topology: Topology, assignment: Assignment, exports: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({})
+    topology: Topology,
+    assignment: Assignment,
+    exports: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({}),
+    tables: Tables = NO_TABLES,
 ) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
-    """Do what Spark does: read what the plan names, run the operations, aggregate to partials. `exports` is what states had."""
+    """Do what Spark does: read what the plan names, run the operations, aggregate to partials. `exports` is what states had.
+
+    `tables` are the rows of the states that it looks up in.
+    """
     found = {
         name: _read(topology.streams[name], planned, exports.get(name))
         for name, planned in assignment.plan.streams.items()
     }
     read = {name: parts for name, (parts, _) in found.items()}
-    kept = {each.state.name: list(records(each.stream, read)) for each in topology.aggregates}
+    kept = {each.state.name: list(records(each.stream, read, tables)) for each in topology.aggregates}
     for each in topology.aggregates:
         if isinstance(each.state, QuarantineState):
             found_failed = kept[each.state.name]

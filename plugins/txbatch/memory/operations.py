@@ -31,15 +31,15 @@ from txbatch.core.operations import (
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row, operation_of
 from txbatch.memory.functions import needs_spark
-from txbatch.memory.state_query import state_query
+from txbatch.memory.state_query import NO_TABLES, Tables, state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
 
 # By stream the records of each of its partitions.
 Read = Mapping[str, Mapping[str, Sequence[Record]]]
 
 
-def records(node: Node, read: Read) -> Iterable[Record]:
-    """Return the node's records; `read` holds those of the sources in the batch."""
+def records(node: Node, read: Read, tables: Tables = NO_TABLES) -> Iterable[Record]:
+    """Return the node's records; `read` holds those of the sources in the batch, `tables` the rows of live states."""
     match node:
         case Source(name=name):
             return chain.from_iterable(read.get(name, {}).values())
@@ -47,39 +47,41 @@ def records(node: Node, read: Read) -> Iterable[Record]:
             raise needs_ask(node)
         case Merged(inputs=inputs):
             names = [field.name for field in node.fields]
-            united = (record for each in inputs for record in records(each, read))
+            united = (record for each in inputs for record in records(each, read, tables))
             return (dict(zip(names, record.values(), strict=True)) for record in united)
         case Join(left=left, right=right):
-            return join(records(left, read), records(right, read), node)
+            return join(records(left, read, tables), records(right, read, tables), node)
         case Failed(steps=steps):
-            return chain.from_iterable(_failed(step, read) for step in steps)
+            return chain.from_iterable(_failed(step, read, tables) for step in steps)
         case Aggregate(partitions=True):
-            return chain.from_iterable(aggregate(part, node) for _, part in _parts(node.before, read))
+            return chain.from_iterable(aggregate(part, node) for _, part in _parts(node.before, read, tables))
         case step:
-            return step_records(records(step.before, read), step)
+            return step_records(records(step.before, read, tables), step, tables)
 
 
-def step_records(before: Iterable[Record], step: Step) -> Iterable[Record]:
+def step_records(before: Iterable[Record], step: Step, tables: Tables = NO_TABLES) -> Iterable[Record]:
     """Return what a step makes of the records before it, which are one batch."""
     if isinstance(step, Distinct | FirstN | Aggregate):
         return _run_batch_step(before, step)
-    return _run(before, step)
+    return _run(before, step, tables)
 
 
-def _parts(node: Node, read: Read) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
+def _parts(node: Node, read: Read, tables: Tables) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
     """Yield the node's records of each partition that its sources have in the batch, behind that stream and partition."""
     for root in node.roots:
         for partition, part in read.get(root.name, {}).items():
-            yield (root.name, partition), records(node, {root.name: {partition: part}})
+            yield (root.name, partition), records(node, {root.name: {partition: part}}, tables)
 
 
-def _failed(step: Node, read: Read) -> Iterator[Record]:
+def _failed(step: Node, read: Read, tables: Tables) -> Iterator[Record]:
     """Yield the rows of a quarantine of the records for which a step's function fails."""
     rows, names = rows_of(step), [field.name for field in FIELDS]
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         return
     before, operation = step.before, operation_of(step)
-    for place, part in [((step.name, ""), records(before, read))] if parted(before) else _parts(before, read):
+    for place, part in (
+        [((step.name, ""), records(before, read, tables))] if parted(before) else _parts(before, read, tables)
+    ):
         for record in part:
             try:
                 _tried(step, rows, record)
@@ -103,7 +105,7 @@ def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Recor
             assert_never(other)
 
 
-def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
+def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable[Record]:
     """Return what one step makes of the records before it, one by one."""
     if (rows := rows_of(step)) is not None:
         return chain.from_iterable(_made(step, rows, record) for record in before)
@@ -121,7 +123,7 @@ def _run(before: Iterable[Record], step: RecordStep) -> Iterable[Record]:
         case Project(fields=fields):
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
-            return state_query(before, query)
+            return state_query(before, query, tables)
         case LiveLookup():
             raise needs_ask(step)
         case Peek() | Repartition():

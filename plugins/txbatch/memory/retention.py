@@ -19,7 +19,7 @@ from txbatch.core.update import Change
 from txbatch.core.upstream import held
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import StoredState, Tables
-from txbatch.memory.upstream import readers
+from txbatch.memory.upstream import looked_up, readers
 
 
 class MemoryRetention:
@@ -102,7 +102,7 @@ def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
 
 def _readers(tables: Tables, topology: str) -> Mapping[str, int]:
     swapped = [each.swapped or 0 for each in tables.rebuilds.values() if each.rebuild.topology == topology]
-    return held(readers(tables), topology, max(swapped, default=0))
+    return held([*readers(tables), *looked_up(tables)], topology, max(swapped, default=0))
 
 
 def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence[RowMerge]) -> StoredState:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from txbatch.arrow import arrow_array
 from txbatch.core.comparing import key_of
 from txbatch.core.errors import DefinitionError
+from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How
 from txbatch.core.state_query import StateQuery
-from txbatch.core.static import StaticState, Versioned
+from txbatch.core.static import Versioned
 from txbatch.memory.within_batch import Record
 
+# The rows of live states, as an attempt is given them.
+Tables = Mapping[LiveState, Sequence[tuple[Any, ...]]]
+NO_TABLES: Tables = MappingProxyType({})
 ByKey = dict[tuple[object, ...], list[Record]]
 
 
-def state_query(records: Iterable[Record], query: StateQuery) -> Iterator[Record]:
+def state_query(records: Iterable[Record], query: StateQuery, tables: Tables) -> Iterator[Record]:
     """Return each record with the values of its key; null, or left out, where there is none."""
-    return looked_up(records, query, by_key(query))
+    return looked_up(records, query, by_key(query, tables))
 
 
-def by_key(query: StateQuery) -> ByKey:
+def by_key(query: StateQuery, tables: Tables = NO_TABLES) -> ByKey:
     """Return the rows of the state by key; BadRecord for a key that has several where one was promised."""
     keys, found = [key.name for key in query.keys], ByKey()
-    for row in _rows(query.state):
+    for row in _rows(query, tables):
         if all(row[name] is not None for name in keys):
             found.setdefault(key_of(row[name] for name in keys), []).append(row)
     if not query.many and any(len(rows) > 1 for rows in found.values()):
@@ -40,10 +46,15 @@ def looked_up(records: Iterable[Record], query: StateQuery, found: ByKey) -> Ite
             yield {**record, **{value.name: row.get(value.name) for value in query.values}}
 
 
-def _rows(state: StaticState) -> list[Record]:
-    """Return the rows as they are given; BadRecord for a value of another type."""
-    if isinstance(state.reader, Versioned) or callable(state.reader):
+def _rows(query: StateQuery, tables: Tables) -> list[Record]:
+    """Return the state's rows; BadRecord for a value of another type."""
+    state = query.state
+    if isinstance(state, LiveState):
+        rows, who = tables[state], "the state has"
+    elif isinstance(state.reader, Versioned) or callable(state.reader):
         raise DefinitionError(f"{state} is read by Spark; give its rows to run it in memory")
-    for column, field in zip(zip(*state.reader, strict=True), state.fields, strict=False):
-        arrow_array(column, field, "a row has")
-    return [dict(zip((field.name for field in state.fields), row, strict=True)) for row in state.reader]
+    else:
+        rows, who = state.reader, "a row has"
+    for column, field in zip(zip(*rows, strict=True), state.fields, strict=False):
+        arrow_array(column, field, who)
+    return [dict(zip((field.name for field in state.fields), row, strict=True)) for row in rows]

@@ -56,6 +56,25 @@ class MemoryUpstream:
             changed = _changed(tables, found, range_["start"], range_["end"])
             return [tuple(row[name] for name in columns) for row in changed]
 
+    def fields(self, state: str, txid: int) -> Mapping[str, str]:
+        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+        with self.ledger.transaction() as tables:
+            stored = _stored(tables, known(tables, state, self.ledger.uuid), txid) if txid else tables.states[state]
+            columns = stored.definition.columns if stored else {"keys": (), "aggregates": {}}
+            return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+
+    def rows(self, state: str, txid: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Return these columns of a state as of a cut, a row per key."""
+        with self.ledger.transaction() as tables:
+            stored, found = _generation(tables, known(tables, state, self.ledger.uuid), txid)
+            keys = _shown(stored)[0] if stored else ()
+            named = [
+                {**dict(zip(keys, key, strict=True)), **values, "txid": changed}
+                for key, (values, changed) in found.items()
+                if values is not None
+            ]
+            return [tuple(row[name] for name in columns) for row in named]
+
 
 def known(tables: Tables, state: str, made: str) -> UpstreamState:
     """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
@@ -97,6 +116,16 @@ def readers(tables: Tables) -> list[Reader]:
     return found
 
 
+def looked_up(tables: Tables) -> list[Reader]:
+    """Return which states open batches look up in, with the cuts that they need."""
+    return [
+        Reader(batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]))
+        for batch in tables.batches.values()
+        for state, cut in (() if batch.status.final else batch.plan.as_of.items())
+        if state in tables.states
+    ]
+
+
 def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:
     """Yield where a stream is, and what its open batches read."""
     yield from (range_["end"] for range_ in tables.offsets(topology).get(stream, {}).values())
@@ -131,10 +160,14 @@ def _generation(
     tables: Tables, of: UpstreamState, txid: int
 ) -> tuple[StoredState | None, dict[Any, tuple[dict[str, Any] | None, int]]]:
     """Return the state that has a cut, and by key what it showed then: values, None for none, and the txid."""
-    replaced = replaced_with(of, txid)
-    past: Mapping[str, StoredState] = tables.states if replaced is None else tables.rebuilds[replaced.rebuild].past
-    stored = past.get(of.state) if txid else None
+    stored = _stored(tables, of, txid) if txid else None
     return (None, {}) if stored is None else (stored, dict(_as_of(tables, stored, txid)))
+
+
+def _stored(tables: Tables, of: UpstreamState, txid: int) -> StoredState | None:
+    """Return the state in the generation that has a cut; None where that did not have it."""
+    replaced = replaced_with(of, txid)
+    return (tables.states if replaced is None else tables.rebuilds[replaced.rebuild].past).get(of.state)
 
 
 def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any, tuple[dict[str, Any] | None, int]]]:

@@ -22,7 +22,7 @@ from txbatch.postgres.expressions import listed, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import PARTITION_TXIDS, execute
-from txbatch.postgres.upstream import readers
+from txbatch.postgres.upstream import looked_up, readers
 
 _DAY_SECONDS = 86_400
 _DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
@@ -155,7 +155,7 @@ def _pending(connection: Connection, topology: str) -> dict[int, int]:
 
 def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
     swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
-    return held(readers(connection), topology, swapped)
+    return held([*readers(connection), *looked_up(connection)], topology, swapped)
 
 
 def _number(connection: Connection, folds: Folds, found: Folded) -> int:

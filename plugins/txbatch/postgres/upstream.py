@@ -54,11 +54,34 @@ class PostgresUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             changed = _changed(connection, found, range_["start"], range_["end"])
-            statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({changed}) c"
-            streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
-            given = {"start": range_["start"], "end": range_["end"]}
-            for row in streamed.exec_driver_sql(statement, given):
-                yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+            yield from _streamed(connection, columns, changed, {"start": range_["start"], "end": range_["end"]})
+
+    def fields(self, state: str, txid: int) -> Mapping[str, str]:
+        """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            columns = _columns(connection, found, replaced_with(found, txid) if txid else None) or {
+                "keys": (),
+                "aggregates": {},
+            }
+            return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+
+    def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of a state as of a cut, a row per key."""
+        with transaction(self.engine) as connection:
+            *_, shown = _as_of(connection, known(connection, state), txid, "txid")
+            if shown:
+                yield from _streamed(connection, columns, shown, {"txid": txid})
+
+
+def _streamed(
+    connection: Connection, columns: Sequence[str], rows: str, given: Mapping[str, int]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield these columns of what is selected by some SQL, without all of it in memory."""
+    statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({rows}) c"
+    streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+    for row in streamed.exec_driver_sql(statement, dict(given)):
+        yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
 
 
 def known(connection: Connection, state: str) -> UpstreamState:
@@ -83,6 +106,12 @@ def known(connection: Connection, state: str) -> UpstreamState:
 def readers(connection: Connection) -> list[Reader]:
     """Return all streams that read a state, with the cuts that each needs."""
     found = connection.execute(query("upstream_readers"))
+    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs)) for row in found]
+
+
+def looked_up(connection: Connection) -> list[Reader]:
+    """Return which states open batches look up in, with the cuts that they need."""
+    found = connection.execute(query("looked_up"))
     return [Reader(row.topology, row.state, row.owner, frozenset(row.needs)) for row in found]
 
 
@@ -118,13 +147,19 @@ def _changed(connection: Connection, of: UpstreamState, start: int, end: int) ->
 def _as_of(connection: Connection, of: UpstreamState, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
     """Return the keys and values of a state as of a cut, and the SQL of its rows; empty where there were none."""
     replaced, schema = replaced_with(of, txid), CURRENT.reports
-    given = {"state": of.state, "rebuild": replaced.rebuild if replaced else None}
-    columns = connection.execute(query("upstream_columns"), given).scalar_one()
+    columns = _columns(connection, of, replaced)
     if replaced is not None:
         schema = past(replaced.rebuild).reports
     if not txid or columns is None:
         return [], [], ""
     return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{of.state}')}(%({parameter})s)"
+
+
+def _columns(connection: Connection, of: UpstreamState, replaced: Replaced | None) -> Mapping[str, Any] | None:
+    """Return the stored columns of a state in a generation; None where that did not have it."""
+    given = {"state": of.state, "rebuild": replaced.rebuild if replaced else None}
+    found: Mapping[str, Any] | None = connection.execute(query("upstream_columns"), given).scalar_one()
+    return found
 
 
 def _quoted(name: str) -> str:

@@ -129,7 +129,7 @@ def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
     if found.current.txid != version.txid:
         return None
     asked = Restate(version.position, why)
-    metadata = planning.plan_again(steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked)
+    metadata = planning.plan_again(steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked, ledger.upstream)
     return Planned(BatchPlan.from_json(metadata, f"{name}: the plan of {_of(version)}"), found)
 
 

@@ -21,6 +21,7 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.look_ups import export
 from txbatch.core.manifest import Manifest
 from txbatch.core.planning import plan_restate
 from txbatch.core.protocol import Wait, WaitReason
@@ -29,7 +30,6 @@ from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.upstream import export
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,8 @@ class Steps:
         topology = self.job.topology
         head = self.ledger.head(topology.name, run)
         if run.restate is not None and head.own is None:
-            plan_restate(topology, head, self.ledger.version(topology.name, run.restate.position), run.restate)
+            version = self.ledger.version(topology.name, run.restate.position)
+            plan_restate(topology, head, version, run.restate, self.ledger.upstream)
         return head.own
 
     def batch_of(self, run: Run) -> Batch:

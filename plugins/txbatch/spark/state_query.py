@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.live_state import LiveState
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.state_query import StateQuery
 from txbatch.core.static import StaticState, Versioned
-from txbatch.spark.frames import of_rows
+from txbatch.spark.frames import ddl, of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The states that an attempt looks up in. `static` are the versions that its plan fixes; of others what is there is read."""
+    """The states that an attempt looks up in. `static` are the versions that its plan fixes; of others what is there is read.
+
+    `live` says where the rows of live states were exported to.
+    """
 
     static: Mapping[str, Any] = field(default_factory=dict)
+    live: Mapping[LiveState, str] = field(default_factory=dict)
 
-    def rows(self, spark: SparkSession, state: StaticState) -> DataFrame:
+    def rows(self, spark: SparkSession, state: StaticState | LiveState) -> DataFrame:
         """Return the state's rows, with its fields."""
+        if isinstance(state, LiveState):
+            return spark.read.schema(ddl(state.fields)).parquet(self.live[state])
         reader = state.reader
         if isinstance(reader, Versioned):
             version = self.static[state.name] if state.name in self.static else reader.version()

@@ -11,6 +11,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
+from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
@@ -157,7 +158,7 @@ class _Replacement:
             case Aggregate(aggregates=aggregates):
                 return replace(step, aggregates=self._aggregators(aggregates, of))
             case Lookup(query=query):
-                return replace(step, query=replace(query, state=self._static(query.state)))
+                return replace(step, query=replace(query, state=self._looked_up(query.state)))
             case Transform():
                 self.needs.append(f"transform {of} is Spark code")
         return step
@@ -167,6 +168,9 @@ class _Replacement:
         for name, each in made.items():
             each.where = None if each.where is None else self._function(each.where, f"where of {name} {of}")
         return made
+
+    def _looked_up(self, state: StaticState | LiveState) -> StaticState | LiveState:
+        return state if isinstance(state, LiveState) else self._static(state)
 
     def _static(self, static: StaticState) -> StaticState:
         if static.needs_spark and static.name not in self.static:
