@@ -386,7 +386,12 @@ SELECT b.topology, b.txid, s.key, f.key, NULL, NULL
  CROSS JOIN json_each(CASE WHEN json_typeof(b.metadata -> 'streams') = 'object' THEN b.metadata -> 'streams' END) s
  CROSS JOIN LATERAL (SELECT COALESCE(s.value -> 'plan' -> 'files', s.value -> 'files') AS files) p
  CROSS JOIN json_each(CASE WHEN json_typeof(p.files) = 'object' THEN p.files END) f
- WHERE b.status = 'committed' AND b.kind <> 'skip' AND b.data_interval IS NOT NULL;
+ WHERE b.status = 'committed' AND b.kind <> 'skip' AND b.data_interval IS NOT NULL
+ UNION ALL
+SELECT b.topology, b.txid, NULL, format('%s as of txid %s', a.key, a.value ->> 'txid'), NULL, NULL
+  FROM txbatch.batch b
+ CROSS JOIN json_each(CASE WHEN json_typeof(b.metadata -> 'as_of') = 'object' THEN b.metadata -> 'as_of' END) a
+ WHERE b.status = 'committed' AND b.kind <> 'skip';
 
 CREATE VIEW report.restatements AS
 SELECT r.topology, r.position, r.txid, o.txid AS replaced_txid, r.status, r.reason, r.requested_by, k.dag_id, k.run_id,
@@ -439,11 +444,11 @@ END
 $$;
 
 COMMENT ON FUNCTION report.known_at(text, bigint) IS 'True, or an error that says why a state cannot be asked as of a txid.';
-COMMENT ON VIEW report.batch_reads IS 'What a batch read: one row per partition or file.';
+COMMENT ON VIEW report.batch_reads IS 'What a batch read: one row per partition or file, and per live state that it looked up in.';
 COMMENT ON COLUMN report.batch_reads.topology IS 'The pipeline';
 COMMENT ON COLUMN report.batch_reads.txid IS 'The batch';
-COMMENT ON COLUMN report.batch_reads.stream IS 'The stream of the topology';
-COMMENT ON COLUMN report.batch_reads.source IS 'The partition or file';
+COMMENT ON COLUMN report.batch_reads.stream IS 'The stream of the topology; null for a state that it looked up in';
+COMMENT ON COLUMN report.batch_reads.source IS 'The partition or file; or the state, and as of which txid';
 COMMENT ON COLUMN report.batch_reads.start_offset IS 'Where it began to read; null for a file of a batch by time, of which it read the interval';
 COMMENT ON COLUMN report.batch_reads.end_offset IS 'Where it ended';
 COMMENT ON VIEW report.restatements IS 'A restate: a batch that counts an earlier one again, in its place.';
