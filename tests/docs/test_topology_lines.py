@@ -41,7 +41,7 @@ def test_the_chain_of_topologies_runs() -> None:
 
 
 def test_new_values_are_written() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("**New values.**", "## From a state"), re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", section("**New values.**", "## Look-ups in"), re.DOTALL)
     exec(example, {})
 
 
