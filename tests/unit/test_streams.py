@@ -13,6 +13,7 @@ from txbatch import (
     BatchSpout,
     Count,
     FixedBatchSpout,
+    LiveState,
     Max,
     NonTransactionalState,
     OpaqueState,
@@ -259,3 +260,19 @@ def test_a_spout_without_a_txid_of_its_own_starts_where_the_topology_is() -> Non
     plan = planning.plan_batch(topology, Head("t", 1, None, (), None, {}), Run("run"))
     assert plan is not None
     assert plan["streams"] == {"list": {"plan": {"number": 0, "start": 0, "end": 1}}, "ticks": {"plan": {}}}
+
+
+def test_a_question_is_of_no_batch_and_looks_up_in_no_live_state_as_of_its_txid() -> None:
+    topology = Topology("t")
+    counts = (
+        fixed(topology, "words", "word string", "a").group_by("word").persistent_aggregate(OpaqueState("s"), n=Count())
+    )
+    asked = topology.new_query_stream("asked", "word string")
+    with pytest.raises(
+        DefinitionError, match="state 's' is looked up as of the txid of a batch, and a question is of none; give"
+    ):
+        asked.state_query(LiveState("s", "word string, n bigint"), "word")
+    with pytest.raises(
+        DefinitionError, match="state 's' changes with every batch, .* or name it as a LiveState, as of a txid"
+    ):
+        fixed(topology, "more", "word string", "a").state_query(counts, "word")
