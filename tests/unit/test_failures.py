@@ -14,7 +14,7 @@ import txbatch
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver, _fail
-from txbatch.spark.failures import FunctionFailed, NotInOurWords, in_our_words
+from txbatch.spark.failures import FunctionFailed, NotInOurWords, in_our_words, java_is_gone
 from txbatch.storage.staging import AttemptFolder
 
 FRAME = '  File "{}", line {}, in {}\n'
@@ -134,3 +134,9 @@ def test_only_what_is_not_in_our_words_is_told_with_where_it_came_from(
     assert first.startswith("txbatch: ")
     assert first.endswith(str(error))
     assert more == (["ValueError: what Spark said"] if traced else [])
+
+
+def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
+    error = TransientError("a file changed")
+    error.__cause__ = error
+    assert not java_is_gone(error)

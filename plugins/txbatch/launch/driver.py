@@ -175,7 +175,9 @@ def write_partials(
                 written = aggregator.partials().write.option("maxRecordsPerFile", parquet.ROWS_PER_FILE_MAX)
                 written.parquet(folder.partials_uri(number))
             except Exception as error:
-                raise aggregator.explain(error) from error
+                if (explained := aggregator.explain(error)) is error:
+                    raise
+                raise explained from error
         staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate)
         aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
     for reader in readers.values():

@@ -121,9 +121,11 @@ def _damaged(message: str) -> BadRecord | None:
 
 def java_is_gone(error: BaseException | None) -> bool:
     """True if an error, or its cause, says that Spark's Java process no longer answers."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
         if isinstance(error, Py4JNetworkError):
             return True
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
 
