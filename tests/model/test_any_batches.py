@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from every_aggregate import FIELDS, KEYS, VALUES, every_aggregate, shown
+from every_aggregate import FIELDS, KEYS, VALUES, aggregates, every_aggregate, own_aggregates, shown
 from model.on_postgres import on_postgres
 from sqlalchemy import Engine
 
@@ -62,7 +62,8 @@ def removes(record: Mapping[str, Any]) -> bool:
 def topology_of(spout: Any, state: State, **more: Any) -> Topology:
     """All aggregates in one state, which counts at least once where it can do no better."""
     weak = {"guarantee": "at_least_once"} if state.kind is StateKind.NON_TRANSACTIONAL else {}
-    return every_aggregate(spout, state, name=state.name, **weak, **more)
+    values = {**aggregates(), **own_aggregates()}
+    return every_aggregate(spout, state, values, name=state.name, **weak, **more)
 
 
 def some_batch(random: Random, *more: Any) -> list[Record]:
@@ -226,9 +227,9 @@ def kept_on_errors(self: MemoryLedger) -> Iterator[Tables]:
     yield self.tables
 
 
-def no_holes(stream: Stream, planned: StreamPlan) -> Any:
+def no_holes(stream: Stream, planned: StreamPlan, *more: Any) -> Any:
     """Read what is away as if it were empty."""
-    found, holes = READ(stream, planned)
+    found, holes = READ(stream, planned, *more)
     return {**found, **{name: [] for name in holes if name in planned.ranges}}, {}
 
 
