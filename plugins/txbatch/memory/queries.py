@@ -136,11 +136,17 @@ class _Told:
 
 def _live(batches: Sequence[list[Record]], step: LiveLookup, look_up: LookUp) -> Iterator[list[Record]]:
     names = [key.name for key in step.aggregate.keys]
-    keys = [[tuple(record[name] for name in names) for record in records] for records in batches]
-    once = {key_of(key): key for of_question in keys for key in of_question if None not in key}
-    found = dict(zip(once, look_up(step.aggregate, [*once.values()]) if once else (), strict=True))
-    for records, of_question in zip(batches, keys, strict=True):
-        values = [found.get(key_of(key)) for key in of_question]
+    keys = [[key_of([record[name] for name in names]) for record in records] for records in batches]
+    once = {
+        key: record
+        for same, records in zip(keys, batches, strict=True)
+        for key, record in zip(same, records, strict=True)
+    }
+    once = {key: record for key, record in once.items() if None not in key}
+    asked = [tuple(record[name] for name in names) for record in once.values()]
+    found = dict(zip(once, look_up(step.aggregate, asked) if once else (), strict=True))
+    for records, same in zip(batches, keys, strict=True):
+        values = [found.get(key) for key in same]
         known = [each for each in zip(records, values, strict=True) if step.how is How.LEFT or each[1] is not None]
         yield [record | _values(step, value) for record, value in known]
 
