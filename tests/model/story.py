@@ -101,7 +101,7 @@ class StallingLedger:
     """Lets the real coordinator look, and stops it where it would change something."""
 
     def __init__(self, story: Story) -> None:
-        self.head = story.view.ledger.head
+        self.head, self.upstream = story.view.ledger.head, story.view.ledger.upstream
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology) -> Batch | None:
         raise Stalled(Slow(run.name, head, metadata))

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -419,15 +419,22 @@ def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None)
         raise click.UsageError("--partition says which records --skip gives up; give both, or neither")
     where = _where()
     ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
-    before = ledger.batch(topology, txid)
+    worker = _at_work(ledger, topology, txid)
     batch = ledger.skip(topology, txid, why, partition) if skip else ledger.abort(topology, txid, why)
-    if before.lease_live and not before.status.final:
+    if worker is not None:
         click.echo(
-            shown(f"{topology}: {before.lease_run} was at work on txid {txid}; it fails, and its next try plans anew"),
-            err=True,
+            shown(f"{topology}: {worker} was at work on txid {txid}; it fails, and its next try plans anew"), err=True
         )
     given_up = {"given up by txid": batch.txid if skip else None, **({"partition": partition} if partition else {})}
     return [{"topology": topology, "aborted": txid, **given_up, "why": why}]
+
+
+def _at_work(ledger: PostgresLedger, topology: str, txid: int) -> str | None:
+    """Return the run that looks after an open batch; None where none does."""
+    with suppress(UnknownName):  # which `abort` says in its own words
+        batch = ledger.batch(topology, txid)
+        return batch.lease_run if batch.lease_live and not batch.status.final else None
+    return None
 
 
 @main.command()
