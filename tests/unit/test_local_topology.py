@@ -45,6 +45,7 @@ from txbatch.testing.local import POINTS
 ROOT = Path(__file__).parents[2]
 JANUARY_1 = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 WORDS = "[a-z']+"
+PLAIN = {"currency", "m", "m is null"}
 SPLIT = 'regexp_extract_all(lower(line), "[a-z\']+", 0)'
 
 
@@ -324,9 +325,56 @@ def test_functions_stand_wherever_sql_may() -> None:
     assert [(row["batch"], row["n"]) for row in local.rows("rows")] == [(1, 1), (1, 2)]
     with pytest.raises(DefinitionError) as refused:
         submit_topology(job(lambda spark: None))
-    for expression in functions:
+    for expression in functions.keys() - PLAIN:
         assert repr(expression) in str(refused.value)
+    for expression in PLAIN:
+        assert repr(expression) not in str(refused.value)
+        del functions[expression]
+    assert submit_topology(job([("NOK", 11)]), functions=functions)
     assert "static state 'rates' is read by Spark" in str(refused.value)
+
+
+def test_a_field_as_it_is_and_whether_it_is_null_need_no_function() -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("in", FeederBatchSpout("word string, `unit price` bigint, paid boolean"))
+    kept = stream.filter("WORD is Not  null").map(
+        ["word", "`Unit Price`", "paid"], "word string, price bigint, paid boolean"
+    )
+    known = kept.each("price is null", "free boolean").group_by("word")
+    known.persistent_aggregate(
+        OpaqueState("s"), remove="paid", free=CountIf("free"), paid=CountIf("paid"), n=Count(where="free")
+    )
+    local = submit_topology(topology)
+    local.spouts["in"].feed(("a", 1, None), ("a", None, False), (None, 1, False), ("b", 1, False))
+    local.run()
+    told = {"free": 1, "paid": 0, "n": 1}
+    assert local.rows("s") == [{"word": "a", **told}, {"word": "b", "free": 0, "paid": 0, "n": 0}]
+    local.spouts["in"].feed(("b", 1, True))
+    local.run()
+    assert local.rows("s") == [{"word": "a", **told}]
+
+
+@pytest.mark.parametrize("sql", ["word", "`n`", "true", "null", "n is null and true", "n isnull", "not n"])
+def test_all_other_expressions_are_sparks(sql: str) -> None:
+    topology = Topology("t")
+    stream = topology.new_stream(
+        "in", FeederBatchSpout("word string, n bigint, `true` boolean, `null` boolean")
+    ).filter(sql)
+    stream.group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(DefinitionError, match="filter of stream 'in' is Spark SQL"):
+        submit_topology(topology)
+
+
+def test_a_field_that_is_not_there_is_named_as_by_the_command() -> None:
+    topology = Topology("t")
+    with pytest.raises(DefinitionError, match="topology 't' ends in no state"):
+        submit_topology(topology)
+    stream = topology.new_stream("in", FeederBatchSpout("word string")).filter("wrod is null")
+    stream.group_by("word").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(
+        DefinitionError, match=r"filter 'wrod is null' reads 'wrod', which is no field there; .* mean 'word'"
+    ):
+        submit_topology(topology)
 
 
 def test_a_transform_cannot_be_had_without_spark() -> None:

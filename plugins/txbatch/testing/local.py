@@ -30,6 +30,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.spout import Spout
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Interval, Metadata
+from txbatch.launch.expressions import check_expressions
 from txbatch.launch.job_file import load_job
 from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -141,7 +142,7 @@ class LocalTopology:
         return self._ledger.tables.batches_of(self.topology.name)
 
     def _runner(self) -> Runner:
-        steps = Steps(MemoryJob(self.topology.check()), self._ledger, self._staging, MemoryRunLocks(), _standing_still)
+        steps = Steps(MemoryJob(self.topology), self._ledger, self._staging, MemoryRunLocks(), _standing_still)
         return Runner(steps, MemoryApplication(self.topology, self._staging))
 
 
@@ -162,7 +163,10 @@ def submit_topology(
 
 
 def _loaded(job: Topology | str | Path) -> Topology:
-    return job if isinstance(job, Topology) else load_job(str(job)).topology
+    """Return the job's topology; DefinitionError when an expression of it reads a field that is not there."""
+    topology = job if isinstance(job, Topology) else load_job(str(job)).topology
+    check_expressions(topology)
+    return topology.check()
 
 
 def _ended(batches: Iterable[Batch], dies_at: str | None) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
@@ -20,6 +21,8 @@ from txbatch.core.spout import PartitionedSpout, Spout
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
+from txbatch.core.where import Condition
+from txbatch.testing.expressions import plain_function
 from txbatch.testing.feeder import FeederBatchSpout, FeederPartitionedSpout
 
 Functions = Mapping[str, Callable[[Mapping[str, Any]], Any]]
@@ -119,8 +122,10 @@ class _Replacement:
     def aggregate(self, aggregate: PersistentAggregate) -> PersistentAggregate:
         """Return the aggregate of a state with its stream, its values and its `remove` made anew."""
         of = f"of state {aggregate.state.name!r}"
-        values = self._aggregators(aggregate.aggregates, of)
-        remove = None if aggregate.remove is None else self._function(aggregate.remove, f"remove {of}")
+        values = self._aggregators(aggregate.aggregates, aggregate.stream, of)
+        remove = (
+            None if aggregate.remove is None else self._condition(aggregate.remove, aggregate.stream, f"remove {of}")
+        )
         return replace(aggregate, stream=self.node(aggregate.stream), aggregates=values, remove=remove)
 
     def node(self, node: Node) -> Node:
@@ -148,25 +153,27 @@ class _Replacement:
     def _step(self, step: Step, of: str) -> Step:
         match step:
             case Filter(condition=condition):
-                return replace(step, condition=self._function(condition, f"filter {of}"))
+                return replace(step, condition=self._condition(condition, step.before, f"filter {of}"))
             case FlatMap(function=function):
                 return replace(step, function=self._function(function, f"flat_map {of}"))
             case Each(function=function):
-                return replace(step, function=self._values(function, f"each {of}"))
+                return replace(step, function=self._values(function, step.before, step.appended, f"each {of}"))
             case Map(function=function):
-                return replace(step, function=self._values(function, f"map {of}"))
+                return replace(step, function=self._values(function, step.before, step.fields, f"map {of}"))
             case Aggregate(aggregates=aggregates):
-                return replace(step, aggregates=self._aggregators(aggregates, of))
+                return replace(step, aggregates=self._aggregators(aggregates, step.before, of))
             case Lookup(query=query):
                 return replace(step, query=replace(query, state=self._looked_up(query.state)))
             case Transform():
                 self.needs.append(f"transform {of} is Spark code")
         return step
 
-    def _aggregators(self, given: Mapping[str, CombinerAggregator], of: str) -> dict[str, CombinerAggregator]:
+    def _aggregators(
+        self, given: Mapping[str, CombinerAggregator], node: Node, of: str
+    ) -> dict[str, CombinerAggregator]:
         made = {name: copy(each) for name, each in given.items()}
         for name, each in made.items():
-            each.where = None if each.where is None else self._function(each.where, f"where of {name} {of}")
+            each.where = None if each.where is None else self._condition(each.where, node, f"where of {name} {of}")
         return made
 
     def _looked_up(self, state: StaticState | LiveState) -> StaticState | LiveState:
@@ -177,22 +184,27 @@ class _Replacement:
             self.needs.append(f"{static} is read by Spark (give its rows, static={{{static.name!r}: rows}})")
         return self.static.get(static.name, static)
 
-    def _values(self, function: Function, what: str) -> Function:
+    def _values(self, function: Function, node: Node, fields: Sequence[Field], what: str) -> Function:
         """Return the function; of SQL, one that gives the values of its expressions."""
         if callable(function):
             return function
-        each = [self._function(sql, what) for sql in ([function] if isinstance(function, str) else function)]
+        given = [function] if isinstance(function, str) else function
+        each = [self._function(sql, what, node, field.type) for sql, field in zip(given, fields, strict=True)]
         return lambda record: tuple(one(record) for one in each)
 
-    def _function(self, function: Any, what: str) -> Any:
-        """Return the function, or the one that is given for this SQL; what has none is noted."""
+    def _condition(self, condition: Condition, node: Node, what: str) -> Any:
+        return self._function(condition, what, node, "boolean")
+
+    def _function(self, function: Any, what: str, node: Node | None = None, type_: str = "") -> Any:
+        """Return the function, or the one that is given for this SQL, or that says the same; what has none is noted."""
         if callable(function):
             return function
         sql = function if isinstance(function, str) else function[0]
-        if sql not in self.functions:
-            self.needs.append(f"{what} is Spark SQL, {sql!r}")
         self.used.add(sql)
-        return self.functions.get(sql, _nothing)
+        found = self.functions.get(sql) or (plain_function(sql, node.fields, type_) if node is not None else None)
+        if found is None:
+            self.needs.append(f"{what} is Spark SQL, {sql!r}")
+        return found or _nothing
 
 
 def _nothing(record: Mapping[str, Any]) -> None:
