@@ -377,6 +377,19 @@ def test_a_field_that_is_not_there_is_named_as_by_the_command() -> None:
         submit_topology(topology)
 
 
+def test_records_in_quarantine_are_rows_to_look_at() -> None:
+    topology = Topology("shop", quarantine=1)
+    stream = topology.new_stream("in", FileSpout("/data", "*.txt")).each(lambda record: int(record["line"]), "n bigint")
+    stream.persistent_aggregate(OpaqueState("s"), total=Sum("n"))
+    local = submit_topology(topology)
+    local.spouts["in"].feed("1", "x", "2", partition="a.txt")
+    local.run(dies_at="commit.loaded")
+    local.run()
+    assert local.rows("s") == [{"total": 3}]
+    (row,) = local.rows("shop_quarantine")
+    assert (row["batch"], row["partition"], row["data"]) == (1, "a.txt", '{"line": "x"}')
+
+
 def test_a_transform_cannot_be_had_without_spark() -> None:
     topology = Topology("t")
     stream = topology.new_stream("in", FeederBatchSpout("word string")).transform(lambda frame: frame)
