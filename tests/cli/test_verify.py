@@ -438,6 +438,16 @@ def test_an_interval_is_read_as_it_is_now_whatever_became_of_files_that_have_not
 
 
 @pytest.mark.rule("R24")
+def test_a_restate_is_advised_only_where_it_could_read_the_interval(txbatch: Txbatch, days: tuple[str, Path]) -> None:
+    job, root = days
+    (root / "one").write_text("2024-01-01T10:00Z,a\n2024-01-03T10:00Z,b\n2024-01-03T")
+    found = verified(txbatch("verify", job, "1", "--json"))["txid 1"]
+    assert (found["outcome"], found["restate"]) == ("UNVERIFIABLE", None)
+    assert found["reason"].startswith("the interval as it is now cannot be read: ")
+    assert [each["file"] for each in found["changed"]] == ["one"]
+
+
+@pytest.mark.rule("R24")
 def test_bad_input_is_refused_before_anything_is_read(
     txbatch: Txbatch, job: str, write_job: WriteJob, monkeypatch: pytest.MonkeyPatch, log: PartitionedLog
 ) -> None:

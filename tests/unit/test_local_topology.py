@@ -60,6 +60,12 @@ def counts(*pairs: tuple[str, int]) -> list[dict[str, Any]]:
     return [{"word": word, "count": count} for word, count in pairs]
 
 
+@pytest.mark.parametrize("interval", [(JANUARY_1.start, JANUARY_1.end), "2026-01-01"])
+def test_what_is_no_interval_is_told_how_one_is_written(interval: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"give an Interval\(start, end\) of two datetimes with a zone"):
+        submit_topology(words(FeederBatchSpout("word string"))).run(interval=interval)
+
+
 # ---- a death at every point, of every kind of source and state
 
 

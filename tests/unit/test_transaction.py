@@ -98,6 +98,11 @@ def test_an_interval_is_in_utc_and_has_a_length() -> None:
             Interval(start, end)
 
 
+def test_texts_are_no_interval() -> None:
+    with pytest.raises(DefinitionError, match="give two datetimes, both with a zone"):
+        Interval("2024-03-01", "2024-03-02")  # type: ignore[arg-type]
+
+
 def test_a_run_is_found_by_its_name_or_its_interval() -> None:
     day = Interval(datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 2, tzinfo=UTC))
     assert Run("dag/run").key == "run:dag/run"

@@ -164,10 +164,12 @@ def _half(each: Mapping[str, Any]) -> str:
 
 
 def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
-    """Which files differ from what was counted, a few by name: nobody counts that by itself."""
+    """Which files differ from what was counted, a few by name: no run counts that by itself."""
     if changed:
         files = "1 file differs" if len(changed) == 1 else f"{len(changed):,} files differ"
-        click.echo(plain(f"{topology}: {files} from what was counted; the difference is not counted"))
+        counted = any(each["txid"] is not None for each in changed)  # by time, a restate may have
+        then = f"`txbatch verify {topology}` tells what is not counted" if counted else "the difference is not counted"
+        click.echo(plain(f"{topology}: {files} from what was counted; {then}"))
     for each in changed[:CHANGED_SHOWN]:
         txid = "" if each["txid"] is None else f" since txid {each['txid']} was planned"
         click.echo(f"  {plain(each['file'])}{txid}: {each['change']}")

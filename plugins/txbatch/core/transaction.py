@@ -47,6 +47,10 @@ class Interval:
     end: datetime
 
     def __post_init__(self) -> None:
+        if not all(isinstance(each, datetime) for each in (self.start, self.end)):
+            raise DefinitionError(
+                f"interval {self.start!r}/{self.end!r} is not one: give two datetimes, both with a zone"
+            )
         if self.start.tzinfo is None or self.end.tzinfo is None or self.start >= self.end:
             raise DefinitionError(
                 f"interval {self.start}/{self.end} is not one: give start before end, both with a zone"

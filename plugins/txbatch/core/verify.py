@@ -31,7 +31,11 @@ Read = Mapping[str, Mapping[str, ReadPartition]]
 
 
 class Unverifiable(TerminalError):
-    """A batch cannot be read again as it was counted; the text says why."""
+    """A batch cannot be read again as it was counted; the text says why. `restates`: a restate may count it as it is now."""
+
+    def __init__(self, message: str, *, restates: bool = True) -> None:
+        super().__init__(message)
+        self.restates = restates
 
 
 class Outcome(StrEnum):

@@ -134,7 +134,7 @@ class Verifier:
             return self._compared(recorded, told)
         except Unverifiable as error:
             changed = self.differs(self.job.topology, recorded)
-            again = self._restate(recorded) if changed else None
+            again = self._restate(recorded) if changed and error.restates else None
             return _with(told, Outcome.UNVERIFIABLE, reason=str(error), changed=changed, restate=again)
 
     def _compared(self, recorded: Recorded, told: Finding) -> Finding:
@@ -174,12 +174,13 @@ class Verifier:
 
         An interval is read as it is now; where that is not what was counted, by the files that were there when it was planned.
         """
-        now, came = self._as_now(recorded), None
+        now, came, readable = self._as_now(recorded), None, True
         if now is not None and now.streams != recorded.plan_again().streams:
             try:
                 again = self._emit(recorded, now)
                 came = late(recorded, again.manifest.streams)
             except Unverifiable as error:
+                readable = False
                 came = f"the interval as it is now cannot be read: {error}"
             else:
                 if came is None:
@@ -189,7 +190,8 @@ class Verifier:
             again = self._emit(recorded, recorded.plan_again())
             check_read(recorded, again.manifest)
         except Unverifiable as error:
-            raise Unverifiable("; ".join(filter(None, [came, str(error)]))) from error
+            told = "; ".join(dict.fromkeys(filter(None, [came, str(error)])))
+            raise Unverifiable(told, restates=readable) from error
         return again, came
 
     def _emit(self, recorded: Recorded, plan: BatchPlan) -> Again:

@@ -87,6 +87,10 @@ class LocalTopology:
         one of `POINTS`. Raises TerminalError when it never does, DefinitionError for a spout that never ends, and what the run
         itself raises.
         """
+        if interval is not None and not isinstance(interval, Interval):
+            raise DefinitionError(
+                f"run(interval={interval!r}): give an Interval(start, end) of two datetimes with a zone"
+            )
         endless = [name for name, spout in self.spouts.items() if getattr(spout, "cycle", False)]
         if endless and batches is None:
             raise DefinitionError(
