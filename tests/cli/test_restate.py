@@ -257,6 +257,20 @@ def test_a_rebuild_takes_no_records_out_whose_file_is_gone(
     }
 
 
+@pytest.mark.rule("R23")
+def test_what_only_a_rebuild_counted_is_not_taken_out_in_silence_either(
+    txbatch: Txbatch, source: Path, job: str, engine: Engine
+) -> None:
+    late = source.parent / "two"
+    late.write_text("2024-01-01T15:00Z,b")
+    assert txbatch("rebuild", job, "--why", "with what came late").exit_code == 0
+    before = counts(engine)
+    late.unlink()
+    refused(txbatch("restate", "days", "1", "--why", "x"), "two of stream 'in' is not there any more")
+    refused(txbatch("rebuild", job, "--why", "once more"), "two of stream 'in' is not there any more")
+    assert counts(engine) == before
+
+
 def test_parts_of_an_interval_that_no_batch_counts_are_named(txbatch: Txbatch, job: str) -> None:
     told = txbatch("restate", "days", *day(1, 3), "--why", "late files").stderr
     assert "days: no batch counts 2024-01-03T00:00:00+00:00/2024-01-04T00:00:00+00:00, so nothing of it is" in told

@@ -7,11 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from contract.test_restate import NAME, Case, words
+from contract.test_restate import NAME, Case, restate_of, words
 from support import Keyed, ListSpout, LogSpout, code, manifest_of, run, word_count
 
 from txbatch import Count, Max, SpoutKind, Topology
 from txbatch.core.errors import SchemaMismatch, StaleAttempt, TerminalError
+from txbatch.core.manifest import ReadPartition
 from txbatch.core.rebuild import Behind, Rebuild, Swapped
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 
@@ -97,6 +98,22 @@ def test_one_more_value_is_counted_for_all_history_while_batches_are_committed(c
     of = run("4")
     case.goes(case.initialize(of), of, counted(dog=1))
     assert values(case)["dog"] == (12, "dog", 4)
+
+
+@pytest.mark.rule("R17")
+def test_what_a_rebuild_read_is_what_counts_of_a_version(case: Case) -> None:
+    rebuilding, before = Rebuilding(case), case.ledger.version(NAME, 1)
+    more = {"words": {"a": ReadPartition(11, "77")}}
+    assert rebuilding.offer(1, counted(dog=1, cat=3), streams=more)
+    assert case.ledger.version(NAME, 1) == before, "nothing of it counts yet"
+    assert rebuilding.count(2, dog=10)
+    rebuilding.swap()
+    version = case.ledger.version(NAME, 1)
+    assert (version.read, version.plan.to_json()) == (more, before.current.metadata)
+    case.topology = rebuilding.topology
+    of = restate_of(1)
+    case.goes(case.initialize(of), of, counted(dog=2))
+    assert case.ledger.version(NAME, 1).read == before.read
 
 
 def test_what_is_restated_meanwhile_is_counted_in_its_turn(case: Case) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.plan import BatchPlan
 from txbatch.core.redefinition import Redefinition
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Run
@@ -57,7 +58,8 @@ class Version:
 
     `asked` is the batch that was asked for, `first` that of the position itself, of which `asked` may be a restate. `read` is
     what the version that counts read, by stream and partition, `first_read` what the first one did: None is a hole. `horizon`
-    is the highest txid whose contributions are folded in a state of the topology (R22).
+    is the highest txid whose contributions are folded in a state of the topology (R22). Where a rebuild counted the version,
+    `read` is what that read, by the plan `rebuilt`.
     """
 
     asked: Batch
@@ -66,6 +68,12 @@ class Version:
     read: ReadBy
     first_read: ReadBy
     horizon: int = 0
+    rebuilt: BatchPlan | None = None
+
+    @property
+    def plan(self) -> BatchPlan:
+        """The plan by which what counts was read."""
+        return self.current.plan if self.rebuilt is None else self.rebuilt
 
 
 class Ledger(Protocol):

@@ -87,7 +87,7 @@ def check_whole(topology: Topology, version: Version, manifest: Manifest) -> Non
 
     Where the same records were read they are in other files now, or the file had none of the interval.
     """
-    for name, planned in version.current.plan.streams.items():
+    for name, planned in version.plan.streams.items():
         before, now = version.read.get(name, {}), manifest.streams.get(name, {})
         if not isinstance(planned, OfInterval) or before == now:
             continue

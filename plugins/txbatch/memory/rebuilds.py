@@ -83,7 +83,10 @@ class MemoryRebuilds:
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
             states = _counted(tables, counting, topology, version, manifest, partials)
             tables.rebuilds[rebuild.number] = replace(
-                counting, states=states, versions={**counting.versions, version.position: version.txid}
+                counting,
+                states=states,
+                versions={**counting.versions, version.position: version.txid},
+                read={**counting.read, version.txid: (assignment.plan, manifest.streams)},
             )
             return True
 

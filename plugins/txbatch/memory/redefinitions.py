@@ -11,6 +11,7 @@ from txbatch.core.apart import ApartStatus, LastWriter
 from txbatch.core.definition import StateDefinition, after_steps, check_change, state_definition
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
+from txbatch.core.plan import BatchPlan
 from txbatch.core.redefinition import (
     AddState,
     DropState,
@@ -113,6 +114,16 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
         if at[0] == topology and attempt.manifest:
             manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
             tables.attempts[at] = replace(attempt, manifest=manifest)
+    for number, counting in tables.rebuilds.items():
+        if counting.rebuild.topology == topology:
+            again = {
+                txid: (
+                    BatchPlan.from_json(step.within(plan.to_json())),
+                    {step.of(name): of for name, of in read.items()},
+                )
+                for txid, (plan, read) in counting.read.items()
+            }
+            tables.rebuilds[number] = replace(counting, read=again)
     for name, state in tables.states.items():
         if state.topology == topology:
             streams = state.definition.streams and sorted(map(step.of, state.definition.streams))

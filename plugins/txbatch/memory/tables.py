@@ -22,11 +22,12 @@ from txbatch.core.definition import (
 from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.keep import Keep
-from txbatch.core.ledger import Head, Version
+from txbatch.core.ledger import Head, ReadBy, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.plan import BatchPlan
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
     Redefinition,
@@ -114,7 +115,8 @@ class Changed:
 class Counting:
     """A rebuild, the states that it counts, and the version of each position that they have (R23).
 
-    Once it is `swapped`, that is the newest txid of the states in whose place its own came, and `past` these.
+    `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
+    whose place its own came, and `past` these.
     """
 
     rebuild: Rebuild
@@ -122,6 +124,7 @@ class Counting:
     versions: Mapping[int, int] = field(default_factory=dict)
     swapped: int | None = None
     past: Mapping[str, StoredState] = field(default_factory=dict)
+    read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
@@ -245,7 +248,17 @@ class Tables:
         current = counts[0] if counts else asked
         horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
         first = self.batch(topology, asked.position)
-        return Version(asked, first, current, self.read_by(current), self.read_by(first), horizon)
+        plan, read = self.rebuilt(current) or (None, self.read_by(current))
+        return Version(asked, first, current, read, self.read_by(first), horizon, plan)
+
+    def rebuilt(self, batch: Batch) -> tuple[BatchPlan, ReadBy] | None:
+        """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
+        swapped = [
+            each
+            for each in self.rebuilds.values()
+            if each.rebuild.topology == batch.topology and each.swapped is not None
+        ]
+        return swapped[-1].read.get(batch.txid) if swapped else None
 
     def read_by(self, batch: Batch) -> dict[str, dict[str, ReadPartition | None]]:
         """What a final batch read of each partition; None: nothing."""

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.errors import UnknownName
 from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
+from txbatch.core.plan import BatchPlan
 from txbatch.core.protocol import consumed
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
 from txbatch.postgres import stalled_commit
@@ -131,8 +132,23 @@ def version(connection: Connection, topology: str, txid: int) -> Version:
     found = batches(connection, "current_version", topology=topology, position=asked.position)
     current = found[0] if found else asked
     horizon = connection.execute(query("horizon"), {"topology": topology}).scalar_one()
-    read, first_read = read_by(connection, current), read_by(connection, first)
-    return Version(asked, first, current, read, first_read, horizon)
+    counted = (
+        connection.execute(query("counted_version"), {"topology": topology, "txid": current.txid}).mappings().first()
+    )
+    again = None if counted is None else rebuilt(topology, counted)
+    plan, read = (None, read_by(connection, current)) if again is None else again
+    return Version(asked, first, current, read, read_by(connection, first), horizon, plan)
+
+
+def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[str, ReadPartition]]] | None:
+    """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
+    if row["metadata"] is None:
+        return None
+    read = {
+        stream: {name: ReadPartition(**part) for name, part in parts.items()}
+        for stream, parts in row["streams"].items()
+    }
+    return BatchPlan.from_json(row["metadata"], f"{topology}: what was rebuilt of txid {row['txid']}"), read
 
 
 def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:

@@ -155,11 +155,8 @@ class PostgresBooks:
 
 def _planned_and_read(connection: Connection, topology: str, row: RowMapping) -> tuple[BatchPlan, Read]:
     """Return the plan of what counts of a version, and what that read: in the newest rebuild that has swapped, or as a batch."""
-    if row["metadata"] is not None:
-        return BatchPlan.from_json(row["metadata"], f"{topology}: what was rebuilt of txid {row['txid']}"), {
-            stream: {name: ReadPartition(**part) for name, part in parts.items()}
-            for stream, parts in row["streams"].items()
-        }
+    if (again := rows.rebuilt(topology, row)) is not None:
+        return again
     ids, read = {"topology": topology, "txid": row["txid"]}, dict[str, dict[str, ReadPartition]]()
     for part in connection.execute(query("read_partitions"), ids):
         read.setdefault(part.stream, {})[part.partition] = ReadPartition(part.records, part.fingerprint)
