@@ -41,7 +41,7 @@ def at_work(record):
     while os.path.exists(f"{folder}/hold {word}"):
         time.sleep(0.02)
     if os.path.exists(f"{folder}/fail {word}"):
-        raise ValueError(f"{word} fails on purpose")
+        raise OSError(f"{word} fails on purpose")
     return word.upper()
 topology = Topology("words", max_pending=9)
 words = topology.new_stream("in", FixedBatchSpout("word string", 1, *"abcdefgh")).map(at_work, "word string")
@@ -107,7 +107,7 @@ def test_attempt_after_attempt_in_one_application(
     (first,) = drivers()
     assert [name for name in sockets() if name.startswith("txbatch-")] == [], "removed once the driver is connected"
     (folder / "fail b").touch()
-    with pytest.raises(TransientError, match=r"words 2:1, stream 'in', .* ValueError: b fails on purpose"):
+    with pytest.raises(TransientError, match=r"words 2:1, stream 'in', .* OSError: b fails on purpose"):
         emit(runner, 2)
     emit(runner, 3)
     assert drivers() == [first]

@@ -16,7 +16,7 @@ def at_work(record: Mapping[str, str]) -> str:
     while (folder / f"hold {word}").exists():
         time.sleep(0.05)
     if (folder / f"fail {word}").exists():
-        raise ValueError(f"{word} fails on purpose")
+        raise OSError(f"{word} fails on purpose")
     return word
 
 
