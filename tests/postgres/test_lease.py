@@ -65,7 +65,8 @@ def test_a_newer_attempt_or_an_abort_is_told(
         wait_for(lambda: folder.read_heartbeat().superseded == "1:2")
     bench.ledger.abort("word_count", 1, "why")
     with attempt_kept_alive(ledger, newer, folder):
-        wait_for(lambda: folder.read_heartbeat().superseded == "txid 1, which is aborted,")
+        abort = "the abort of txid 1 (why; the next run plans its records anew)"
+        wait_for(lambda: folder.read_heartbeat().superseded == abort)
 
 
 def test_a_topology_that_is_dropped_meanwhile_has_no_newer_attempt(
