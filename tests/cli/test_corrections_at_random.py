@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -126,15 +127,7 @@ def _does(does: str, folder: Folder, random: Random, job: str, txbatch: Txbatch,
                 folder.counts(each)
         case _:
             done = txbatch("verify", job, "--json")
-            found = {row["txid"]: row["outcome"] for row in rows_of(done) if row["txid"] is not None}
+            found = {row["txid"]: row["outcome"] for row in json.loads(done.stdout) if row["txid"] is not None}
             expected = Counter(map(folder.verified, folder.read))
             assert Counter(found.values()) == expected, done.output
     return done.output
-
-
-def rows_of(done: Result) -> list[dict[str, Any]]:
-    import json
-
-    found = json.loads(done.stdout)
-    assert isinstance(found, list)
-    return found

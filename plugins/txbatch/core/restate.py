@@ -109,17 +109,16 @@ def told_some(names: Sequence[str]) -> str:
     """Return the first of some names, and how many more there are.
 
     >>> told_some(["a", "b", "c", "d", "e"])
-    'a, b, c, and 2 more'
+    'a, b, c, 2 more'
     """
-    more = [f"and {len(names) - CHANGED_SHOWN:,} more"] * (len(names) > CHANGED_SHOWN)
+    more = [f"{len(names) - CHANGED_SHOWN:,} more"] * (len(names) > CHANGED_SHOWN)
     return ", ".join([*names[:CHANGED_SHOWN], *more])
 
 
 def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
     """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15)."""
-    told = [f"{each['file']} ({each['change']})" for each in changed[:CHANGED_SHOWN]]
-    more = [f"{len(changed) - CHANGED_SHOWN:,} more"] * (len(changed) > CHANGED_SHOWN)
-    differs = f"; of its source differs since: {', '.join(told + more)}" if changed else ""
+    told = told_some([f"{each['file']} ({each['change']})" for each in changed])
+    differs = f"; of its source differs since: {told}" if changed else ""
     try:
         check_topology(topology)
     except TerminalError:

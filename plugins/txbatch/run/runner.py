@@ -15,7 +15,7 @@ from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.protocol import Wait
-from txbatch.core.restate import how_to_restate
+from txbatch.core.restate import how_to_restate, told_some
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
@@ -24,8 +24,6 @@ from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
-# As many txids of an earlier call are named.
-TOLD_MAX = 3
 
 
 # Which files of a batch's source differ from its plan, which is not committed yet.
@@ -112,9 +110,7 @@ class Runner:
             done = [ledger.head(topology, run).own for run in runs]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
-            counted = ", ".join(f"txid {batch.txid}" for batch in done[:TOLD_MAX] if batch) + ", ..." * (
-                len(done) > TOLD_MAX
-            )
+            counted = told_some([f"txid {batch.txid}" for batch in done if batch])
             log.warning("%s: the same was asked before, and counted as %s; it is counted again", topology, counted)
         raise AssertionError("numbers do not end")
 

@@ -174,8 +174,8 @@ class Verifier:
 
         An interval is read as it is now; where that is not what was counted, by the files that were there when it was planned.
         """
-        now, came, readable = self._as_now(recorded), None, True
-        if now is not None and now.streams != recorded.plan_again().streams:
+        then, now, came, readable = recorded.plan_again(), self._as_now(recorded), None, True
+        if now is not None and now.streams != then.streams:
             try:
                 again = self._emit(recorded, now)
                 came = late(recorded, again.manifest.streams)
@@ -187,7 +187,7 @@ class Verifier:
                     return again, None
                 again.remove()
         try:
-            again = self._emit(recorded, recorded.plan_again())
+            again = self._emit(recorded, then)
             check_read(recorded, again.manifest)
         except Unverifiable as error:
             told = "; ".join(dict.fromkeys(filter(None, [came, str(error)])))
