@@ -86,12 +86,15 @@ class Case:
                 cursor.copy_expert("COPY inserted (key, count, txid) FROM STDIN (FORMAT csv)", fresh, size=1 << 20)
             connection.close()
 
-    def txbatch(self, kind: str, watch: Stopwatch) -> None:
+    def txbatch(self, kind: str, watch: Stopwatch, *, new_values: str | None = None) -> None:
         """Reading the staged Parquet, R7's checks, COPY, upsert and COMMIT: all that the commit task does."""
         defined = batches.topology(contributions=kind == WITH)
         with self.server.copy_of(self.template(kind)) as database:
             engine = connect(self.server.url_of(database))
             ledger = PostgresLedger(engine)
+            if new_values:
+                defined.aggregates[0].new_values_into(new_values)
+                ledger.register(defined, batches.JOB)
             batch, folder = batches.emitted(ledger, defined, batches.staging(self.server.home), self.partials)
             manifest = ledger.newest_attempt(batch)[1]
             assert manifest

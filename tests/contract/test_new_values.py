@@ -29,8 +29,16 @@ class Audited(Case):
         return sorted(self.backing.new_values(TABLE), key=lambda row: (row[-1], row[0]))
 
 
+@pytest.fixture(params=["returned", "looked at twice"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How PostgreSQL knows what a commit changes: an older one has to look."""
+    if request.param != "returned":
+        monkeypatch.setattr("txbatch.postgres.state_writer.RETURNING_VERSION_MIN", 10**9)
+    return str(request.param)
+
+
 @pytest.fixture(params=[OpaqueState, TransactionalState])
-def case(backing: Any, request: pytest.FixtureRequest) -> Audited:
+def case(backing: Any, way: str, request: pytest.FixtureRequest) -> Audited:
     return Audited(backing, state=request.param(NAME))
 
 
@@ -79,7 +87,31 @@ def test_several_partials_of_one_key_are_one_change(case: Audited) -> None:
     assert case.audited == [("dog", "added", None, 3, 1)]
 
 
-def test_values_are_written_as_reports_show_them(backing: Any) -> None:
+def test_a_key_that_goes_and_comes_back_is_told(backing: Any, way: str) -> None:
+    """What goes in the batch that brings it again is a change, what goes without having been there is none."""
+    case, topology = Case(backing), Topology(NAME)
+    grouped = topology.new_stream("words", LogSpout({"a": 100})).group_by("word")
+    grouped.persistent_aggregate(OpaqueState(NAME), remove=lambda record: False, count=Count()).new_values_into(TABLE)
+    case.topology = topology
+    for name, partials in enumerate(
+        (
+            [(("dog",), (1, False, True)), (("emu",), (0, True, False))],
+            [(("dog",), (0, True, False))],
+            [(("dog",), (2, False, True))],
+            [(("dog",), (5, True, True))],
+        )
+    ):
+        of = run(str(name))
+        case.goes(case.initialize(of), of, {NAME: partials})
+    assert case.backing.new_values(TABLE) == [
+        ("dog", "added", None, 1, 1),
+        ("dog", "removed", 1, None, 2),
+        ("dog", "added", None, 2, 3),
+        ("dog", "changed", 2, 5, 4),
+    ]
+
+
+def test_values_are_written_as_reports_show_them(backing: Any, way: str) -> None:
     case, topology, spout = Case(backing), Topology(NAME), LogSpout({"a": 100})
     spout.fields = "word string, price bigint"
     grouped = topology.new_stream("words", spout).group_by("word")

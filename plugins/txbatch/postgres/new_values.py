@@ -1,4 +1,4 @@
-"""The SQL by which a commit writes what it changes in a state into a table: a look before it, and one after it (R10).
+"""The SQL by which a commit writes what it changes in a state into a table (R10): by what its MERGE returns, or by two looks.
 
 Every name is pg_name; the only values are txids, which are integers.
 """
@@ -19,6 +19,8 @@ from txbatch.postgres.queries import query
 from txbatch.postgres.statements import INDEX_PROBES, StateStatements
 
 BEFORE = "pg_temp.before"
+# From PostgreSQL 18 on a MERGE returns each row as it was and as it is.
+RETURNING_VERSION_MIN = 180000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,55 +34,61 @@ class NewValues:
         """The table that is filled."""
         return self.statements.aggregate.state.new_values if self.statements.generation == CURRENT else None
 
+    def returned(self, upsert: str, txid: int) -> str | None:
+        """Return the upsert as a query that fills the table as well, and whose value is how many rows of the state it wrote."""
+        if self.table is None:
+            return None
+        keys = [f"new.{key} AS k{n}" for n, key in enumerate(self.statements.keys)]
+        made = listed([*keys, *self._named("old", "b"), *self._named("new", "a")])
+        told = self._tell(self.table, "merged", txid)
+        return f"WITH merged AS ({upsert} RETURNING {made}), told AS ({told}) SELECT count(*) FROM merged"
+
     def before(self, keys: str) -> Sequence[str]:
         """Look at the keys that a table has, as they are: what runs before the state is changed."""
         if self.table is None:
             return ()
-        own = self.statements.keys
-        named = [f"e.{key} AS k{n}" for n, key in enumerate(own)]
-        values = [f"{sql} AS v{n}" for n, sql in enumerate(self._values)]
-        distinct = f"(SELECT DISTINCT {listed(own)} FROM {keys} ORDER BY {listed(own)} OFFSET 0) e"
-        same = " AND ".join(f"s.{key} = e.{key}" for key in own)
-        looked = f"SELECT {listed([*named, f'{_THERE} AS there', *values])} FROM {distinct} LEFT JOIN {self._state} s ON {same}"
+        own = listed(self.statements.keys)
+        named = [f"e.{key} AS k{n}" for n, key in enumerate(self.statements.keys)]
+        distinct = f"(SELECT DISTINCT {own} FROM {keys} ORDER BY {own} OFFSET 0) e"
+        same = " AND ".join(f"s.{key} = e.{key}" for key in self.statements.keys)
+        columns = listed([*named, *self._named("s", "b")])
+        looked = f"SELECT {columns} FROM {distinct} LEFT JOIN {self.statements.state} s ON {same}"
         return (INDEX_PROBES, f"CREATE TEMP TABLE before ON COMMIT DROP AS {looked}")
 
     def after(self, txid: int) -> Sequence[str]:
         """Look at them again, and write those that changed: what runs after the state is changed."""
         if self.table is None:
             return ()
-        aggregate, values = self.statements.aggregate, self._values
-        keys = [f"b.k{n}" for n in range(len(aggregate.keys))]
-        was = [f"b.v{n}" for n in range(len(values))]
-        change = f"CASE WHEN NOT b.there THEN 'added' WHEN NOT {_THERE} THEN 'removed' ELSE 'changed' END"
-        pairs = [each for pair in zip(was, values, strict=True) for each in pair]
-        columns = changes_columns([key.name for key in aggregate.keys], list(aggregate.aggregates))
         same = " AND ".join(f"s.{key} = b.k{n}" for n, key in enumerate(self.statements.keys))
+        looked = (
+            f"SELECT b.*, {listed(self._named('s', 'a'))} FROM {BEFORE} b LEFT JOIN {self.statements.state} s ON {same}"
+        )
+        return (INDEX_PROBES, self._tell(self.table, f"({looked})", txid), f"DROP TABLE {BEFORE}")
+
+    def _tell(self, table: NewValuesTable, looked: str, txid: int) -> str:
+        """Write what changed of keys k0.., which were there if `b`, with values b0.., and are there if `a`, with values a0.."""
+        aggregate = self.statements.aggregate
+        columns = changes_columns([key.name for key in aggregate.keys], list(aggregate.aggregates))
+        keys, values = [f"k{n}" for n in range(len(aggregate.keys))], range(len(aggregate.aggregates))
+        change = "CASE WHEN NOT c.b THEN 'added' WHEN NOT c.a THEN 'removed' ELSE 'changed' END"
+        pairs = [f"c.{then}{n}" for n in values for then in "ba"]
+        was, is_ = (listed([f"c.{then}", *(f"c.{then}{n}" for n in values)]) for then in "ba")
         return (
-            INDEX_PROBES,
-            f"INSERT INTO {_quoted(self.table)} ({listed(map(pg_name, columns))}) "
-            f"SELECT {listed([*keys, change, *pairs, f'{txid:d}'])} FROM {BEFORE} b LEFT JOIN {self._state} s ON {same} "
-            f"WHERE ({listed(['b.there', *was])}) IS DISTINCT FROM ({listed([_THERE, *values])})",
-            f"DROP TABLE {BEFORE}",
+            f"INSERT INTO {_quoted(table)} ({listed(map(pg_name, columns))}) "
+            f"SELECT {listed([*keys, change, *pairs, f'{txid:d}'])} FROM {looked} c WHERE ({was}) IS DISTINCT FROM ({is_})"
         )
 
-    @property
-    def _state(self) -> str:
-        """The rows that count."""
-        return f"(SELECT * FROM {self.statements.state}{' WHERE counted' * self.statements.aggregate.removable})"
-
-    @property
-    def _values(self) -> list[str]:
-        """The finished values of the state's row `s`; null where there is none."""
-        return [f"CASE WHEN {_THERE} THEN {sql} END" for sql in finished_sql(self.statements.aggregate)]
+    def _named(self, row: str, then: str) -> list[str]:
+        """Whether a row of the state is there, and no tombstone, and its finished values: null where it is not."""
+        there = f"({row}.txid IS NOT NULL{f' AND {row}.counted' * self.statements.aggregate.removable})"
+        values = enumerate(finished_sql(self.statements.aggregate, row))
+        return [f"{there} AS {then}", *(f"CASE WHEN {there} THEN {sql} END AS {then}{n}" for n, sql in values)]
 
 
-_THERE = "(s.txid IS NOT NULL)"
-
-
-def finished_sql(aggregate: PersistentAggregate) -> list[str]:
-    """Return the values of the state's row `s` as reports show them."""
+def finished_sql(aggregate: PersistentAggregate, row: str) -> list[str]:
+    """Return the values of a row of the state as reports show them."""
     return [
-        each.finish_sql([f"s.{pg_name(column.name)}" for column in aggregate.columns if column.value == name])
+        each.finish_sql([f"{row}.{pg_name(column.name)}" for column in aggregate.columns if column.value == name])
         for name, each in aggregate.aggregates.items()
     ]
 

@@ -16,7 +16,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment
 from txbatch.postgres import by_python
 from txbatch.postgres.engine import translated
-from txbatch.postgres.new_values import NewValues
+from txbatch.postgres.new_values import RETURNING_VERSION_MIN, NewValues
 from txbatch.postgres.refold import CHANGED, FOLDED, Refold
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -118,12 +118,19 @@ class StateWriter:
 
     def _upsert(self, staged: StagedRows) -> int:
         """Return how many rows were written."""
-        version = getattr(self.connection.connection.dbapi_connection, "server_version", 0)
         fits = len(self.statements.keys) == 1 and staged.bytes <= INDEX_WALK_BYTES_MAX
-        walk = fits and version >= INDEX_WALK_VERSION_MIN
+        walk = fits and self._server_version >= INDEX_WALK_VERSION_MIN
         execute(self.connection, INDEX_WALK if walk else INDEX_PROBES)
         merged = self._merged_by_python(walk=walk)
-        return int(execute(self.connection, self.statements.upsert(self.txid, walk=walk, merged=merged)).rowcount)
+        return self._written(self.statements.upsert(self.txid, walk=walk, merged=merged))
+
+    def _written(self, upsert: str) -> int:
+        """Run the upsert; return how many rows were written."""
+        return int(execute(self.connection, upsert).rowcount)
+
+    @property
+    def _server_version(self) -> int:
+        return int(getattr(self.connection.connection.dbapi_connection, "server_version", 0))
 
     def _merged_by_python(self, *, walk: bool) -> str | None:
         """Return the table with the staged rows after Python merged what PostgreSQL cannot; None: it can."""
@@ -181,13 +188,24 @@ class LedgerWriter(StateWriter):
     """In the ledger's own database, where no txid comes twice: with contributions."""
 
     def _prepare(self) -> None:
-        self._run(NewValues(self.statements).before(self.statements.staged))
+        if not self._returns:
+            self._run(NewValues(self.statements).before(self.statements.staged))
+
+    def _written(self, upsert: str) -> int:
+        returned = NewValues(self.statements).returned(upsert, self.txid) if self._returns else None
+        return super()._written(upsert) if returned is None else int(execute(self.connection, returned).fetchone()[0])
 
     def _complete(self) -> None:
         self._run(self.statements.remove(self.txid))
-        self._run(NewValues(self.statements).after(self.txid))
+        if not self._returns:
+            self._run(NewValues(self.statements).after(self.txid))
         if self.statements.aggregate.state.contributions:
             execute(self.connection, self.statements.contribute(self.txid, self.txid))
+
+    @property
+    def _returns(self) -> bool:
+        """Whether a MERGE says what it changes, so that nothing has to be looked at before and after it."""
+        return self._server_version >= RETURNING_VERSION_MIN
 
 
 @dataclass(frozen=True, slots=True)
