@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from txbatch import (
+    ApproxCountDistinct,
     ApproxQuantile,
     Avg,
     BoolAnd,
@@ -17,6 +18,7 @@ from txbatch import (
     CombinerAggregator,
     Count,
     CountIf,
+    DistinctSketch,
     First,
     FixedBatchSpout,
     Histogram,
@@ -147,6 +149,9 @@ def aggregates() -> dict[str, CombinerAggregator]:
         "top_words": TopN(3, "word", where=holds),
         "words": CollectSet("word", 3),
         "prices": CollectSet("price", 2, where=holds),
+        "different": ApproxCountDistinct("word"),
+        "different_x": ApproxCountDistinct("x", lg_k=4),
+        "sketch": DistinctSketch("price", where=holds),
         "median": ApproxQuantile("x", 0.5),
         "high_price": ApproxQuantile("price", 0.9, error=0.1, where=holds),
     }

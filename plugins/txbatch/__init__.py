@@ -11,6 +11,7 @@ from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Su
 from txbatch.core.append import AppendState
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
+from txbatch.core.distinct import ApproxCountDistinct, DistinctSketch
 from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.keep import Keep
 from txbatch.core.live_state import LiveState
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AppendState",
+    "ApproxCountDistinct",
     "ApproxQuantile",
     "Avg",
     "BatchCoordinator",
@@ -47,6 +49,7 @@ __all__ = [
     "CombinerAggregator",
     "Count",
     "CountIf",
+    "DistinctSketch",
     "Emitter",
     "FileSpout",
     "First",

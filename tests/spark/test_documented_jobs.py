@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -72,6 +73,12 @@ def logs(data: Path) -> None:
 
 
 ONE = 2**40  # the bin of 1.0
+
+
+def hashes(*numbers: int) -> list[int]:
+    return sorted(int(hashlib.md5(str(each).encode(), usedforsecurity=False).hexdigest()[:15], 16) for each in numbers)
+
+
 AT = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 WHAT = {
     "sales": (sales, {"sales": {("Soho",): (2, 4, 4, 2, 2.5), ("Mayfair",): (1, 7, 7, 1, 7)}}),
@@ -84,11 +91,11 @@ WHAT = {
                 ("Soho",): (
                     *(3, 2, False, True, 14, 2, *(84, 5016, 3) * 2, 1, 1, 1),
                     *(AT[11], 10, AT[13], 70, 4, AT[12], 10, AT[11]),
-                    *([70, 10], [4, 10, 70], [ONE + 70, 1, ONE + 116, 1, ONE + 213, 1]),
+                    *([70, 10], [4, 10, 70], [ONE + 70, 1, ONE + 116, 1, ONE + 213, 1], hashes(4, 10, 70)),
                 ),
                 ("Mayfair",): (
                     *(1, 0, False, False, None, 0, *(60, 3600, 1) * 2, 0, 0, 1),
-                    *(AT[12], 60, AT[12], 60, 60, AT[12], None, None, [60], [60], [ONE + 205, 1]),
+                    *(AT[12], 60, AT[12], 60, 60, AT[12], None, None, [60], [60], [ONE + 205, 1], hashes(60)),
                 ),
             }
         },

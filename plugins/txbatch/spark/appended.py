@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.append import BATCH, COPY, RECORD, RECORD_CHARACTERS
-from txbatch.core.fields import FLOATING_TYPES, Field
+from txbatch.core.fields import Field
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.spark_sql import spark_name
+from txbatch.core.texts import text_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_TEXTS = {
-    "string": "{}",
-    "binary": "hex({})",
-    "date": "cast(unix_date({}) as string)",
-    "timestamp": "cast(unix_micros({}) as string)",
-    **dict.fromkeys(FLOATING_TYPES, "format_string('%a', cast({} as double))"),  # the same by every Java
-}
 
 
 def appended(frame: DataFrame, aggregate: PersistentAggregate, position: int) -> DataFrame:
@@ -41,5 +34,5 @@ def _told(field: Field) -> str:
     """A field as a text that no other value of it has, behind its length: records differ where these do."""
     name = spark_name(field.name)
     null = f"{name} is null"
-    text = _TEXTS.get(field.type, "cast({} as string)").replace("{}", name)
+    text = text_sql(field)
     return f"if({null}, '-', concat(cast(octet_length({text}) as string), ':', {text}))"
