@@ -16,6 +16,7 @@ from txbatch.core.errors import PartitionUnreadable
 from txbatch.core.keep import Keep
 from txbatch.core.live_state import LiveState
 from txbatch.core.quantile import ApproxQuantile
+from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.several import CollectSet, TopN
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance
@@ -72,6 +73,7 @@ __all__ = [
     "PartitionedLogSpout",
     "PartitionedSpout",
     "PlainSpout",
+    "ReducerAggregator",
     "Spout",
     "SpoutKind",
     "StateSpout",

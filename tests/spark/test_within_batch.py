@@ -26,6 +26,7 @@ from operation_cases import (
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import (
+    ApproxCountDistinct,
     Avg,
     BatchSpout,
     Count,
@@ -83,6 +84,11 @@ def test_functions_that_return_lists_and_functions_that_look(spark: SparkSession
     assert counted(rows(frame_of(spark, words, read))) == counted(expected)
 
 
+def test_a_reducer_of_no_records_makes_one_all_the_same(spark: SparkSession) -> None:
+    made, _ = documented("sales.filter(lambda r: False).aggregate(basket=Basket())")
+    assert rows(frame_of(spark, made, given(made))) == [("",)]
+
+
 # ---- random chains of operations on random records: the twin is Spark
 
 FIELDS = "k string, m string, n bigint, x decimal(10,2)"
@@ -120,7 +126,10 @@ def random_step(random: Random, stream: Stream) -> Stream:
             return cast(Stream, grouped.aggregate(v1=Count(by), v2=summed, v3=Max(by)) if "v1" not in names else stream)
         case _:
             mean = Avg(number) if number != names[0] else Count()
-            return cast(Stream, grouped.aggregate(w1=mean, w2=Min(by)) if "w1" not in names else stream)
+            return cast(
+                Stream,
+                grouped.aggregate(w1=mean, w2=Min(by), w3=ApproxCountDistinct(by)) if "w1" not in names else stream,
+            )
 
 
 def by_spark(spark: SparkSession, all_of: Sequence[tuple[Stream, Read]]) -> list[Counted]:

@@ -161,9 +161,12 @@ class CombinerAggregator:
             raise DefinitionError(f"{type(self).__name__} cannot be finished within a batch; aggregate it into a state")
         return checked_type(columns[0].type)
 
-    def finish_spark(self, columns: Sequence[str], type: str) -> str:
-        """`finish` as a Spark expression over the quoted names of the partial columns; `type` is that of the result."""
-        return columns[0]
+    def finish_spark(self, columns: Sequence[str], type: str) -> str | None:
+        """`finish` as a Spark expression over the quoted names of the partial columns; `type` is that of the result.
+
+        None: Spark calls `finish` itself, of a row per key.
+        """
+        return columns[0] if self.__class__.finish is CombinerAggregator.finish else None
 
 
 class Count(CombinerAggregator):

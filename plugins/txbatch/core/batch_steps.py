@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field
+from txbatch.core.fields import FLOATING_TYPES, Field, decimal_scale
+from txbatch.core.merge import EXACT
 from txbatch.core.nodes import After, Records
+from txbatch.core.reducer import ReducerAggregator, Reducing
 from txbatch.core.where import check_where
 
 
@@ -78,9 +82,29 @@ class Aggregate(After):
         return batch_value(self.before, name, self.aggregates[name])
 
 
-def batch_value(records: Records, name: str, aggregator: CombinerAggregator) -> BatchValue:
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(After):
+    """A record for each key: the key, and what reducers make of the batch's records of it. Without keys it is one in any case."""
+
+    keys: tuple[Field, ...]
+    reducers: Mapping[str, ReducerAggregator]
+
+    @property
+    def reducing(self) -> Reducing:
+        """Return what makes the rows of sorted records."""
+        of = f"stream {self.name!r}: aggregate"
+        return Reducing(of, tuple(key.name for key in self.keys), self.reducers, self.show_records)
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        return f"aggregate {', '.join(f'{name} {type(each).__name__}' for name, each in self.reducers.items())}{by}"
+
+
+def batch_value(records: Records, name: str, aggregator: CombinerAggregator | ReducerAggregator) -> BatchValue:
     """Return what an aggregator makes of records; DefinitionError when it cannot, or not within a batch."""
     of = f"stream {records.name!r}: aggregate {name}"
+    if isinstance(aggregator, ReducerAggregator):
+        raise DefinitionError(f"{of} is a ReducerAggregator, which aggregate takes alone; give a CombinerAggregator")
     if not isinstance(aggregator, CombinerAggregator):
         raise DefinitionError(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
     if aggregator.was or aggregator.since:
@@ -91,3 +115,13 @@ def batch_value(records: Records, name: str, aggregator: CombinerAggregator) -> 
     for column in partials if aggregator.where is not None else ():
         check_where(of, aggregator.where, column.aggregate)
     return BatchValue(name, aggregator, aggregator.result_type(records.field), partials)
+
+
+def fitted(finished: Any, type_: str) -> Any:
+    """Return a finished value as one of its field's type: a decimal has as many digits after the point."""
+    if finished is None:
+        return None
+    if type_ in FLOATING_TYPES:
+        return float(finished)
+    scale = decimal_scale(type_)
+    return finished if scale is None else Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)

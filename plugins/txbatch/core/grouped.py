@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.append import check_aggregates
-from txbatch.core.batch_steps import Aggregate, FirstN, batch_value
+from txbatch.core.batch_steps import Aggregate, FirstN, Reduce, batch_value
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.functions import check_number
 from txbatch.core.operations import Node, parted
 from txbatch.core.own_combiner import own_combiners
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.reducer import ReducerAggregator, reducer_type
 from txbatch.core.state import State
 from txbatch.core.where import Condition
 
@@ -42,12 +43,21 @@ class GroupedStream:
         check_number(self.stream.of("first_n"), number)
         return self._first(number, by, descending=descending, known=False)
 
-    def aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+    def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
         """Make one record of each group: its keys, and a value per keyword, with its finished type.
 
         A null key is a group. DefinitionError for no aggregator, or one whose result is no field's.
         """
-        return self._aggregate("aggregate", aggregates, partitions=False)
+        reducers = {name: each for name, each in aggregates.items() if isinstance(each, ReducerAggregator)}
+        combiners = {name: each for name, each in aggregates.items() if not isinstance(each, ReducerAggregator)}
+        if not reducers:
+            return self._aggregate("aggregate", combiners, partitions=False)
+        if combiners:
+            raise DefinitionError(
+                f"{self.stream.of('aggregate')}: {next(iter(reducers))} is a ReducerAggregator, {next(iter(combiners))} is none; "
+                "aggregate them one by one, and join what comes out"
+            )
+        return self._reduce(reducers)
 
     def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
         """Make one record of each group in each partition of the spout: it needs no other partition, as Spark's are none.
@@ -94,6 +104,12 @@ class GroupedStream:
         made = (batch_value(node, value, aggregator) for value, aggregator in own.items())
         fields = (*self.keys, *(Field(value.name, value.type) for value in made))
         return self.stream.then(Aggregate(node.name, fields, node, self.keys, own, partitions))
+
+    def _reduce(self, reducers: Mapping[str, ReducerAggregator]) -> Stream:
+        node = self.stream.node
+        of = self.stream.of("aggregate")
+        made = (Field(name, reducer_type(of, name, each)) for name, each in reducers.items())
+        return self.stream.then(Reduce(node.name, (*self.keys, *made), node, self.keys, reducers))
 
     def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
         stream = self.stream

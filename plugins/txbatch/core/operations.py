@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
@@ -115,7 +115,7 @@ class Repartition(After):
 
 
 RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | Peek | Repartition
-BatchStep = Distinct | FirstN | Aggregate
+BatchStep = Distinct | FirstN | Aggregate | Reduce
 Step = RecordStep | BatchStep
 Node = Source | Arguments | Merged | Join | Failed | Step
 
@@ -141,7 +141,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Map(quarantined=True) | Peek(quarantined=True):
             return None
-        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Join() | Failed():
+        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Reduce() | Join() | Failed():
             return None
         case Arguments() | LiveLookup():
             return None
@@ -160,7 +160,7 @@ def per_batch(node: Node) -> tuple[str, ...]:
             return tuple(each for part in inputs for each in per_batch(part))
         case Join(left=left, right=right):
             return (*per_batch(left), *per_batch(right), str(node))
-        case Distinct() | FirstN() | Aggregate():
+        case Distinct() | FirstN() | Aggregate() | Reduce():
             return (*per_batch(node.before), str(node))
         case step:
             return per_batch(step.before)
@@ -192,7 +192,7 @@ def makes_records(node: Node) -> bool:
             return any(map(makes_records, inputs))
         case Join(left=left, right=right):
             return makes_records(left) or makes_records(right)
-        case Aggregate(keys=(), partitions=False):
+        case Aggregate(keys=(), partitions=False) | Reduce(keys=()):
             return True
         case step:
             return makes_records(step.before)
@@ -205,7 +205,7 @@ def parted(node: Node) -> Node | None:
             return None
         case Merged(inputs=inputs):
             return next((found for each in inputs if (found := parted(each))), None)
-        case Arguments() | Join() | Transform() | Distinct() | FirstN() | Aggregate() | Failed():
+        case Arguments() | Join() | Transform() | Distinct() | FirstN() | Aggregate() | Reduce() | Failed():
             return node
         case step:
             return parted(step.before)

@@ -14,6 +14,7 @@ from txbatch.core.functions import check_condition
 from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
 from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node
+from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
@@ -183,7 +184,13 @@ def _check_aggregators(aggregate: PersistentAggregate) -> None:
     name = aggregate.state.name
     if not aggregate.aggregates:
         raise DefinitionError(f"state {name!r}: give at least one aggregate, such as count=Count()")
-    for value, aggregator in aggregate.aggregates.items():
+    given: Mapping[str, object] = aggregate.aggregates
+    for value, aggregator in given.items():
+        if isinstance(aggregator, ReducerAggregator):
+            raise DefinitionError(
+                f"state {name!r}: {value} is a ReducerAggregator, which says not how what two batches made is combined; give a "
+                "CombinerAggregator, or aggregate within the batch"
+            )
         if not isinstance(aggregator, CombinerAggregator):
             raise DefinitionError(
                 f"state {name!r}: {value} is {aggregator!r}; give an aggregator, such as {value}=Count()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn, required
@@ -79,6 +79,10 @@ class ApproxQuantile(CombinerAggregator):
 
     def finish_sql(self, columns: Sequence[str]) -> str:
         return f"report.quantile({columns[0]}, {self.quantile!r}::double precision, {self.error!r}::double precision)"
+
+    def result_type(self, field: Callable[[str], Field]) -> str:
+        self.columns_of(field)
+        return "double"
 
     def _bin(self, value: float) -> int:
         if value == 0 or not math.isfinite(value):

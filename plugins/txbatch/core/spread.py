@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -76,6 +76,11 @@ class Variance(Sum):
     def finish_sql(self, columns: Sequence[str]) -> str:
         total, squares, count = columns
         return f"({count} * {squares} - {total} * {total}) / nullif({count}::numeric * ({count} - 1), 0)"
+
+    def result_type(self, field: Callable[[str], Field]) -> str:
+        """A double, the nearest to what is exact."""
+        self.columns_of(field)
+        return "double"
 
 
 class StdDev(Variance):

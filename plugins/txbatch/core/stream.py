@@ -32,6 +32,7 @@ from txbatch.core.operations import (
 )
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.quarantine import quarantines
+from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
@@ -212,7 +213,7 @@ class Stream:
         unique(names, "key")
         return GroupedStream(self, tuple(self.field(name) for name in names))
 
-    def aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+    def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
         """Make one record of the whole batch, with a value per keyword; of no records too: a count is 0 then, a sum null."""
         return GroupedStream(self, ()).aggregate(**aggregates)
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import assert_never
 
 from txbatch.arrow import arrow_array
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
@@ -32,7 +32,7 @@ from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row, operation_of
 from txbatch.memory.functions import needs_spark
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
-from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join
+from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, reduced
 
 # By stream the records of each of its partitions.
 Read = Mapping[str, Mapping[str, Sequence[Record]]]
@@ -61,7 +61,7 @@ def records(node: Node, read: Read, tables: Tables = NO_TABLES) -> Iterable[Reco
 
 def step_records(before: Iterable[Record], step: Step, tables: Tables = NO_TABLES) -> Iterable[Record]:
     """Return what a step makes of the records before it, which are one batch."""
-    if isinstance(step, Distinct | FirstN | Aggregate):
+    if isinstance(step, Distinct | FirstN | Aggregate | Reduce):
         return _run_batch_step(before, step)
     return _run(before, step, tables)
 
@@ -101,6 +101,8 @@ def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Recor
             return first_n(before, step)
         case Aggregate():
             return aggregate(before, step)
+        case Reduce():
+            return reduced(before, step)
         case other:
             assert_never(other)
 

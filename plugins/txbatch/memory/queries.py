@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from txbatch.arrow import arrow_array
-from txbatch.core.batch_steps import Aggregate
+from txbatch.core.batch_steps import Aggregate, fitted
 from txbatch.core.comparing import key_of
 from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, TerminalError, TxbatchError, UnknownName
@@ -36,7 +36,7 @@ from txbatch.core.topology import Topology
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.operations import step_records
 from txbatch.memory.state_query import by_key, looked_up
-from txbatch.memory.within_batch import Record, aggregated, fitted
+from txbatch.memory.within_batch import Record, aggregated
 
 Key = tuple[Any, ...]
 Of = TypeVar("Of")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from typing import Any
 
-from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Reduce, fitted
 from txbatch.core.comparing import key_of, order_of
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import Field, decimal_scale
-from txbatch.core.merge import EXACT, Partial, merger
+from txbatch.core.fields import Field
+from txbatch.core.merge import Partial, merger
 from txbatch.core.nodes import How, Join
 from txbatch.memory.functions import init_of
 
@@ -64,6 +63,17 @@ def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[Batc
         yield key | {value.name: _value(value, group, step.name) for value in values}
 
 
+def reduced(records: Iterable[Record], step: Reduce) -> Iterator[Record]:
+    """Yield a record for each key, whose records come in the order of all fields; without keys also of no records."""
+    keys, names = [key.name for key in step.keys], [field.name for field in step.fields]
+
+    def order(record: Record) -> tuple[Any, ...]:
+        return order_of([*(record[key] for key in keys), *record.values()])
+
+    for row in step.reducing.rows(sorted(records, key=order)):
+        yield dict(zip(names, row, strict=True))
+
+
 def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterator[Record]:
     """Yield the records of both sides that are equal in the join's fields; null is equal to nothing."""
     ours, theirs = list(left), list(right)
@@ -97,11 +107,3 @@ def _value(value: BatchValue, group: Sequence[Record], stream: str) -> Any:
     except BadRecord as error:
         raise BadRecord(f"stream {stream!r}: aggregate {value.name}: {error}") from error
     return fitted(aggregator.finish(partial), value.type)
-
-
-def fitted(finished: Any, type_: str) -> Any:
-    """Return a finished value as one of its field's type: a decimal has as many digits after the point."""
-    scale = decimal_scale(type_)
-    if finished is None or scale is None:
-        return finished
-    return Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)

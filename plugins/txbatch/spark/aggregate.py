@@ -212,10 +212,10 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     frame, conditions = with_where(frame, aggregate.aggregates, show=show)
     if aggregate.remove is None:
         frame, where, owns = _with_own(frame, aggregate, conditions)
-        return together(counted_first(frame, keys, aggregate, where, owns), owns)
+        return together(counted_first(frame, keys, aggregate.columns, aggregate.aggregates, where, owns), owns)
     marked = with_condition(frame, aggregate.remove, REMOVES, show=show)
     marked, where, owns = _with_own(marked, aggregate, conditions, REMOVES)
-    apart = counted_first(marked, [*keys, REMOVES], aggregate, where, owns)
+    apart = counted_first(marked, [*keys, REMOVES], aggregate.columns, aggregate.aggregates, where, owns)
     names = [spark_name(column.name) for column in aggregate.columns if column.partial.merge.in_sql]
     names += [own.column for own in owns]
     counted = [F.expr(f"any_value({name}) FILTER (WHERE NOT {REMOVES}) AS {name}") for name in names]

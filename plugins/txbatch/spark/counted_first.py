@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
+from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN, ValueColumn
 from txbatch.core.spark_sql import spark_name
 from txbatch.spark.own_combiners import STANDS_FOR, Own
 
@@ -23,7 +24,8 @@ _OF, _EACH, _NUMBER = "_txbatch_of", "_txbatch_each", "_txbatch_number"
 def counted_first(
     frame: DataFrame,
     keys: Sequence[str],
-    aggregate: PersistentAggregate,
+    columns: Sequence[ValueColumn],
+    aggregates: Mapping[str, CombinerAggregator],
     where: Mapping[str, str],
     owns: Sequence[Own] = (),
 ) -> DataFrame:
@@ -33,7 +35,7 @@ def counted_first(
     """
     from pyspark.sql import functions as F
 
-    in_sql = [column for column in aggregate.columns if column.partial.merge.in_sql]
+    in_sql = [column for column in columns if column.partial.merge.in_sql]
     at_once = [column for column in in_sql if column.partial.each is None]
     made = [F.expr(each.partial.spark(where.get(each.value))).alias(each.name) for each in at_once]
     made += [F.expr(own.collected).alias(own.column) for own in owns]
@@ -43,12 +45,12 @@ def counted_first(
         return frame.groupBy(*keys).agg(*made)
     by = [f"{_EACH}{n}" for n in range(len(counted))]
     by_value = _repeated(frame, counted, where).groupBy(*keys, _OF, *by)
-    zeros = {} if keys else _zeros(aggregate)
+    zeros = {} if keys else _zeros(columns, aggregates)
     again = {column.name: _kept(column.name, zeros) for column in at_once}
     again |= {column.name: _of_values(column, n) for n, column in enumerate(counted)}
-    columns = [*(again[column.name] for column in in_sql), *(_kept(own.column, {}) for own in owns)]
+    kept = [*(again[column.name] for column in in_sql), *(_kept(own.column, {}) for own in owns)]
     first = by_value.agg(*made, F.expr(f"count(1) AS {_NUMBER}"))
-    return first.groupBy(*keys).agg(*columns, _kept(RECORDS_COLUMN, zeros))
+    return first.groupBy(*keys).agg(*kept, _kept(RECORDS_COLUMN, zeros))
 
 
 def _records(owns: Sequence[Own]) -> str:
@@ -84,8 +86,8 @@ def _of_values(column: ValueColumn, number: int) -> Column:
     return F.expr(text).alias(column.name)
 
 
-def _zeros(aggregate: PersistentAggregate) -> dict[str, int]:
+def _zeros(columns: Sequence[ValueColumn], aggregates: Mapping[str, CombinerAggregator]) -> dict[str, int]:
     """What of a global value a batch without records makes 0, not null."""
-    values = [part for each in aggregate.aggregates.values() for part in each.zero()]
-    zeros = {each.name: zero for each, zero in zip(aggregate.columns, values, strict=True) if isinstance(zero, int)}
+    values = [part for each in aggregates.values() for part in each.zero()]
+    zeros = {each.name: zero for each, zero in zip(columns, values, strict=True) if isinstance(zero, int)}
     return {**zeros, RECORDS_COLUMN: 0}

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
 from txbatch.core.fields import Field
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
@@ -33,6 +33,7 @@ from txbatch.core.spark_sql import spark_name
 from txbatch.core.where import Condition
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import run_failed, run_python
+from txbatch.spark.reducers import reduced
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.state_query import Tables, state_query
 from txbatch.spark.within_batch import aggregate, carried, first_n, join
@@ -78,7 +79,7 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
             return reduce(lambda one, other: one.union(other), (_failed(each, read, tables) for each in steps))
         case Aggregate(partitions=True):
             return _run_batch_step(run_operations(node.before, partial(read, parted=True), tables), node)
-        case Distinct() | FirstN() | Aggregate():
+        case Distinct() | FirstN() | Aggregate() | Reduce():
             return _run_batch_step(run_operations(node.before, read, tables), node)
         case step:
             return run_step(_frame(step.before, read, tables), step, tables)
@@ -102,6 +103,8 @@ def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
             return first_n(frame, step)
         case Aggregate():
             return aggregate(*with_where(frame, step.aggregates, show=step.show_records), step)
+        case Reduce():
+            return reduced(frame, step)
         case other:
             assert_never(other)
 

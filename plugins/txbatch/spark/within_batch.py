@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
-from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, fitted
 from txbatch.core.fields import Field
 from txbatch.core.nodes import How, Join
+from txbatch.core.persistent_aggregate import ValueColumn
 from txbatch.core.spark_sql import spark_name
+from txbatch.spark.counted_first import counted_first
 from txbatch.spark.own_combiners import IS_RECORD, own_values, together, with_partials
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # In front of a frame's columns where the spouts' partitions are asked for: the stream and the partition of each record.
 OF_FIELD = Field("_txbatch_of", "string")
@@ -45,8 +47,6 @@ def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> Da
 
     `where` names the columns that say which records count, of the values that have a condition.
     """
-    from pyspark.sql import functions as F
-
     keys, of_partition = [spark_name(key.name) for key in step.keys], carried(frame)
     names = {value.name: _partials(number, value) for number, value in enumerate(step.values)}
     owns = own_values(step.aggregates, where, names)
@@ -54,15 +54,14 @@ def aggregate(frame: DataFrame, where: Mapping[str, str], step: Aggregate) -> Da
         by = [*of_partition, *(key.name for key in step.keys)]
         frame = with_partials(frame, by, owns, records=len(owns) < len(names))
         where = {name: where.get(name, IS_RECORD) for name in names}
-    partials = [
-        F.expr(column.spark(where.get(value.name))).alias(name)
+    columns = [
+        ValueColumn(name, value.name, partial)
         for value in step.values
-        for name, column in zip(names[value.name], value.partials, strict=True)
-        if column.merge.in_sql
+        for name, partial in zip(names[value.name], value.partials, strict=True)
     ]
-    partials += [F.expr(own.collected).alias(own.column) for own in owns]
+    grouped = counted_first(frame, [*of_partition, *keys], columns, step.aggregates, where, owns)
     values = [_finished(number, value) for number, value in enumerate(step.values)]
-    return together(frame.groupBy(*of_partition, *keys).agg(*partials), owns).selectExpr(*keys, *values)
+    return together(grouped, owns).select(*keys, *values)
 
 
 def join(left: DataFrame, right: DataFrame, node: Join) -> DataFrame:
@@ -96,9 +95,15 @@ def _key(how: How, left: str, right: str) -> str:
             assert_never(other)
 
 
-def _finished(number: int, value: BatchValue) -> str:
-    finished = value.aggregator.finish_spark(_partials(number, value), value.type)
-    return f"cast({finished} as {value.type}) as {spark_name(value.name)}"
+def _finished(number: int, value: BatchValue) -> Column:
+    from pyspark.sql import functions as F
+
+    partials, type_ = _partials(number, value), value.type
+    in_sql, finish = value.aggregator.finish_spark(partials, type_), value.aggregator.finish
+    if in_sql is None:
+        called = F.udf(lambda *partial: fitted(finish(partial), type_), type_, useArrow=False)
+        return called(*partials).alias(value.name)
+    return F.expr(f"cast({in_sql} as {type_})").alias(value.name)
 
 
 def _partials(number: int, value: BatchValue) -> list[str]:
