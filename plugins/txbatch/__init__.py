@@ -32,6 +32,7 @@ from txbatch.spouts.interval import IntervalSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
 from txbatch.spouts.state import StateSpout
 from txbatch.spouts.static_files import StaticFiles
+from txbatch.storage.parquet_files import ParquetFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,7 @@ __all__ = [
     "OpaquePartitionedLogSpout",
     "OpaquePartitionedSpout",
     "OpaqueState",
+    "ParquetFiles",
     "PartitionUnreadable",
     "PartitionedLogSpout",
     "PartitionedSpout",

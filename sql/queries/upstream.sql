@@ -14,6 +14,12 @@ SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS ho
   FROM txbatch.rebuild r
  WHERE r.topology = :topology AND r.status = 'swapped' ORDER BY r.swapped_txid, r.rebuild;
 
+-- upstream_positions --
+-- The positions of a state's topology that were counted, or counted again, after a txid, and which txid did it last.
+SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b USING (topology)
+ WHERE s.state = :state AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after
+ GROUP BY b.position ORDER BY 2;
+
 -- upstream_columns --
 -- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.
 SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM txbatch.state s WHERE s.state = :state)

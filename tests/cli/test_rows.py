@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from cli_support import MAIN, refused, rows
 from click.testing import Result
@@ -117,3 +118,22 @@ def test_another_field_needs_a_rebuild_in_which_positions_stay(
     with engine.begin() as connection:
         assert connection.execute(text("SELECT sum(size) FROM report.lines")).scalar_one() == len(AFTER)
     assert rows(txbatch("drop", "lines", "--yes", "--json"))
+
+
+@pytest.mark.rule("R10", "R17")
+def test_a_folder_has_all_that_was_committed_also_before_it_was_asked_for(
+    txbatch: Txbatch, job: str, log: PartitionedLog, tmp_path: Path
+) -> None:
+    kept_in = f'AppendState("lines", files=ParquetFiles({str(tmp_path / "lake")!r}))'
+    changed = "from txbatch import ParquetFiles\n" + Path(job).read_text().replace('AppendState("lines")', kept_in)
+    Path(job).write_text(changed)
+    log.append("0", ["d"])
+    rows(txbatch("run", job, "--json"))
+    assert read(tmp_path / "lake") == [["a", "a", "b"], ["a", "c"], ["d"]]
+    next((log.root / "0").iterdir()).write_text("a\nz\nb\na\nc\nd\n")
+    rows(txbatch("restate", "lines", "1", "--why", "mended", "--json"))
+    assert read(tmp_path / "lake") == [["a", "b", "z"], ["a", "c"], ["d"]]
+
+
+def read(folder: Path) -> list[list[str]]:
+    return [sorted(pq.read_table(file)["line"].to_pylist()) for file in sorted(folder.glob("*.parquet"))]

@@ -40,6 +40,11 @@ def test_the_chain_of_topologies_runs() -> None:
     exec(chain, {})
 
 
+def test_files_are_written() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", section("**Files.**", "**New values.**"), re.DOTALL)
+    exec(example, {})
+
+
 def test_new_values_are_written() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", section("**New values.**", "## Look-ups in"), re.DOTALL)
     exec(example, {})

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 import pytest
 
-from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, SpoutKind, Stream, Topology
+from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, ParquetFiles, SpoutKind, Stream, Topology
 from txbatch.core.definition import columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.guarantee import guarantees
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.memory.runner import run
+from txbatch.testing import FeederBatchSpout, submit_topology
 
 
 def stream(fields: str = "word string") -> Stream:
@@ -74,3 +79,42 @@ def test_an_assignment_says_a_position_where_it_is_not_its_txid() -> None:
     restate = Assignment("t", TransactionAttempt(4, 1), "token", {"streams": {}}, "code", 2)
     assert "position" not in ordinary.to_json()
     assert [Assignment.from_json(each.to_json()).position for each in (ordinary, restate)] == [4, 2]
+
+
+@pytest.mark.parametrize("point", ["commit.before_commit", "commit.committed", "success.cleaned"])
+def test_wherever_a_batch_dies_it_is_one_file(point: str, tmp_path: Path) -> None:
+    topology, words = Topology("t"), FeederBatchSpout("word string")
+    topology.new_stream("in", words).persist(AppendState("kept", files=ParquetFiles(tmp_path / "lake")))
+    local = submit_topology(topology)
+    words.feed("the", "cat", "the")
+    local.run(dies_at=point)
+    there = ["batch-000000000001.parquet"] if point == "success.cleaned" else []
+    assert [file.name for file in tmp_path.glob("lake/*.parquet")] == there
+    words.feed("dog")
+    local.run()
+    files = [pq.read_table(file).to_pydict() for file in sorted(tmp_path.glob("lake/*.parquet"))]
+    assert [sorted(file["word"]) for file in files] == [["cat", "the", "the"], ["dog"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"files": "/lake/kept"}, "'/lake/kept' is no place for files; give ParquetFiles"),
+        ({"database": "warehouse"}, "the state is kept apart, in 'warehouse'"),
+        ({"prune": True}, "need its rows and contributions; keep both"),
+        ({"contributions": False}, "need its rows and contributions; keep both"),
+    ],
+)
+def test_files_are_of_rows_that_stay(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        AppendState("kept", **{"files": ParquetFiles("/lake/kept"), **options})
+
+
+def test_a_folder_is_one_states() -> None:
+    with pytest.raises(DefinitionError, match="give the absolute path of a folder"):
+        ParquetFiles("s3://lake/kept")
+    words = stream()
+    for name in ("one", "two"):
+        words.persist(AppendState(name, files=ParquetFiles("/lake")))
+    with pytest.raises(DefinitionError, match="states 'one' and 'two' write their files into one folder, /lake; name"):
+        words.topology.check()

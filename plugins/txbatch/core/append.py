@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.aggregator import Max
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, unique
+from txbatch.core.files import Files, check_files
 from txbatch.core.state import OpaqueState
 
 if TYPE_CHECKING:
@@ -24,12 +25,19 @@ class AppendState(OpaqueState):
 
     A row has the fields of a record behind the keys `batch`, `record` and `copy`. A restate of a batch replaces its rows.
     With `prune` the rows of a batch go when retention folds it: `Topology(keep=...)` says when (R22).
+    `files` is a folder that has each committed batch as a file besides, such as `ParquetFiles("/lake/sold")`.
     """
 
     appends = True
 
     def __init__(
-        self, name: str, *, prune: bool = False, contributions: bool | None = None, database: str | None = None
+        self,
+        name: str,
+        *,
+        prune: bool = False,
+        contributions: bool | None = None,
+        database: str | None = None,
+        files: Files | None = None,
     ) -> None:
         super().__init__(name, contributions=contributions, database=database)
         if prune and not self.contributions:
@@ -37,6 +45,7 @@ class AppendState(OpaqueState):
                 f"state {name!r} keeps no contributions, by which retention knows what to prune: leave prune out, or keep them"
             )
         self.prune = prune
+        self.files = None if files is None else check_files(self, files, pruned=prune)
 
 
 class OfRecord(Max):

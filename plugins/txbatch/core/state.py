@@ -6,11 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import check_since, checked_name, fitted_name, free_name
 from txbatch.core.merge import Partial
 from txbatch.core.new_values import NewValuesTable
+
+if TYPE_CHECKING:
+    from txbatch.core.files import Files
 
 # A partition of the contributions is named after its state and its first txid: name@1234567890123456789
 STATE_NAME_BYTES_MAX = 43
@@ -56,6 +60,7 @@ class State:
     kind: StateKind
     appends = False  # whether it takes records, not aggregates
     prune = False  # whether rows go when retention folds what they came from
+    files: Files | None = None  # where its records are written besides
     new_values: NewValuesTable | None = None  # the table that its commits fill with what they change
 
     def __init__(

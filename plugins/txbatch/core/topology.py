@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.fields import checked_name, parse_fields, unique
+from txbatch.core.files import check_folders
 from txbatch.core.keep import Keep
 from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Arguments, Source
@@ -178,4 +179,5 @@ class Topology:
                 f"topology {self.name!r} ends in no state; end a stream with persistent_aggregate(...)"
             )
         check_tables(aggregate.state for aggregate in self.aggregates)
+        check_folders(aggregate.state for aggregate in self.aggregates)
         return self

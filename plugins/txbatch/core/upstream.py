@@ -89,6 +89,12 @@ class Upstream(Protocol):
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of a state as of a cut, a row per key."""
 
+    def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
+        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+
+    def records(self, state: str, position: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Return these columns of the records that a state keeps of a position, as they are when the first is asked for."""
+
 
 class ExportedSpout(PartitionedSpout):
     """A spout of what the ledger keeps. Spark, which gets no password, reads what an attempt's submitter exported for it.

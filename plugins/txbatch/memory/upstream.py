@@ -11,7 +11,7 @@ from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.merge import merger
 from txbatch.core.new_values import changed, finished
 from txbatch.core.state import changes_columns
-from txbatch.core.transaction import BatchStatus, Metadata
+from txbatch.core.transaction import BatchKind, BatchStatus, Metadata
 from txbatch.core.upstream import (
     STATE_SPOUT,
     Reader,
@@ -74,6 +74,24 @@ class MemoryUpstream:
                 if values is not None
             ]
             return [tuple(row[name] for name in columns) for row in named]
+
+    def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
+        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+        with self.ledger.transaction() as tables:
+            found = {
+                each.position: each.txid
+                for each in sorted(tables.batches_of(tables.states[state].topology), key=lambda each: each.txid)
+                if each.status is BatchStatus.COMMITTED and each.kind is not BatchKind.SKIP and each.txid > after
+            }
+            return sorted(found.items(), key=lambda each: each[1])
+
+    def records(self, state: str, position: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Return these columns of the records that a state keeps of a position, as they are now."""
+        with self.ledger.transaction() as tables:
+            stored = tables.states[state]
+            at = [_shown(stored)[1].index(name) for name in columns]
+            kept = sorted((key, row.value) for key, row in stored.rows.items() if key[0] == position and row.value)
+            return [tuple(value[n] for n in at) for _, value in kept]
 
 
 def known(tables: Tables, state: str, made: str) -> UpstreamState:

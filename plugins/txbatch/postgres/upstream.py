@@ -73,6 +73,18 @@ class PostgresUpstream:
             if shown:
                 yield from _streamed(connection, columns, shown, {"txid": txid})
 
+    def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
+        """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
+        with transaction(self.engine) as connection:
+            found = connection.execute(query("upstream_positions"), {"state": state, "after": after})
+            return [(row.position, row.txid) for row in found]
+
+    def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""
+        with transaction(self.engine) as connection:
+            kept = f"SELECT * FROM {doubled(CURRENT.state(state))} WHERE batch = %(position)s ORDER BY record, copy"
+            yield from _streamed(connection, columns, kept, {"position": position})
+
 
 def _streamed(
     connection: Connection, columns: Sequence[str], rows: str, given: Mapping[str, int]

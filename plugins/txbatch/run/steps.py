@@ -164,11 +164,14 @@ class Steps:
             raise
 
     def success(self, batch: Batch) -> bool:
-        """Tell the spouts, remove the staged files, note it; True the first time (R8)."""
+        """Tell the spouts, write the files of states, remove the staged ones, note it; True the first time (R8)."""
         batch = self.ledger.batch(batch.topology, batch.txid)
         protocol.check_success(batch)
         for stream in self.job.topology.streams.values():
             _tell_spout(stream, batch)
+        for aggregate in self.job.topology.aggregates:
+            if aggregate.state.files is not None:
+                aggregate.state.files.write(aggregate, self.ledger.upstream)
         self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)

@@ -21,13 +21,16 @@ _WHO = "the state has"
 
 def write(folder: AttemptFolder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
     """Write the records of the n-th of these streams, however many; BadRecord for a value that is not of its field's type."""
-    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
     folder.filesystem.makedirs(folder.path("exports"), exist_ok=True)
+    with folder.filesystem.open(folder.path(f"exports/{number}.parquet"), "wb") as file:
+        write_parquet(file, fields, records)
+
+
+def write_parquet(file: Any, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+    """Write records into an open file; BadRecord for a value that is not of its field's type."""
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
     rows = iter(records)
-    with (
-        folder.filesystem.open(folder.path(f"exports/{number}.parquet"), "wb") as file,
-        pq.ParquetWriter(file, schema) as writer,
-    ):
+    with pq.ParquetWriter(file, schema) as writer:
         while some := list(islice(rows, ROWS_PER_GROUP)):
             columns = zip(*some, strict=True)
             arrays = [_array(column, field) for column, field in zip(columns, fields, strict=True)]

@@ -1,0 +1,136 @@
+"""ParquetFiles: a folder with one file for each committed batch of a state that keeps records (docs/adr/0007)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from txbatch.core.append import BATCH
+from txbatch.core.errors import DefinitionError, TerminalError, TransientError
+from txbatch.core.fields import Field
+
+if TYPE_CHECKING:
+    from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.upstream import Upstream, UpstreamState
+
+NAME = "batch-{:012d}.parquet"
+MARK, WRITING = "_written.json", "_writing"  # names that Spark passes over
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a folder has: batches of a state up to a txid. `made` says when its topology was, `swaps` how often it was rebuilt."""
+
+    state: str
+    made: str
+    swaps: int
+    txid: int = 0
+
+
+class ParquetFiles:
+    """A folder in which each committed batch of an `AppendState` is one file, `batch-<position>.parquet`, with its records.
+
+    A batch's file comes after its commit, whole, by a rename, and so does the one that takes its place after a restate; what a
+    killed process left to be written, the next run writes. The folder is this state's alone, on a file system of whoever commits.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not self.folder.is_absolute():
+            raise DefinitionError(
+                f"ParquetFiles({str(folder)!r}): give the absolute path of a folder in which files can be renamed, '/lake/sold'"
+            )
+
+    def __repr__(self) -> str:
+        return f"ParquetFiles({str(self.folder)!r})"
+
+    def write(self, aggregate: PersistentAggregate, upstream: Upstream) -> None:
+        """Write the batches that were committed since the folder's mark.
+
+        Raises TransientError when the folder cannot be written, TerminalError when it is not this state's.
+        """
+        try:
+            done = any(self._written(aggregate, upstream) for _ in range(TRIES))
+        except OSError as error:
+            raise TransientError(
+                f"state {aggregate.state.name!r}: {self.folder} cannot be written ({error}); what is committed stays so, and the "
+                "next run writes it"
+            ) from error
+        if not done:
+            raise TransientError(f"{self.folder}: others write the same batches just now; try again")
+
+    def _written(self, aggregate: PersistentAggregate, upstream: Upstream) -> bool:
+        """Write what is new, the oldest first; False when somebody else has begun to write the same."""
+        state = aggregate.state
+        (self.folder / WRITING).mkdir(parents=True, exist_ok=True)
+        known = upstream.known(state.name)
+        now = Mark(state.name, known.made[0], len(known.replaced))
+        mark = self._mark(now, (state.name, state.was), known)
+        for position, txid in upstream.positions(state.name, mark.txid if mark.swaps == now.swaps else 0):
+            if not self._write(state.name, aggregate.rows_of, position, upstream):
+                return False
+            self._note(replace(now, txid=txid))
+        return True
+
+    def _write(self, state: str, fields: Sequence[Field], position: int, upstream: Upstream) -> bool:
+        """Write the file of a batch. Who comes later takes what others have not finished away, and knows no less than they."""
+        from txbatch.storage.exports import write_parquet  # brings Arrow, which no definition needs
+
+        for other in (self.folder / WRITING).glob(f"{position}-*"):
+            other.unlink(missing_ok=True)
+        mine = self.folder / WRITING / f"{position}-{uuid4().hex}"
+        with mine.open("xb") as file:
+            records = upstream.records(
+                state, position, [field.name for field in fields]
+            )  # not before the file is there
+            write_parquet(file, (BATCH, *fields), ((position, *record) for record in records))
+            file.flush()
+            os.fsync(file.fileno())
+        return self._rename(mine, NAME.format(position))
+
+    def _mark(self, now: Mark, names: Sequence[str | None], known: UpstreamState) -> Mark:
+        """Return the folder's mark, a new one if it is empty; TerminalError when it is not the mark of this state."""
+        try:
+            mark = Mark(**json.loads((self.folder / MARK).read_text()))
+        except FileNotFoundError:
+            if any(self.folder.glob("*.parquet")):
+                raise self._not_ours("it has files, and no mark of whose they are") from None
+            self._note(now)
+            return now
+        except (ValueError, TypeError) as error:
+            raise self._not_ours(f"{MARK} cannot be read ({error})") from error
+        if mark.state not in names or mark.made != now.made:
+            raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")
+        if mark.txid > known.txid:
+            raise self._not_ours(f"it has txid {mark.txid}, the ledger, which was set back, {known.txid}")
+        return mark
+
+    def _not_ours(self, why: str) -> TerminalError:
+        return TerminalError(
+            f"{self.folder} is not the folder of these batches: {why}; empty it, and the next run writes all of them, or name "
+            "another"
+        )
+
+    def _note(self, mark: Mark) -> None:
+        """Keep a mark, behind the files that it tells of. An older one, of somebody late, lets batches be written again."""
+        made = self.folder / WRITING / f"mark-{uuid4().hex}"
+        made.write_text(json.dumps(asdict(mark)) + "\n")
+        self._rename(made, MARK)
+
+    def _rename(self, made: Path, name: str) -> bool:
+        try:
+            made.replace(self.folder / name)
+        except FileNotFoundError:
+            return False
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return True
