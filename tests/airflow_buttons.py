@@ -22,6 +22,9 @@ class AirflowButtons(AirflowApi):
     def dag(self, dag_id: str) -> Json:
         return self._get(f"dags/{part(dag_id)}")
 
+    def pause(self, dag_id: str) -> Json:
+        return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": True})
+
     def fail_run(self, dag_id: str, run_id: str) -> Json:
         """Marks the run as failed, which ends its tasks."""
         return self._send("PATCH", run_path(dag_id, run_id), {"state": "failed"})

@@ -58,6 +58,12 @@ def pipeline_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
+def examples_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What reach and orders read; empty."""
+    return tmp_path_factory.mktemp("examples")
+
+
+@pytest.fixture(scope="package")
 def ledger_url(new_database: Callable[[str], str]) -> str:
     """A migrated database of this Airflow alone."""
     return new_database("migrated")
@@ -73,6 +79,7 @@ def stack(
     corpus: Path,
     probe_folder: Path,
     pipeline_folder: Path,
+    examples_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
     home, markers = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("markers")
@@ -92,11 +99,14 @@ def stack(
         "TOP_WORDS_LEAST": "1",
         "PROBE_FOLDER": str(probe_folder),
         "PIPELINE_FOLDER": str(pipeline_folder),
+        "REACH_FOLDER": str(examples_folder / "reach"),
+        "ORDERS_FOLDER": str(examples_folder / "orders"),
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
     with airflow, AirflowButtons.of(airflow) as api:
-        for dag_id in ("sentences", "flights", "word_count", "word_count_consumer", "probe", "pipeline", "late"):
+        dag_ids = ("sentences", "flights", "word_count", "word_count_consumer", "top_words", "reach", "orders")
+        for dag_id in (*dag_ids, "probe", "pipeline", "late"):
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
         yield Stack(api, connect(ledger_url), home, markers)
 

@@ -1,0 +1,57 @@
+"""The examples that no other test here runs, each of them once, side by side: reach by a trigger, orders by its schedule."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from airflow_support import Stack
+from support import until
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def write_reach(folder: Path) -> None:
+    (folder / "follows").mkdir(parents=True)
+    (folder / "follows" / "all.csv").write_text("ann,cid\nann,dan\nbob,dan\n")
+    (folder / "shares").mkdir()
+    (folder / "shares" / "monday.txt").write_text("x ann\nx bob\ny nobody\n")
+
+
+def write_orders(folder: Path) -> None:
+    """The same orders on each of three days, of which the schedule takes the last that is over."""
+    tables = {"orders": ["order_id,shop,ordered_at"], "lines": ["order_id,item,quantity,price,sold_at"]}
+    for number in range(3):
+        at = (datetime.now(UTC) - timedelta(days=number)).strftime("%Y-%m-%dT09:00:00Z")
+        tables["orders"] += [f"{number},Soho,{at}"]
+        tables["lines"] += [f"{number},nut,3,1.50,{at}", f"{number + 90},cog,1,1.50,{at}"]
+    for name, lines in (*tables.items(), ("shops", ["Soho,London"])):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "all.csv").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def started(stack: Stack, examples_folder: Path) -> Stack:
+    write_reach(examples_folder / "reach")
+    write_orders(examples_folder / "orders")
+    for dag_id in ("reach", "orders"):
+        stack.api.unpause(dag_id)
+    stack.api.trigger("reach", "one")
+    return stack
+
+
+def test_reach_counts_followers(started: Stack) -> None:
+    assert started.end("reach", "one")[0] == "success"
+    reached = started.sql("SELECT link, follower, times FROM report.reached ORDER BY follower")
+    assert reached == [("x", "cid", 1), ("x", "dan", 2)]
+
+
+def test_orders_counts_the_day_that_is_over(started: Stack) -> None:
+    run = until(lambda: started.api.dag_runs("orders"), "orders does not run")[0]
+    assert started.end("orders", run["dag_run_id"])[0] == "success"
+    turnover = started.sql("SELECT place, lines, amount FROM report.turnover ORDER BY place")
+    assert turnover == [("London", 1, Decimal("4.50")), ("unknown", 1, Decimal("1.50"))]
+    kept = started.sql("SELECT item, shop, place FROM report.order_lines ORDER BY item")
+    assert kept == [("cog", None, "unknown"), ("nut", "Soho", "London")]
