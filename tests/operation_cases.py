@@ -2,7 +2,8 @@
 tests/golden/operations/.
 
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
-them (name, arguments, options; an aggregate is a list of its class, field and options) and which records come out: `expect`.
+them (name, arguments, options; an aggregate is a list of its class, field and options,
+a window one of its field, length and options) and which records come out: `expect`.
 `static` has the fields and rows of static states.
 """
 
@@ -21,7 +22,7 @@ from typing import Any
 from support import ListSpout
 
 import txbatch
-from txbatch import StaticState, Stream, Topology
+from txbatch import StaticState, Stream, Topology, window
 from txbatch.core.fields import Field, decimal_scale, parse_fields
 from txbatch.core.nodes import Source
 from txbatch.memory.operations import records
@@ -105,12 +106,18 @@ def after(topology: Topology, operations: Iterable[list[Any]]) -> Stream:
         if name in ("merge", "join"):
             others = [topology.streams[other] for other in arguments]
             at = getattr(topology, name)(at, *others, **options)
+        elif name == "group_by":
+            at = at.group_by(*(windowed(*each) if isinstance(each, list) else each for each in arguments))
         elif name == "state_query":
             at = at.state_query(topology.static_states[arguments[0]], *arguments[1:], **options)
         else:
             given = {option: aggregator(*of) if isinstance(of, list) else of for option, of in options.items()}
             at = getattr(at, name)(*arguments, **given)
     return at
+
+
+def windowed(time: str, length: str, options: Mapping[str, Any] | None = None) -> Any:
+    return window(time, length, **(options or {}))
 
 
 def aggregator(name: str, field: str | None = None, options: Mapping[str, Any] | None = None) -> Any:

@@ -26,6 +26,7 @@ from txbatch.core.stream import Stream
 from txbatch.core.tallies import BoolAnd, BoolOr, CountIf, Histogram
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, TransactionAttempt
+from txbatch.core.window import window
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
@@ -90,6 +91,7 @@ __all__ = [
     "TransactionalState",
     "Variance",
     "emit",
+    "window",
 ]
 
 

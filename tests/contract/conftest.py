@@ -27,6 +27,7 @@ from txbatch.postgres.migrate import migrate
 from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.retention import Retention as PostgresRetention
 from txbatch.postgres.warehouses import Warehouses
+from txbatch.testing import LocalTopology
 
 Partials = Mapping[str, Sequence[Keyed]]
 
@@ -101,6 +102,10 @@ class Backing:
 
     def contributed(self, name: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
         """By key, position and txid: these values."""
+        raise NotImplementedError
+
+    def report(self, topology: Topology, name: str) -> list[dict[str, Any]]:
+        """The rows of a state as reports show them, without the txid."""
         raise NotImplementedError
 
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
@@ -212,6 +217,9 @@ class Memory(Backing):
         rows = self.ledger.rows(name).items()
         return {key: (*(row.value[place] for place in places), row.txid) for key, row in rows}
 
+    def report(self, topology: Topology, name: str) -> list[dict[str, Any]]:
+        return LocalTopology(topology, self.ledger).rows(name)
+
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
         return self.ledger.new_values(table)
 
@@ -321,6 +329,11 @@ class Postgres(Backing):
         with self.engine.connect() as connection:
             rows = connection.execute(text(f"SELECT word, {', '.join(columns)}, txid FROM state.{pg_name(name)}"))
             return {(word,): tuple(rest) for word, *rest in rows}
+
+    def report(self, topology: Topology, name: str) -> list[dict[str, Any]]:
+        with self.engine.connect() as connection:
+            found = connection.execute(text(f"SELECT * FROM report.{pg_name(name)}")).mappings()
+            return [{column: value for column, value in row.items() if column != "txid"} for row in found]
 
     def new_values(self, table: str) -> list[tuple[Any, ...]]:
         with self.engine.connect() as connection:

@@ -57,7 +57,7 @@ from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from airflow.sdk import Connection
-from txbatch import Count, OpaqueState
+from txbatch import Count, OpaqueState, window
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of, run_of
 from airflow.timetables.interval import CronDataIntervalTimetable as OfAirflow
@@ -78,6 +78,8 @@ own = Batch("chosen", 8, BatchStatus.EMITTED, {}, run.key, lease_run=run.name)
 def within():
     different = topology.streams["exact"].distinct().group_by("word")
     different.persistent_aggregate(OpaqueState("different"), count=Count())
+    dated = topology.streams["exact"].map("timestamp'2026-01-01'", "at timestamp").group_by(window("at", "1 hour"))
+    dated.persistent_aggregate(OpaqueState("hours"), count=Count())
     return page(dag.get_task("commit").job, {})
 
 def waits(deadlines, what):
@@ -152,6 +154,11 @@ def test_the_page_says_what_is_counted_per_interval(made: dict[str, Any]) -> Non
     told = "**different** counts per interval: distinct. What these make of one interval is counted exactly once;"
     assert told in made["within"]
     assert "per interval" not in made["page"]
+
+
+def test_the_page_says_by_which_windows_a_state_counts(made: dict[str, Any]) -> None:
+    assert "**hours** counts by windows of 1 hour by at." in made["within"]
+    assert "windows" not in made["page"]
 
 
 def test_the_page_says_what_is_guaranteed_and_what_a_run_may_be_told(made: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "jobs"
 DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("job", ["top_words", "reach", "orders"])
+@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly"])
 def test_an_example_is_short(job: str) -> None:
     assert len((JOBS / f"{job}.py").read_text().splitlines()) < 60
 
@@ -95,6 +95,24 @@ def test_orders_are_joined_by_day_and_kept() -> None:
         ("nut", "Soho"),
         ("nut", None),
     ]
+
+
+def test_views_count_in_their_hour_however_late_they_arrive() -> None:
+    hourly = submit_topology(
+        JOBS / "hourly.py",
+        functions={
+            "arrived >= window_start + interval 1 hour": lambda r: (
+                r["arrived"] >= r["window_start"] + timedelta(hours=1)
+            )
+        },
+    )
+    assert hourly.run() == (1, 2, 3, 4, 5, 6)
+    hours, days = hourly.rows("hourly"), hourly.rows("daily")
+    assert sum(row["views"] for row in hours) == sum(row["views"] for row in days) == 1_200
+    assert {row["window_end"] - row["window_start"] for row in hours} == {timedelta(hours=1)}
+    assert 0 < sum(row["late"] for row in hours) < 120
+    assert all((row["newest"] >= row["window_end"]) is (row["late"] > 0) for row in hours)
+    assert [(row["window_end"] - row["window_start"]) // timedelta(hours=1) for row in days] == [24, 24, 25, 24]
 
 
 def listed(of: LocalTopology, state: str, key: str, value: str) -> dict[Any, Any]:

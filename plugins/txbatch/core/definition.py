@@ -13,7 +13,7 @@ from typing import Any
 
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
 from txbatch.core.fields import parse_fields
-from txbatch.core.operations import per_batch
+from txbatch.core.operations import per_batch, windows
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.redefinition import (
     AddState,
@@ -225,7 +225,10 @@ def _check_reported(aggregate: PersistentAggregate) -> None:
 
     One that an earlier version made goes on, without that column of the batch.
     """
-    names = [*(key.name for key in aggregate.keys), *aggregate.aggregates] if aggregate.state.contributions else []
+    ends = [aggregate.window.end_name] if aggregate.window else []
+    names = (
+        [*(key.name for key in aggregate.keys), *ends, *aggregate.aggregates] if aggregate.state.contributions else []
+    )
     for name in (name for name in names if name.lower() in BATCH_COLUMNS):
         state = aggregate.state.name
         raise DefinitionError(
@@ -301,8 +304,8 @@ def stream_definitions(
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
 
-    Of a state that counts results of single batches also the operations that make them; of one that keeps records their fields,
-    which say what a row's key is made of.
+    Of a state that counts results of single batches also the operations that make them; of one by windows which these are; of
+    one that keeps records their fields, which say what a row's key is made of.
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
@@ -310,9 +313,11 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     remove = {"remove": True} if aggregate.removable else {}
     operations = per_batch(aggregate.stream)
     within = {"batch": list(operations)} if operations else {}
+    cut = [window.described for window in windows(aggregate.stream)]
+    by_window = {"windows": cut} if cut else {}
     rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
     prune = {"prune": True} if aggregate.state.prune else {}
-    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **rows, **prune}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **by_window, **rows, **prune}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
@@ -330,6 +335,9 @@ def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[
     within, was = (each.get("batch", []) for each in (defined, stored))
     if within != was:
         yield f"state {state!r} counts {_within(within)} now, counted {_within(was)}"
+    windows_now, windows_were = (each.get("windows", []) for each in (defined, stored))
+    if windows_now != windows_were:
+        yield f"state {state!r} counts {_windows(windows_now)} now, counted {_windows(windows_were)}"
     if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
         aggregates = stored["aggregates"], defined["aggregates"]
         yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
@@ -341,6 +349,10 @@ def _records(fields: Sequence[Sequence[str]]) -> str:
 
 def _within(operations: Sequence[str]) -> str:
     return f"per batch: {'; '.join(operations)}" if operations else "all records together"
+
+
+def _windows(windows: Sequence[str]) -> str:
+    return f"by {'; by '.join(windows)}" if windows else "by no window"
 
 
 def _changes(topology: Topology, known: Known) -> Iterator[Redefinition]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from txbatch.core.operations import per_batch
+from txbatch.core.operations import per_batch, windows
 from txbatch.core.persistent_aggregate import EXACTLY_ONCE, PersistentAggregate
 from txbatch.core.topology import Topology
 
 
 def guarantees(topology: Topology) -> list[dict[str, Any]]:
-    """One row per state: its stream, the spouts behind it, both kinds, what they give together, where it is kept, and what it
-    counts per batch: None, where its numbers do not depend on where batches end.
+    """One row per state: its stream, the spouts behind it, both kinds, what they give together, where it is kept, what it
+    counts per batch, None where its numbers do not depend on where batches end, and by which windows, None where by none.
     """
     return [_guarantee(aggregate, topology.by_interval) for aggregate in topology.aggregates]
 
@@ -28,6 +28,7 @@ def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, A
         "guarantee": "exactly once" if exactly_once else "at least once",
         "database": state.database or "the ledger's",
         "counts": _counts(aggregate, by_interval),
+        "windows": "; ".join(each.described for each in windows(stream)) or None,
     }
 
 

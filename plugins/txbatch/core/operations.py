@@ -8,7 +8,7 @@ those are in the quarantine's node, `Failed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -18,6 +18,7 @@ from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
 from txbatch.core.state_query import StateQuery
 from txbatch.core.where import Condition as Condition
+from txbatch.core.window import Window
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -114,7 +115,14 @@ class Repartition(After):
     by: tuple[Field, ...]
 
 
-RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | Peek | Repartition
+@dataclass(frozen=True, slots=True, eq=False)
+class Windowed(After):
+    """Each record with the start of the window that its time is in; of windows that slide, once for each of them."""
+
+    window: Window
+
+
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | Peek | Repartition | Windowed
 BatchStep = Distinct | FirstN | Aggregate | Reduce
 Step = RecordStep | BatchStep
 Node = Source | Arguments | Merged | Join | Failed | Step
@@ -139,13 +147,15 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Lookup(query=query) if not query.one_for_one:
             return None
+        case Windowed(window=window) if window.per_record > 1:
+            return None
         case Map(quarantined=True) | Peek(quarantined=True):
             return None
         case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Reduce() | Join() | Failed():
             return None
         case Arguments() | LiveLookup():
             return None
-        case Each() | Map() | Project() | Lookup() | Peek() | Repartition():
+        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed():
             return one_for_one(node.before)
         case other:
             assert_never(other)
@@ -214,3 +224,24 @@ def parted(node: Node) -> Node | None:
 def needs_ask(node: Node) -> DefinitionError:
     """Return the error of a query stream's node where batches are counted."""
     return DefinitionError(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")
+
+
+def on_the_way(node: Node) -> Iterator[Node]:
+    """Yield all nodes that the node's records went through, those first that records meet first, and the node last."""
+    match node:
+        case Source() | Arguments() | Failed():
+            return
+        case Merged(inputs=inputs):
+            for each in inputs:
+                yield from on_the_way(each)
+        case Join(left=left, right=right):
+            yield from on_the_way(left)
+            yield from on_the_way(right)
+        case step:
+            yield from on_the_way(step.before)
+    yield node
+
+
+def windows(node: Node) -> tuple[Window, ...]:
+    """Return the windows by which the node's records are, or were, grouped, in order."""
+    return tuple(each.window for each in on_the_way(node) if isinstance(each, Windowed))

@@ -13,12 +13,13 @@ from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
 from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
 from txbatch.core.new_values import checked_table
-from txbatch.core.operations import Node
+from txbatch.core.operations import Node, Windowed
 from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
 from txbatch.core.where import Condition, check_where
+from txbatch.core.window import Window
 
 if TYPE_CHECKING:
     from txbatch.core.update import Change
@@ -96,6 +97,16 @@ class PersistentAggregate:
     def rows_of(self) -> tuple[Field, ...]:
         """Return the fields of the records that the state keeps; empty: it keeps aggregates."""
         return self.stream.fields if self.state.appends else ()
+
+    @property
+    def window(self) -> Window | None:
+        """Return the window that is one of its keys; None: it is grouped by fields alone."""
+        found = self.stream.window if isinstance(self.stream, Windowed) else None
+        return found if found and found.field in self.keys else None
+
+    def window_end(self, keys: Mapping[str, str]) -> dict[str, str]:
+        """Return the report's column of where its windows end, in SQL over those of its keys; none without a window."""
+        return {self.window.end_name: self.window.end_sql(keys[self.window.name])} if self.window else {}
 
     @property
     def summed(self) -> str:
@@ -211,6 +222,7 @@ def _check_columns(aggregate: PersistentAggregate) -> None:
         checked_name(name, "value")
     marks = [mark.name for mark in aggregate.partial_columns[len(values) :]]
     reported = [name for name in aggregate.aggregates if name not in values]  # such as an average
+    reported += [aggregate.window.end_name] if aggregate.window else []
     names = [*keys, *values, *previous, *marks, *reported]
     for name in filter(RESERVED_COLUMNS.__contains__, names):
         raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")

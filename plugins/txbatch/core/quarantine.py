@@ -12,7 +12,7 @@ from txbatch.core.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.errors import DefinitionError, QuarantineFull
 from txbatch.core.fields import parse_fields
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
+from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.python_steps import told
 from txbatch.core.spout import SpoutKind
@@ -125,26 +125,10 @@ def _steps(nodes: Iterable[Node]) -> Iterator[Node]:
     """Yield the steps that quarantine, each once, those first that records meet first."""
     seen = set[int]()
     for node in nodes:
-        for step in _before(node):
+        for step in on_the_way(node):
             if id(step) not in seen and getattr(step, "quarantined", False):
                 seen.add(id(step))
                 yield step
-
-
-def _before(node: Node) -> Iterator[Node]:
-    """Yield a node behind all those before it."""
-    match node:
-        case Source() | Arguments() | Failed():
-            return
-        case Merged(inputs=inputs):
-            for each in inputs:
-                yield from _before(each)
-        case Join(left=left, right=right):
-            yield from _before(left)
-            yield from _before(right)
-        case step:
-            yield from _before(step.before)
-    yield node
 
 
 def _number(node: Node) -> int:

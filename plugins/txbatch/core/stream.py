@@ -28,6 +28,7 @@ from txbatch.core.operations import (
     Repartition,
     Step,
     Transform,
+    Windowed,
     origin_of,
 )
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
@@ -38,6 +39,7 @@ from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
 from txbatch.core.static import StaticState
 from txbatch.core.where import Condition
+from txbatch.core.window import Window
 
 if TYPE_CHECKING:
     from txbatch.core.declared import Fields
@@ -206,12 +208,20 @@ class Stream:
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
-    def group_by(self, *names: str) -> GroupedStream:
-        """Group for `persistent_aggregate`, or for what is per batch."""
-        if not names:
+    def group_by(self, *by: str | Window) -> GroupedStream:
+        """Group for `persistent_aggregate`, or for what is per batch; the start of a `window` is a field from here on."""
+        if not by:
             raise DefinitionError(f"stream {self.name!r}: group_by needs at least one field")
+        windows = [each for each in by if isinstance(each, Window)]
+        if len(windows) > 1:
+            raise DefinitionError(f"{self.of('group_by')}: {len(windows)} windows; group by one of them")
+        names = [each.name if isinstance(each, Window) else each for each in by]
         unique(names, "key")
-        return GroupedStream(self, tuple(self.field(name) for name in names))
+        stream = self
+        for window in windows:
+            window.check(self.of("group_by"), self.fields)
+            stream = self.then(Windowed(self.name, (*self.fields, window.field), self.node, window))
+        return GroupedStream(stream, tuple(stream.field(name) for name in names))
 
     def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
         """Make one record of the whole batch, with a value per keyword; of no records too: a count is 0 then, a sum null."""

@@ -26,6 +26,7 @@ from txbatch.core.operations import (
     Peek,
     Repartition,
     Transform,
+    Windowed,
 )
 from txbatch.core.topology import Topology
 
@@ -147,7 +148,7 @@ def _is_known(node: Node) -> bool:
     match node:
         case Transform():
             return False
-        case Filter() | Each() | Lookup() | LiveLookup() | Peek() | Repartition():
+        case Filter() | Each() | Lookup() | LiveLookup() | Peek() | Repartition() | Windowed():
             return _is_known(node.before)
         case _:
             return True

@@ -25,6 +25,7 @@ from txbatch.core.operations import (
     Repartition,
     Step,
     Transform,
+    Windowed,
     needs_ask,
     parted,
 )
@@ -126,6 +127,8 @@ def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
             return state_query(before, query, tables)
+        case Windowed(window=window):
+            return (record | {window.name: start} for record in before for start in window.starts(record[window.time]))
         case LiveLookup():
             raise needs_ask(step)
         case Peek() | Repartition():

@@ -196,7 +196,9 @@ def _shown(question: Record) -> str:
 
 def _called(step: Step) -> str:
     """Return an operation with its function, and where that is written."""
-    operation = {"FlatMap": "flat_map", "FirstN": "first_n, min_by or max_by"}.get(type(step).__name__)
+    operation = {"FlatMap": "flat_map", "FirstN": "first_n, min_by or max_by", "Windowed": "group_by"}.get(
+        type(step).__name__
+    )
     function = getattr(step, "function", getattr(step, "condition", None))
     named = [operation or type(step).__name__.lower()]
     if function is not None:

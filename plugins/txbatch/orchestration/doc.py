@@ -44,6 +44,7 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         "triggered again, its records count as the table says.",
         _guarantees(topology),
         _per_batch(topology),
+        _windows(topology),
         _order(topology, coalesce),
         _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
         _AGAIN if restating.RESTATE_PARAM in params else "",
@@ -68,6 +69,12 @@ def _per_batch(topology: Topology) -> str:
     told = [f"**{_cell(row['state'])}** counts {row['counts']}." for row in guarantees(topology) if row["counts"]]
     each = "interval" if topology.by_interval else "batch"
     told += [f"What these make of one {each} is counted exactly once; of others they know nothing."] if told else []
+    return " ".join(told)
+
+
+def _windows(topology: Topology) -> str:
+    """Say of each state that counts by windows how they are cut."""
+    told = [f"**{_cell(row['state'])}** counts by {row['windows']}." for row in guarantees(topology) if row["windows"]]
     return " ".join(told)
 
 

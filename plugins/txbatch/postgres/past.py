@@ -233,8 +233,9 @@ class Past:
 
     def _finished(self) -> list[str]:
         """The same columns, in the same order, of what was folded."""
-        columns = [*(key.name for key in self.aggregate.keys), *self.aggregate.aggregates, "txid"]
-        finished = dict(zip(columns, [*self._shown("c"), *self._values("c", "0_"), "c.txid"], strict=True))
+        keys = dict(zip((key.name for key in self.aggregate.keys), self._shown("c"), strict=True))
+        values = dict(zip(self.aggregate.aggregates, self._values("c", "0_"), strict=True))
+        finished = {**keys, **self.aggregate.window_end(keys), **values, "txid": "c.txid"}
         return [finished[name] for name in self.types]
 
     def _shown(self, alias: str) -> list[str]:

@@ -170,8 +170,14 @@ def create_changes(aggregate: PersistentAggregate, there: Sequence[str] = ()) ->
 
 
 def _selected(aggregate: PersistentAggregate, there: Sequence[str], more: Mapping[str, str] | None = None) -> str:
-    """Keys, values, the txid and `more`, but for those that are `there` already, which come first."""
-    columns = {**_keys(aggregate), **_values(aggregate), "txid": "c.txid", **(more or {})}
+    """Keys, the window's end, values, the txid and `more`, but for those that are `there` already, which come first."""
+    columns = {
+        **_keys(aggregate),
+        **aggregate.window_end(_keys(aggregate)),
+        **_values(aggregate),
+        "txid": "c.txid",
+        **(more or {}),
+    }
     names = dict.fromkeys([*(name for name in there if name in columns), *columns])
     return listed(f"{columns[name]} AS {pg_name(name)}" for name in names)
 
@@ -235,6 +241,10 @@ def _values(aggregate: PersistentAggregate) -> dict[str, str]:
 def described(aggregate: PersistentAggregate) -> dict[str, str]:
     """What keys and values are."""
     keys = {key.name: "Key" for key in aggregate.keys}
+    if aggregate.window is not None:
+        keys |= {
+            aggregate.window.end_name: f"When the window ends, which is not part of it: {aggregate.window.described}"
+        }
     return keys | {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
 
 

@@ -47,8 +47,8 @@ _GENERATORS = (
 _WAYS_OUT = {
     **dict.fromkeys(
         ("window", "session_window", "window_time"),
-        "cut the time with date_trunc('hour', ts), or for ten minutes with timestamp_seconds(unix_seconds(ts) - "
-        "pmod(unix_seconds(ts), 600))",
+        "group by txbatch.window, or cut the time with date_trunc('hour', ts), or for ten minutes with "
+        "timestamp_seconds(unix_seconds(ts) - pmod(unix_seconds(ts), 600))",
     ),
     **dict.fromkeys(_GENERATORS, "flat_map makes any number of records of one: give it the array"),
     "over": "count and compare in persistent_aggregate, which sees all batches",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from txbatch.core.cuts import zone_named
 from txbatch.core.errors import DefinitionError
 from txbatch.spouts import time_formats
 
@@ -59,15 +59,6 @@ def one_of(*values: str) -> Callable[[Any], str]:
     return check
 
 
-def _timezone(value: Any) -> str:
-    try:
-        if not isinstance(value, str) or ("/" not in value and value != "UTC"):
-            raise ValueError
-        return ZoneInfo(value).key
-    except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise ValueError("must be 'UTC' or the name of a zone, such as 'Europe/Berlin'") from None
-
-
 def _timestamp_format(value: Any) -> str:
     time_formats.pattern(str(value))
     return str(value)
@@ -114,7 +105,7 @@ _SAMPLE = "".join(map(chr, range(0x20, 0x7F))) + "\t\r\n"
 
 # What says which moment a time is.
 MOMENTS: dict[str, Option] = {
-    "timezone": Option("UTC", _timezone, "the zone of times that are written without one"),
+    "timezone": Option("UTC", zone_named, "the zone of times that are written without one"),
     "ambiguous": Option(
         None, one_of("earliest", "latest"), "which one a time means that was twice on the zone's clocks"
     ),

@@ -209,6 +209,8 @@ def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str
     keys = {each.name: value for each, value in zip(aggregate.keys, key, strict=True)}
     for hidden in (RECORD.name, COPY.name) if aggregate.state.appends else ():
         del keys[hidden]
+    if (window := aggregate.window) is not None:
+        keys |= {window.end_name: window.end(keys[window.name])}
     return keys | {name: each.finish(part) for name, each, part in _parts(aggregate, partial)}
 
 

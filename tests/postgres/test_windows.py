@@ -1,0 +1,54 @@
+"""Where windows end, in reports: by PostgreSQL's clocks of each zone as by Python's, and in all that shows a state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from postgres_bench import Bench
+from sqlalchemy import Engine
+from support import LogSpout
+
+from txbatch import Count, OpaqueState, Topology, window
+
+ZONES = [
+    *("America/New_York", "America/Havana", "Atlantic/Azores", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"),
+    *("Australia/Lord_Howe", "Africa/Casablanca"),
+]
+LENGTHS = ["1 day", "1 week", "1 month", "1 year"]
+# Clocks went forward and back over midnight, to no midnight and to two; Apia left out a day.
+DAYS = [datetime(year, 1, 1, 12, tzinfo=UTC) + timedelta(days=day) for year in (2005, 2011, 2019) for day in range(365)]
+
+
+def test_windows_end_as_in_python(engine: Engine) -> None:
+    windows = [window("at", length, timezone=zone) for zone in ZONES for length in LENGTHS]
+    windows += [window("at", length) for length in ("7 seconds", "90 minutes", "1 day", "1 week", "1 month")]
+    for made in windows:
+        starts = sorted({start for day in DAYS for start in made.starts(day) if start is not None})
+        ends = f"SELECT s, {made.end_sql('s')} FROM unnest(%(starts)s::timestamptz[]) s ORDER BY s"
+        with engine.connect() as connection:
+            found = [tuple(row) for row in connection.exec_driver_sql(ends, {"starts": starts})]
+        assert found == [(start, made.end(start)) for start in starts], made
+
+
+def test_all_that_shows_a_state_has_the_end_of_its_windows(engine: Engine) -> None:
+    topology, spout = Topology("t"), LogSpout({"a": 100})
+    spout.fields = "at timestamp, shop string"
+    hours = topology.new_stream("in", spout).group_by("shop", window("at", "1 hour", name="hour_start"))
+    hours.persistent_aggregate(OpaqueState("hours"), visits=Count())
+    bench, start = Bench(engine, topology), datetime(2026, 11, 23, 10, tzinfo=UTC)
+    for name, visits in (("1", 2), ("2", 3)):
+        bench.whole({"hours": [(("x", start), (visits,))]}, name)
+    row, columns = ("x", start, start + timedelta(hours=1)), "shop, hour_start, hour_end, visits"
+    assert bench.rows(f"SELECT {columns}, txid FROM report.hours") == [(*row, 5, 2)]
+    assert bench.rows("SELECT * FROM report.hours") == [(*row, 5, 2)]
+    for asked, way in product(("as_of_hours(1)", "corrected_hours(1)"), ("off", "on")):
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
+            assert [tuple(each) for each in connection.exec_driver_sql(f"SELECT * FROM report.{asked}")] == [
+                (*row, 2, 1)
+            ]
+    assert bench.rows("SELECT * FROM report.get_hours('x', '2026-11-23 10:00Z')") == [(*row, 5, 2)]
+    assert bench.rows(f"SELECT {columns} FROM report.hours_changes ORDER BY txid") == [(*row, 2), (*row, 3)]
+    said = "SELECT col_description('report.hours'::regclass, 3)"
+    assert bench.rows(said) == [("When the window ends, which is not part of it: windows of 1 hour by at",)]

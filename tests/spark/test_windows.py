@@ -1,0 +1,79 @@
+"""Windows of event time: Spark begins them where Python does, in every zone, by one job over random times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from txbatch import window
+from txbatch.core.cuts import micros_of
+from txbatch.core.errors import BadRecord
+from txbatch.core.fields import Field
+from txbatch.core.window import Window
+from txbatch.spark.frames import of_rows
+
+ZONES = [
+    *("America/New_York", "America/Havana", "Atlantic/Azores", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"),
+    *("Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"),
+]
+PLAIN = [
+    *(window("at", length) for length in ("1 second", "7 seconds", "10 minutes", "36 hours", "1 week", "5 months")),
+    *(window("at", length, slide=slide) for length, slide in (("10 minutes", "1 minute"), ("2 weeks", "1 week"))),
+]
+ZONED = [
+    *(window("at", length, timezone=zone) for zone in ZONES for length in ("1 day", "1 week", "1 month")),
+    *(window("at", "7 days", slide="1 day", timezone=zone) for zone in ZONES),
+]
+# Of these, clocks went over midnight in St. John's, a day was left out in Apia, and Havana and the Azores had two midnights.
+YEARS = (1977, 2005, 2011, 2019)
+
+
+def times() -> tuple[list[datetime], list[datetime]]:
+    """Any times, and those of which all know the clocks of the zones."""
+    random, begin = Random(14), datetime(1, 1, 1, tzinfo=UTC)
+    known = [
+        datetime(year, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+        for year in YEARS
+        for minute in range(0, 525_600, 1_330)
+    ]
+    known += [each + timedelta(microseconds=random.randrange(10**9)) for each in known]
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    any_ = [begin, last, *(begin + (last - begin) * random.random() for _ in range(500))]
+    return any_, known
+
+
+def begins(made: Window, at: datetime) -> set[int] | None:
+    """Where Python begins the windows of a time; None where it has not the year."""
+    try:
+        return {micros_of(start) for start in made.starts(at) if start is not None}
+    except BadRecord:
+        return None
+
+
+def in_micros(made: Window) -> str:
+    if made.per_record == 1:
+        return f"array(unix_micros({made.spark}))"
+    return f"transform({made.spark}, start -> unix_micros(start))"
+
+
+def found(spark: SparkSession, windows: list[Window], at: list[datetime]) -> list[Any]:
+    frame = of_rows(spark, [Field("at", "timestamp")], [(each,) for each in at])
+    named = [f"{in_micros(made)} as w{number}" for number, made in enumerate(windows)]
+    return [dict(row) for row in frame.selectExpr("at", *named).toArrow().to_pylist()]
+
+
+def test_windows_begin_as_in_python(spark: SparkSession) -> None:
+    for windows, at in zip((PLAIN, ZONED), times(), strict=True):
+        rows = found(spark, windows, at)
+        assert len(rows) == len(at)
+        for number, made in enumerate(windows):
+            for row in rows:
+                expected, starts = begins(made, row["at"]), row[f"w{number}"]
+                assert len(starts) == len({*starts})
+                assert expected == {*starts} if expected is not None else min(starts) < micros_of(at[0]), (
+                    made,
+                    row["at"],
+                )

@@ -1,0 +1,315 @@
+"""Windows of event time, in memory: where they begin and end, what is refused, and what is said of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
+from txbatch.core.cuts import micros_of, time_of
+from txbatch.core.definition import column_changes, columns
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.guarantee import guarantees
+from txbatch.core.operations import one_for_one
+from txbatch.memory.runner import run
+from txbatch.testing import submit_topology
+
+# Clocks that go forward and back by night, at midnight, over midnight, by half an hour and by a day; and one that has none of it.
+ZONES = [
+    *(
+        "America/New_York",
+        "Europe/Berlin",
+        "America/Havana",
+        "Atlantic/Azores",
+        "America/St_Johns",
+        "America/Sao_Paulo",
+    ),
+    *("Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "UTC"),
+]
+HOUR = timedelta(hours=1)
+ZONED = st.builds(
+    lambda length, zone: window("at", length, timezone=zone),
+    st.sampled_from(["1 day", "2 days", "1 week", "1 month", "3 months", "1 year", "7 years"]),
+    st.sampled_from(ZONES),
+)
+PLAIN = st.sampled_from(["1 second", "7 seconds", "10 minutes", "36 hours", "1 day", "1 week"]).map(
+    lambda length: window("at", length)
+)
+few = settings(max_examples=60, deadline=None)
+FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+TIMES = st.integers(micros_of(FIRST), micros_of(LAST)).map(time_of)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def stream_of(*records: Any, fields: str = "at timestamp, shop string") -> Stream:
+    return Topology("t").new_stream("in", FixedBatchSpout(fields, 3, *(records or [(at("2026-11-23"), "x")])))
+
+
+# ---- where they begin and end
+
+
+@few
+@given(st.one_of(ZONED, PLAIN), TIMES)
+def test_a_time_is_within_its_window_which_begins_where_the_one_before_ends(made: Any, time: datetime) -> None:
+    try:
+        (start,) = made.starts(time)
+    except BadRecord:
+        assert time.year < 8
+        return
+    end = made.end(start)
+    assert start <= time
+    assert end is None or time < end
+    assert made.starts(start) == [start]
+    if end is not None:
+        assert made.starts(end - timedelta(microseconds=1)) == [start]
+        assert made.starts(end) == [end]
+
+
+@few
+@given(st.sampled_from(ZONES), st.integers(20 * 366 * 24 * 60, 67 * 365 * 24 * 60))
+def test_a_day_begins_when_its_date_does(zone: str, minutes: int) -> None:
+    """But where the clocks go back over midnight: then the date that began stays."""
+    time = at("1970-01-01") + timedelta(minutes=minutes)
+    (start,) = window("at", "1 day", timezone=zone).starts(time)
+    assert start is not None
+    day, began = (each.astimezone(ZoneInfo(zone)).date() for each in (time, start))
+    assert day == began or (zone == "America/St_Johns" and day == began - timedelta(days=1))
+    assert (start - timedelta(microseconds=1)).astimezone(ZoneInfo(zone)).date() < began
+
+
+def test_days_have_as_many_hours_as_the_clocks_of_the_zone() -> None:
+    def hours(day: str, zone: str) -> float:
+        made = window("at", "1 day", timezone=zone)
+        (start,) = made.starts(at(day).replace(tzinfo=ZoneInfo(zone)) + 12 * HOUR)
+        assert start is not None
+        end = made.end(start)
+        assert end is not None
+        return (end - start) / HOUR
+
+    assert [hours(day, "America/New_York") for day in ("2026-03-07", "2026-03-08", "2026-11-01")] == [24, 23, 25]
+    assert [hours(day, "America/Havana") for day in ("2026-03-08", "2026-11-01", "2026-11-02")] == [23, 25, 24]
+    assert [hours(day, "Australia/Lord_Howe") for day in ("2026-04-05", "2026-10-04")] == [24.5, 23.5]
+    assert hours("2011-12-29", "Pacific/Apia") == 24  # the 30th was skipped
+
+
+def test_weeks_begin_on_mondays_and_months_on_their_first_day() -> None:
+    wednesday = at("2026-11-25T08:00")
+    found = {
+        length: window("at", length, timezone="Europe/Berlin").starts(wednesday)[0]
+        for length in ("1 week", "1 month", "3 months", "1 year")
+    }
+    local = {
+        length: start and start.astimezone(ZoneInfo("Europe/Berlin")).isoformat()[:16]
+        for length, start in found.items()
+    }
+    assert local == {
+        "1 week": "2026-11-23T00:00",
+        "1 month": "2026-11-01T00:00",
+        "3 months": "2026-10-01T00:00",
+        "1 year": "2026-01-01T00:00",
+    }
+    assert window("at", "1 week").starts(wednesday) == [at("2026-11-23")]
+
+
+@few
+@given(TIMES.filter(lambda time: time.year > 1), st.sampled_from([None, "Asia/Kathmandu", "America/Havana"]))
+def test_a_window_that_slides_is_all_that_a_time_is_in(time: datetime, zone: str | None) -> None:
+    made = window("at", "7 days", slide="1 day", timezone=zone)
+    starts = made.starts(time)
+    assert len(starts) == made.per_record == 7
+    (day,) = window("at", "1 day", timezone=zone).starts(time)
+    assert starts[-1] == day
+    for start, later in pairwise(starts):
+        assert start is not None
+        assert window("at", "1 day", timezone=zone).end(start) == later
+        end = made.end(start)
+        assert end is None or start <= time < end
+
+
+def test_a_skipped_day_is_no_window_of_its_own() -> None:
+    starts = window("at", "3 days", slide="1 day", timezone="Pacific/Apia").starts(at("2011-12-30T10:00"))
+    assert starts == [at("2011-12-29T10:00"), at("2011-12-30T10:00")]
+
+
+def test_times_at_the_ends_of_what_python_has() -> None:
+    assert window("at", "10 minutes").starts(FIRST) == [FIRST]
+    assert window("at", "10 minutes").end(at("9999-12-31T23:50")) is None
+    assert window("at", "1 month", timezone="Asia/Tokyo").starts(LAST) == [at("9999-12-31T15:00")]
+    assert window("at", "1 year").starts(LAST) == [at("9999-01-01")]
+    for made in (window("at", "1 day", timezone="America/New_York"), window("at", "7 years"), window("at", "36 hours")):
+        with pytest.raises(BadRecord, match="field 'at' has a time whose window begins outside the years 1 to 9999"):
+            made.starts(FIRST)
+    assert window("at", "1 hour").starts(None) == window("at", "2 hours", slide="1 hour").starts(None) == [None]
+    assert window("at", "1 hour").starts(at("2026-11-23T10:05").replace(tzinfo=None)) == [at("2026-11-23T10:00")]
+
+
+# ---- in a topology
+
+
+def test_any_batches_count_what_one_pass_does() -> None:
+    random, zone = Random(14), ZoneInfo("America/New_York")
+    times = [at("2026-10-28") + timedelta(minutes=random.randrange(0, 14 * 24 * 60)) for _ in range(300)]
+    records = [(time, random.choice("xyz")) for time in times]
+    days: dict[tuple[date, str], int] = {}
+    for time, shop in records:
+        key = time.astimezone(zone).date(), shop
+        days[key] = days.get(key, 0) + 1
+    for size in (7, 100, 300):
+        topology = Topology("t")
+        stream = topology.new_stream("in", FixedBatchSpout("at timestamp, shop string", size, *records))
+        day = window("at", "1 day", timezone=zone.key)
+        stream.group_by(day, "shop").persistent_aggregate(OpaqueState("days"), n=Count(), last=Max("at"))
+        rows = run(topology).rows("days")
+        assert {(start.astimezone(zone).date(), shop): row.value[0] for (start, shop), row in rows.items()} == days
+        assert all(start <= row.value[1] < day.end(start) for (start, _), row in rows.items())
+
+
+def test_a_report_has_the_end_of_each_window() -> None:
+    stream = stream_of((at("2026-11-23T10:05"), "x"), (at("2026-11-23T10:59"), "x"))
+    stream.group_by(window("at", "1 hour"), "shop").persistent_aggregate(OpaqueState("hours"), n=Count())
+    stream.group_by("shop", window("at", "1 day", name="day")).persistent_aggregate(OpaqueState("days"), n=Count())
+    local = submit_topology(stream.topology)
+    local.run()
+    assert local.rows("hours") == [
+        {"window_start": at("2026-11-23T10:00"), "shop": "x", "window_end": at("2026-11-23T11:00"), "n": 2}
+    ]
+    assert local.rows("days") == [{"shop": "x", "day": at("2026-11-23"), "day_end": at("2026-11-24"), "n": 2}]
+
+
+def test_a_null_time_is_refused_by_a_state() -> None:
+    stream = stream_of((None, "x"))
+    stream.group_by(window("at", "1 hour")).persistent_aggregate(OpaqueState("hours"), n=Count())
+    with pytest.raises(BadRecord, match=r"a key is null in \{'at': None, 'shop': 'x', 'window_start': None\}"):
+        run(stream.topology)
+
+
+def test_a_question_is_grouped_by_windows_too() -> None:
+    topology = stream_of().topology
+    asked = topology.new_query_stream("per_hour", "at timestamp")
+    asked.group_by(window("at", "2 hours", slide="1 hour")).aggregate(n=Count())
+    topology.streams["in"].persistent_aggregate(OpaqueState("all"), n=Count())
+    local = submit_topology(topology)
+    assert local.ask("per_hour", [at("2026-11-23T10:05")]) == [
+        [{"window_start": at("2026-11-23T09:00"), "n": 1}, {"window_start": at("2026-11-23T10:00"), "n": 1}]
+    ]
+
+
+def test_records_are_one_for_one_unless_windows_slide() -> None:
+    stream = stream_of()
+    hours, sliding = (stream.group_by(window("at", "1 hour", slide=slide)).stream for slide in (None, "10 minutes"))
+    assert one_for_one(hours.node) == stream.roots
+    assert one_for_one(sliding.node) is None
+
+
+def test_a_topology_says_by_which_windows_it_counts_and_a_change_of_them_is_told() -> None:
+    def aggregate(*by: Any) -> Any:
+        return stream_of().group_by(*by).persistent_aggregate(OpaqueState("s"), n=Count())
+
+    hours, same, days, plain = (
+        aggregate(window("at", "1 hour"), "shop"),
+        aggregate(window("at", "60 minutes"), "shop"),
+        aggregate(window("at", "7 days", slide="1 day", timezone="Europe/Berlin"), "shop"),
+        aggregate("at", "shop"),
+    )
+    assert columns(hours)["windows"] == columns(same)["windows"] == ["windows of 1 hour by at"]
+    assert columns(days)["windows"] == ["windows of 7 days, one every 1 day, by at in Europe/Berlin"]
+    assert "windows" not in columns(plain)
+    topology = Topology("t")
+    topology.add(days)
+    assert guarantees(topology)[0]["windows"] == columns(days)["windows"][0]
+    assert list(column_changes("s", columns(hours), columns(days))) == [
+        "state 's' counts by windows of 7 days, one every 1 day, by at in Europe/Berlin now, counted by windows of 1 hour by at"
+    ]
+    assert list(column_changes("s", columns(hours), columns(same))) == []
+    daily = (
+        stream_of()
+        .group_by(window("at", "1 day"))
+        .aggregate(n=Count())
+        .persistent_aggregate(OpaqueState("m"), most=Max("n"))
+    )
+    assert columns(daily)["windows"] == ["windows of 1 day by at"]
+    assert daily.window is None
+
+
+# ---- what is refused
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no time": ({"time": ""}, "time is ''; give the name of a field"),
+    "no name": ({"name": None}, "name is None; give the name of a field"),
+    "no length": ({"length": "soon"}, "the length 'soon' is not a whole number and a unit, such as '10 minutes'"),
+    "no number": ({"length": "hour"}, "the length 'hour' is not a whole number and a unit"),
+    "a number": ({"length": 600}, "the length 600 is not a whole number and a unit"),
+    "unknown unit": ({"length": "3 fortnights"}, "units are second, minute, hour, day, week, month, year"),
+    "a part of a unit": ({"length": "1.5 hours"}, "the length '1.5 hours' is not a whole number and a unit"),
+    "nothing": ({"length": "0 minutes"}, "the length '0 minutes' is not at least 1 minute"),
+    "less than nothing": ({"length": "-5 minutes"}, "the length '-5 minutes' is not at least 1 minute"),
+    "too long": ({"length": "10001 years"}, "and at most 10,000 years"),
+    "slide of nothing": ({"slide": "0 seconds"}, "the slide '0 seconds' is not at least 1 second"),
+    "slide too long": (
+        {"slide": "2 hours"},
+        "window('at', '1 hour', slide='2 hours'): the slide is longer than the window",
+    ),
+    "slide that does not divide": ({"slide": "7 minutes"}, "the slide does not divide the window"),
+    "slide too short": (
+        {"length": "1 week", "slide": "1 second"},
+        "each record would count in 604,800 windows; at most 10,000",
+    ),
+    "months that slide": (
+        {"length": "2 months", "slide": "1 month"},
+        "months and years differ in length, and have no slide",
+    ),
+    "slide of a month": (
+        {"length": "60 days", "slide": "1 month"},
+        "months and years differ in length, and have no slide",
+    ),
+    "no zone": (
+        {"length": "1 day", "timezone": "Mars/Olympus"},
+        "timezone='Mars/Olympus' must be 'UTC' or the name of a zone",
+    ),
+    "short zone": (
+        {"length": "1 day", "timezone": "CET"},
+        "must be 'UTC' or the name of a zone, such as 'Europe/Berlin'",
+    ),
+    "an offset": ({"length": "1 day", "timezone": 2}, "timezone=2 must be 'UTC' or the name of a zone"),
+    "hours in a zone": ({"timezone": "Europe/Berlin"}, "leave it out, or give lengths of days"),
+    "days that slide by hours": (
+        {"length": "1 day", "slide": "1 hour", "timezone": "Europe/Berlin"},
+        "a day there may have 23 or 25 hours",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "says"), BAD.values(), ids=BAD)
+def test_a_window_that_is_none_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        window(**{"time": "at", "length": "1 hour", **options})
+    assert says in str(refused.value)
+
+
+def test_a_stream_that_has_no_such_windows_is_refused() -> None:
+    stream, hour = stream_of(), window("at", "1 hour")
+    refused = {
+        "a window is of 'shop', a string; windows are of a timestamp": (window("shop", "1 hour"),),
+        "a window is of 'when', which is no field here; it has at, shop": (window("when", "1 hour"),),
+        "group_by: 2 windows; group by one of them": (hour, window("at", "1 day", name="day")),
+        "the field 'Shop', which is there already; give it another name": (window("at", "1 hour", name="Shop"),),
+        "key 'window_start' is given twice": (hour, "window_start"),
+    }
+    for says, by in refused.items():
+        with pytest.raises(DefinitionError) as error:
+            stream.group_by(*by)
+        assert says in str(error.value)
+    with pytest.raises(DefinitionError, match="column 'window_end' is given twice"):
+        stream.group_by(hour).persistent_aggregate(OpaqueState("s"), window_end=Count())
+    with pytest.raises(DefinitionError, match="column 'txid' of state 's' is reserved"):
+        stream.group_by(window("at", "1 hour", name="txid")).persistent_aggregate(OpaqueState("s"), n=Count())
