@@ -143,6 +143,30 @@ def test_two_at_once_give_up_when_it_does_not_end(lake: Lake, monkeypatch: pytes
         lake.write()
 
 
+@pytest.mark.parametrize("asked", ["known", "read_text"])
+def test_what_others_write_meanwhile_is_no_folder_of_others(
+    lake: Lake, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the ledger was asked, or the folder was found empty, just before somebody else wrote the next batch."""
+    lake.counts(run("1"), "dog")
+    if asked == "known":
+        lake.write()
+    of = type(lake.ledger.upstream) if asked == "known" else Path
+    call = getattr(of, asked)
+
+    def late(self: Any, *arguments: Any) -> Any:
+        monkeypatch.setattr(of, asked, call)
+        try:
+            return call(self, *arguments)
+        finally:
+            lake.counts(run("2"), "cat")
+            lake.write()
+
+    monkeypatch.setattr(of, asked, late)
+    lake.write()
+    assert lake.read() == {1: ["dog"], 2: ["cat"]}
+
+
 @pytest.mark.rule("R23")
 def test_a_rebuild_is_written_anew(lake: Lake) -> None:
     for number in (1, 2):

@@ -69,10 +69,14 @@ class ParquetFiles:
         """Write what is new, the oldest first; False when somebody else has begun to write the same."""
         state = aggregate.state
         (self.folder / WRITING).mkdir(parents=True, exist_ok=True)
+        mark = self._mark()  # before the ledger is asked, which never knows less than a mark that was there
         known = upstream.known(state.name)
         now = Mark(state.name, known.made[0], len(known.replaced))
-        mark = self._mark(now, (state.name, state.was), known)
-        for position, txid in upstream.positions(state.name, mark.txid if mark.swaps == now.swaps else 0):
+        if mark is None:
+            self._note(now)
+        else:
+            self._check(mark, now, (state.name, state.was), known)
+        for position, txid in upstream.positions(state.name, mark.txid if mark and mark.swaps == now.swaps else 0):
             if not self._write(state.name, aggregate.rows_of, position, upstream):
                 return False
             self._note(replace(now, txid=txid))
@@ -94,22 +98,24 @@ class ParquetFiles:
             os.fsync(file.fileno())
         return self._rename(mine, NAME.format(position))
 
-    def _mark(self, now: Mark, names: Sequence[str | None], known: UpstreamState) -> Mark:
-        """Return the folder's mark, a new one if it is empty; TerminalError when it is not the mark of this state."""
+    def _mark(self) -> Mark | None:
+        """Return the folder's mark; None for an empty folder. TerminalError for one with files of nobody."""
+        files = any(self.folder.glob("*.parquet"))  # before the mark, which is there before they are
         try:
-            mark = Mark(**json.loads((self.folder / MARK).read_text()))
+            return Mark(**json.loads((self.folder / MARK).read_text()))
         except FileNotFoundError:
-            if any(self.folder.glob("*.parquet")):
+            if files:
                 raise self._not_ours("it has files, and no mark of whose they are") from None
-            self._note(now)
-            return now
+            return None
         except (ValueError, TypeError) as error:
             raise self._not_ours(f"{MARK} cannot be read ({error})") from error
+
+    def _check(self, mark: Mark, now: Mark, names: Sequence[str | None], known: UpstreamState) -> None:
+        """TerminalError for the mark of another state, or of what the ledger does not know any more."""
         if mark.state not in names or mark.made != now.made:
             raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")
         if mark.txid > known.txid:
             raise self._not_ours(f"it has txid {mark.txid}, the ledger, which was set back, {known.txid}")
-        return mark
 
     def _not_ours(self, why: str) -> TerminalError:
         return TerminalError(
