@@ -7,7 +7,7 @@ import gzip
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from txbatch.core.errors import BadRecord, Incomplete, PartitionUnreadable, Tran
 from txbatch.core.spout import Metadata
 from txbatch.core.transaction import TransactionAttempt
 from txbatch.spark.failures import in_our_words
-from txbatch.spouts import contents
+from txbatch.spouts import contents, text_lines
 from txbatch.storage import parquet
 
 Emit = Callable[..., Any]
@@ -212,6 +212,28 @@ def test_a_file_that_grew_after_planning(emit: Emit, root: Path) -> None:
     metadata = {"streams": {"in": {"partitions": {"a": {"start": 0, "end": 4}}}}}
     with pytest.raises(TransientError, match="a had 4 bytes when it was planned, now 5"):
         emit(lines(root), metadata)
+
+
+def test_spark_looks_at_the_files_once_in_an_attempt(
+    emit: Emit, spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the audit, for each of two states and for the look at the end; in so many tasks as there are cores."""
+    listed: list[int] = []
+    read = text_lines.read
+
+    def counted(session: SparkSession, files: Sequence[Path]) -> DataFrame:
+        listed.append(len(files))
+        return read(session, files)
+
+    monkeypatch.setattr(text_lines, "read", counted)
+    for number in range(40):
+        write(root, f"{number}", b"line\n")
+    topology = lines(root)
+    topology.streams["in"].persistent_aggregate(OpaqueState("all"), count=Count())
+    assert emit(topology).partials["all"] == {(): (40,)}
+    assert listed == [40]
+    tasks = spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+    assert tasks == str(len(os.sched_getaffinity(0)))
 
 
 class GrowsWhileRead(FileSpout):

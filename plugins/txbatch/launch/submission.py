@@ -27,6 +27,8 @@ from txbatch.launch.job_file import Job
 from txbatch.places import install
 
 SHORT_JOB_BYTES = 80_000_000
+# More than 32 files are looked at by a job of Spark: in so many tasks, where it would be a task for each file.
+LISTING_TASKS = 64
 LOCAL_MASTER = "local[*]"
 SPARK_ENVIRONMENT = "TXBATCH_SPARK_ENVIRONMENT"
 _NEVER = (
@@ -70,6 +72,7 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(_cores() if local else LISTING_TASKS),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",
     }
@@ -86,7 +89,7 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
+            "spark.sql.shuffle.partitions": str(_cores()),
         }
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         options.append(java.spark_submit_java_options(home, java_home, short_job=is_short(job, assignment)))
@@ -101,6 +104,10 @@ def is_short(job: Job, assignment: Assignment) -> bool:
     streams = job.topology.streams
     planned = [streams[name].spout.planned_bytes(each.plan) for name, each in assignment.plan.streams.items()]
     return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def _spark_home() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, PartitionUnreadable
 from txbatch.core.spout import PartitionedSpout
@@ -38,6 +38,11 @@ class FileSpout(PartitionedSpout):
             raise DefinitionError("FileSpout: files_per_batch must be at least 1")
         self.root, self.pattern = absolute(root, "FileSpout"), name_pattern(pattern, "FileSpout")
         self.max_partitions = files_per_batch
+        self._listed: tuple[TransactionAttempt, Sequence[str], DataFrame] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the spout's attributes without those that belong to this process."""
+        return {**self.__dict__, "_listed": None}
 
     @property
     def identity(self) -> Metadata:
@@ -77,10 +82,13 @@ class FileSpout(PartitionedSpout):
         return self._read(spark, [partition])
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
-        """The lines of all files of the batch, in one scan."""
+        """The lines of all files of the batch, in one scan. Spark looks at the files once in an attempt, we do each time."""
         for partition, range_ in metadata["partitions"].items():
             check_size(self.root / partition, range_["end"])
-        return self._read(spark, [name for name, range_ in metadata["partitions"].items() if range_["end"]])
+        names = [name for name, range_ in metadata["partitions"].items() if range_["end"]]
+        if self._listed is None or self._listed[:2] != (attempt, names):
+            self._listed = attempt, names, self._read(spark, names)
+        return self._listed[2]
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
         """Its lines, read without Spark."""
