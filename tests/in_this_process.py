@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,9 @@ class InThisProcess:
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         if not self.driver.emit(folder):
             raise TransientError("it failed; Spark's output above says why")
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        self.driver.emit_fused([folder for folder, _ in attempts])
 
     def close(self) -> None:
         """The session is that of all tests."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import PartitionedLogSpout, Spout
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import TerminalError, TransientError, TxbatchError
 from txbatch.core.fields import decimal_scale
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.operations import Node, per_batch
@@ -55,6 +55,14 @@ class WithoutSpark:
             raise TransientError(
                 f"txbatch {assignment.topology} {assignment.attempt}: {type(error).__name__}: {error}"
             ) from error
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """One after the other; what fails says why in its folder."""
+        for folder, assignment in attempts:
+            try:
+                self.emit(folder, assignment)
+            except TxbatchError as error:
+                folder.write_error("terminal" if isinstance(error, TerminalError) else "transient", str(error))
 
     def close(self) -> None:
         """Nothing was started."""

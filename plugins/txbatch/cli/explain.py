@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from txbatch.core.coordinator import NothingNew
+from txbatch.core.fused import why_not
 from txbatch.core.guarantee import guarantees
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, Ranges
@@ -67,6 +68,7 @@ NextStep = GoOn | AdoptFirst | FinishLeft | AbortFirst | PlanNext | NoInterval |
 def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes: str = "") -> dict[str, Any]:
     """Return the guarantee of each state, the batches in flight, and the next step: what it does, as fields and as a sentence.
 
+    `one_by_one` says why its batches are emitted so, where several of a call of `txbatch run` would be by one job; else None.
     `finishes` is how the names of runs begin whose batches the next run finishes first; empty: it finishes none.
     Works before the topology is known. Raises what planning raises, and what registering the topology, of this job, would.
     """
@@ -80,6 +82,7 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
         "topology": topology.name,
         "guarantees": guarantees(topology),
         "in_flight": list(map(_batch, head.pending)),
+        "one_by_one": why_not(topology),
         "next": {"does": sentence(step), **_fields(step)},
     }
 

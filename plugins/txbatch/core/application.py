@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from txbatch.core.staging import AttemptFolder
@@ -41,6 +41,12 @@ class Application(Protocol):
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder; raises when it fails."""
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Run the job once for several attempts, which go together (`core.fused`). What became of each, its folder says.
+
+        Raises when the job ends before it has said so of all.
+        """
 
     def close(self) -> None:
         """End it."""

@@ -31,15 +31,15 @@ class FinishFirst:
 Turn = Yours | Wait | FinishFirst
 
 
-def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
+def initialize_transaction(ledger: Ledger, topology: Topology, run: Run, ahead: int = 0) -> Batch | Wait | NothingNew:
     """Find the run's batch again, or plan it; adopt one that nobody looks after, if there is one.
 
     An adopted batch is finished first, and then this is asked again (see `protocol.is_adopted`). Returns a Wait when max_pending
-    batches are in flight.
+    batches are in flight, without those `ahead` that the caller looks after and is going to emit together with this one.
     """
     while True:
         head = ledger.head(topology.name, run)
-        decision = decide_initialize(head, run, topology.max_pending)
+        decision = decide_initialize(head, run, topology.max_pending + ahead)
         if isinstance(decision, Use):
             check_parameters(decision.batch, run)
             return decision.batch

@@ -18,10 +18,11 @@ in the batch's row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from txbatch.core.errors import TransientError
 from txbatch.core.formats import check_format
 
 FORMAT = 1  # written down from format 2 on
@@ -47,6 +48,21 @@ class Heartbeat:
             case {"lease_seconds": int() | float() as seconds, "beat": int() as beat, "superseded": str() | None as by}:
                 return cls(seconds, beat, by)
         raise TypeError(f"{str(value)[:100]} is no heartbeat")
+
+
+def of_several(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
+    """Return the heartbeat of a job that emits several attempts: of the first that may go on, else of the last.
+
+    >>> of_several([Heartbeat(9, 4, "7:2"), Heartbeat(9, 5), Heartbeat(9, 5, "9:2")])
+    Heartbeat(lease_seconds=9, beat=5, superseded=None)
+    """
+    last = None
+    for last in heartbeats:
+        if not last.superseded:
+            break
+    if last is None:
+        raise TransientError("no attempt has a heartbeat any more")
+    return last
 
 
 class HeartbeatWatch:

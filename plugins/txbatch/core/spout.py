@@ -106,6 +106,19 @@ class Spout(ABC):
         """How many bytes a plan will read, if that is known: small batches run with less start-up."""
         return None
 
+    @property
+    def fusable(self) -> bool:
+        """True if `fused` may say how several batches are read in one pass."""
+        return False
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """Return a plan by which `emit_batch` reads in one pass what these plans of several batches name, each record once.
+
+        None where they do not go together: each is read by itself. Of a spout with partitions no two plans may name the same. One
+        that reads by time has the name of the field that says when, a timestamp or a date, as its attribute `time`.
+        """
+        return None
+
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
         """Return the range, or the plan, by which a committed batch that read this one is counted again (R17): as it was.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -55,18 +55,22 @@ class Application:
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
-        name = f"txbatch {assignment.topology} {assignment.attempt}"
-        short = is_short(self.job, assignment)
-        if self._running is None or not self._running.takes(folder.uri, assignment.code, short):
+        self.emit_fused([(folder, assignment)])
+        if folder.read_error() is not None:
+            raise TransientError(f"{_name(assignment)}: it failed; Spark's output above says why")
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Run the job once for several attempts; what became of each, its folder says. TransientError when Spark ends before."""
+        folders, first = [folder.uri for folder, _ in attempts], attempts[0][1]
+        short = is_short(self.job, *(assignment for _, assignment in attempts))
+        if self._running is None or not self._running.takes(folders, first.code, short):
             self.close()
-            self._running = self._start(folder, assignment, short)
+            self._running = self._start(folders, first, short)
         try:
             if not self._running.wait():
                 raise emits_nothing(self.job)
         except TransientError as error:
-            raise TransientError(f"{name}: {error}") from error
-        if folder.read_error() is not None:
-            raise TransientError(f"{name}: it failed; Spark's output above says why")
+            raise TransientError(f"{_name(first)}: {error}") from error
 
     def kill(self) -> None:
         """End it in the middle of what it does, for good: nothing is started any more."""
@@ -86,10 +90,11 @@ class Application:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, folder: AttemptFolder, assignment: Assignment, short: bool) -> _Running:
+    def _start(self, folders: Sequence[str], assignment: Assignment, short: bool) -> _Running:
         if self.killed:
             raise TransientError(f"{assignment.topology} {assignment.attempt}: this task is being ended")
-        what = submission(self.job, assignment, folder.uri, self.home, local=self.local)
+        what = submission(self.job, assignment, folders[0], self.home, local=self.local, short=short)
+        what = replace(what, arguments=(*what.arguments, *folders[1:]))
         log.info("%s %s: starting Spark", assignment.topology, assignment.attempt)
         return _Running(what, self.launch, assignment.code, short)
 
@@ -110,8 +115,8 @@ class _Running:
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="spark-submit", daemon=True)
         self._thread.start()
 
-    def takes(self, folder: str, code: str, short: bool) -> bool:
-        """Offer an attempt to the running application. False: it did not start, launch a new application.
+    def takes(self, folders: Sequence[str], code: str, short: bool) -> bool:
+        """Offer attempts, by their folders, to the running application. False: it did not start, launch a new application.
 
         It accepts only while idle, alive, with the same job code, and not a long job where it was launched for short ones.
         """
@@ -119,7 +124,7 @@ class _Running:
             return False
         self.busy = True
         try:
-            self._connected().send_bytes(folder.encode())
+            self._connected().send_bytes("\n".join(folders).encode())
             self._hear(b"begun")
         except (EOFError, OSError):
             self.busy = False
@@ -182,6 +187,10 @@ class _Running:
     def _close_socket(self) -> None:
         self._listener.close()
         self._folder.cleanup()
+
+
+def _name(assignment: Assignment) -> str:
+    return f"txbatch {assignment.topology} {assignment.attempt}"
 
 
 def _folder(prefix: str) -> TemporaryDirectory[str]:

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.look_ups import live_states
-from txbatch.core.manifest import Manifest, StagedState, check_manifest
+from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
 from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import stream_numbers
+from txbatch.launch.fused import Attempt, Halving, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
@@ -39,32 +41,34 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
 
     Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
     On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0 when the
-    peer closes.
+    peer closes. Several folders, each in a line, are those of attempts that are emitted by one job.
     """
     parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
-    parser.add_argument("--attempt-folder", required=True, help="URI of the attempt's folder in the staging area")
+    parser.add_argument(
+        "--attempt-folder", required=True, nargs="+", help="URIs of the folders of attempts in the staging area"
+    )
     parser.add_argument("--socket", help="from which the folders of further attempts come")
     given = parser.parse_args(argv)
     die_with_parent()
     job = Path(sys.modules["__main__"].__file__ or "")
     with ExitStack() as ending:
         if given.socket is None:
-            return 0 if Driver(topology, job, ending).emit(AttemptFolder(given.attempt_folder)) else 1
+            return 0 if Driver(topology, job, ending).emit_all(given.attempt_folder) else 1
         submitter = ending.enter_context(Client(given.socket))
         driver = Driver(topology, job, ending, f"txbatch {topology.name}")
         _serve(driver, submitter, given.attempt_folder)
     return 0
 
 
-def _serve(driver: Driver, submitter: Connection, folder: str) -> None:
+def _serve(driver: Driver, submitter: Connection, folders: Sequence[str]) -> None:
     """Emit attempts until nobody sends another, or Spark can take none."""
     with suppress(EOFError, ConnectionError):
-        driver.emit(AttemptFolder(folder))
+        driver.emit_all(folders)
         while driver.alive:
             submitter.send_bytes(b"done")
-            folder = submitter.recv_bytes().decode()
+            folders = submitter.recv_bytes().decode().split("\n")
             submitter.send_bytes(b"begun")
-            driver.emit(AttemptFolder(folder))
+            driver.emit_all(folders)
         submitter.send_bytes(b"done")
 
 
@@ -77,6 +81,11 @@ class Driver:
         self._ending, self._session = ending, cast("SparkSession | None", None)
         self._modules = 0  # how many are loaded, as of the last look
 
+    def emit_all(self, uris: Sequence[str]) -> bool:
+        """Emit one attempt, or several by one job: of those each folder says what became of it."""
+        folders = [AttemptFolder(uri) for uri in uris]
+        return self.emit(folders[0]) if len(folders) == 1 else self.emit_fused(folders)
+
     def emit(self, folder: AttemptFolder) -> bool:
         """Emit one attempt. Returns True once its manifest is written; else error.json says why.
 
@@ -87,11 +96,39 @@ class Driver:
             with stopped_when_superseded(f"{assignment.topology} {assignment.attempt}", folder.read_heartbeat):
                 self._emit(assignment, folder)
         except Exception as error:
-            if java_is_gone(error):
-                raise SystemExit("txbatch: Spark's Java process is gone") from None
-            _fail(folder, error, show=self.topology.show_records)
+            self._fail(folder, error)
             return False
         return True
+
+    def emit_fused(self, folders: Sequence[AttemptFolder]) -> bool:
+        """Emit several attempts by one job; each has its manifest then, or says why not, unless a newer one replaced it.
+
+        SystemExit as of one.
+        """
+        try:
+            attempts = [(folder, folder.read_assignment()) for folder in folders]
+            first, last = attempts[0][1], attempts[-1][1]
+            with stopped_when_superseded(
+                f"{first.topology} {first.attempt} to {last.attempt}", lambda: heartbeat(folders)
+            ):
+                Halving(self._emit_fused, self._emit_alone, self._why, 2 * len(attempts).bit_length()).emit(attempts)
+        except Exception as error:
+            self._why(error)
+            for folder in folders:
+                _fail(folder, error, show=self.topology.show_records)
+            return False
+        return True
+
+    def _fail(self, folder: AttemptFolder, error: Exception) -> str:
+        """Say why in the folder, and return it."""
+        why = self._why(error)
+        _fail(folder, error, show=self.topology.show_records)
+        return why
+
+    def _why(self, error: Exception) -> str:
+        if java_is_gone(error):
+            raise SystemExit("txbatch: Spark's Java process is gone") from None
+        return str(in_our_words(error, show=self.topology.show_records))
 
     @property
     def alive(self) -> bool:
@@ -101,31 +138,63 @@ class Driver:
         except Exception:
             return False
 
-    def _emit(self, assignment: Assignment, folder: AttemptFolder) -> None:
-        """Read, aggregate, write partials and, last, the manifest."""
+    def _emit_fused(self, attempts: Sequence[Attempt]) -> None:
+        """Read and aggregate several batches by one job; then write the manifest of each that may still go on."""
+        for _, assignment in attempts:
+            self._check(assignment)
+        staged = stage(self._spark(attempts[0][1]), self.topology, attempts)
+        for folder, assignment in filter(may_go_on, attempts):
+            self._write_manifest(folder, assignment, *staged[assignment.attempt.txid])
+
+    def _emit_alone(self, attempt: Attempt) -> str | None:
+        """Emit one of several by itself; return why it failed, as its folder says then."""
+        folder, assignment = attempt
+        try:
+            AttemptFolder(f"{folder.uri}/partials").remove()
+            self._emit(assignment, folder)
+        except Exception as error:
+            return self._fail(folder, error)
+        return None
+
+    def _check(self, assignment: Assignment) -> None:
         topology = self.topology.check()
         if assignment.topology != topology.name or assignment.code != self.code:
             raise TransientError(
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
             )
+
+    def _emit(self, assignment: Assignment, folder: AttemptFolder) -> None:
+        """Read, aggregate, write partials and, last, the manifest."""
+        self._check(assignment)
+        topology = self.topology
         with ExitStack() as emitters:
             readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment, folder)
             read = {name: reader.audit() for name, reader in readers.items()}
             states = write_partials(topology, folder, readers)
+        self._write_manifest(folder, assignment, read, states, unreadable)
+
+    def _write_manifest(
+        self,
+        folder: AttemptFolder,
+        assignment: Assignment,
+        read: Mapping[str, Mapping[str, ReadPartition]],
+        states: Mapping[str, StagedState],
+        unreadable: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
         manifest = Manifest(
-            topology=topology.name,
+            topology=assignment.topology,
             attempt=assignment.attempt,
             token=assignment.token,
             code=assignment.code,
             metadata_digest=assignment.digest,
             streams=read,
             states=states,
-            unreadable=unreadable,
+            unreadable=dict(unreadable),
         )
         check_manifest(manifest, assignment)
         folder.write_manifest(manifest)
-        _say(topology, assignment, manifest)
+        _say(self.topology, assignment, manifest)
 
     def _spark(self, assignment: Assignment) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s

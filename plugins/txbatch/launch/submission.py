@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from txbatch.core.errors import TransientError
+from txbatch.core.fused import planned_bytes
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
 from txbatch.fit import check_fit
@@ -67,8 +68,14 @@ class Submission:
     environment: Mapping[str, str]
 
 
-def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool) -> Submission:
-    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone."""
+def submission(
+    job: Job, assignment: Assignment, attempt_folder: str, home: Path, *, local: bool, short: bool | None = None
+) -> Submission:
+    """Return what spark-submit is given for one emit attempt. `local`: Spark runs inside this machine alone.
+
+    `short`: what is emitted first is too small to be worth an optimising compiler; None: if the attempt is.
+    """
+    short = is_short(job, assignment) if short is None else short
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
@@ -92,18 +99,17 @@ def submission(job: Job, assignment: Assignment, attempt_folder: str, home: Path
             "spark.sql.shuffle.partitions": str(_cores()),
         }
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        options.append(java.spark_submit_java_options(home, java_home, short_job=is_short(job, assignment)))
+        options.append(java.spark_submit_java_options(home, java_home, short_job=short))
     conf["spark.driver.extraJavaOptions"] = " ".join(options)
     arguments = ("--attempt-folder", attempt_folder)
     name = f"txbatch {assignment.topology} {assignment.attempt}"
     return Submission(name, str(job.path), arguments, conf, str(package_zip(home)), environment)
 
 
-def is_short(job: Job, assignment: Assignment) -> bool:
-    """True if the batch is too small to be worth an optimising compiler."""
-    streams = job.topology.streams
-    planned = [streams[name].spout.planned_bytes(each.plan) for name, each in assignment.plan.streams.items()]
-    return all(size is not None for size in planned) and sum(size or 0 for size in planned) < SHORT_JOB_BYTES
+def is_short(job: Job, *attempts: Assignment) -> bool:
+    """True if what is emitted together is too small to be worth an optimising compiler."""
+    size = planned_bytes(job.topology, [each.plan for each in attempts])
+    return size is not None and size < SHORT_JOB_BYTES
 
 
 def _cores() -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
-from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
+from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.fields import parse_fields
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
@@ -46,6 +47,12 @@ class MemoryApplication:
         exports = {name: at.read_export(number) for name, number in stream_numbers(self.topology).items()}
         tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
         at.write_result(*emit_batch(self.topology, assignment, exports, tables))
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Emit one after the other; what fails stages nothing."""
+        for folder, assignment in attempts:
+            with suppress(TxbatchError):
+                self.emit(folder, assignment)
 
     def close(self) -> None:
         """Nothing was started."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 from txbatch.core.errors import TxbatchError, UnknownName
 from txbatch.core.heartbeat import Heartbeat
@@ -16,12 +17,25 @@ from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 
 log = logging.getLogger(__name__)
 _RENEW_SECONDS_MAX = 30.0
+# What is renewed, and how.
+Renewal = tuple[str, Callable[[], object]]
 
 
 def attempt_kept_alive(
     ledger: Ledger, assignment: Assignment, folder: AttemptFolder, repeat: Repeat = repeated
 ) -> AbstractContextManager[None]:
     """Context manager. Renew the attempt's lease, then its heartbeat, until the block ends or a newer attempt exists."""
+    return attempts_kept_alive(ledger, [(folder, assignment)], repeat)
+
+
+def attempts_kept_alive(
+    ledger: Ledger, attempts: Sequence[tuple[AttemptFolder, Assignment]], repeat: Repeat = repeated
+) -> AbstractContextManager[None]:
+    """Context manager. The same of several attempts, each by itself."""
+    return _renewing([_of_attempt(ledger, assignment, folder) for folder, assignment in attempts], ledger, repeat)
+
+
+def _of_attempt(ledger: Ledger, assignment: Assignment, folder: AttemptFolder) -> Renewal:
     heartbeat = Heartbeat(ledger.lease_seconds)
     folder.write_heartbeat(heartbeat)
 
@@ -31,22 +45,31 @@ def attempt_kept_alive(
             heartbeat = _renewed(ledger, assignment, heartbeat)
             folder.write_heartbeat(heartbeat)
 
-    return _renewing(renew, ledger, f"{assignment.topology} {assignment.attempt}", repeat)
+    return f"{assignment.topology} {assignment.attempt}", renew
 
 
 def batch_kept(ledger: Ledger, batch: Batch, run: Run, repeat: Repeat = repeated) -> AbstractContextManager[None]:
     """Context manager. Renew the lease of a batch that is idle, so that no other run adopts it (R6)."""
-    return _renewing(lambda: ledger.keep_lease(batch, run), ledger, f"{batch.topology} {batch.txid}", repeat)
+    return batches_kept(ledger, [(batch, run)], repeat)
 
 
-def _renewing(renew: Callable[[], object], ledger: Ledger, name: str, repeat: Repeat) -> AbstractContextManager[None]:
-    """Context manager. Renew well before the lease is over; an error that may pass is left to the next time."""
+def batches_kept(
+    ledger: Ledger, batches: Sequence[tuple[Batch, Run]], repeat: Repeat = repeated
+) -> AbstractContextManager[None]:
+    """Context manager. The same of several batches; of one that is final by then there is nothing to renew."""
+    renewals = [(f"{batch.topology} {batch.txid}", partial(ledger.keep_lease, batch, run)) for batch, run in batches]
+    return _renewing(renewals, ledger, repeat)
+
+
+def _renewing(renewals: Sequence[Renewal], ledger: Ledger, repeat: Repeat) -> AbstractContextManager[None]:
+    """Context manager. Renew well before leases are over; an error that may pass is left to the next time."""
 
     def try_to() -> None:
-        try:
-            renew()
-        except (TxbatchError, OSError) as error:
-            log.warning("%s: the lease was not renewed: %s", name, error)
+        for name, renew in renewals:
+            try:
+                renew()
+            except (TxbatchError, OSError) as error:
+                log.warning("%s: the lease was not renewed: %s", name, error)
 
     return repeat(try_to, seconds=min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX), name="lease")
 

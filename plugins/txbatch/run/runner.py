@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, repeat
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import LeaseHeld, NotItsTurn, PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
+from txbatch.core.errors import (
+    BrokenChain,
+    Incomplete,
+    LeaseHeld,
+    NotItsTurn,
+    PartitionUnreadable,
+    StaleAttempt,
+    TerminalError,
+    TxbatchError,
+)
+from txbatch.core.fused import BATCHES_MAX, why_not
+from txbatch.core.ledger import Unfinished
 from txbatch.core.protocol import Wait
 from txbatch.core.restate import how_to_restate, told_some
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.run.advance import Advance
+from txbatch.run.fused import Planned, emit_ahead, plan_ahead
+from txbatch.run.lease import batches_kept
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
+# Between the name of a call that plans several batches ahead and the number of one of its runs.
+OF_CALL = "+"
+_OF_CALL = re.compile(rf"({RUN_PREFIX}[0-9a-f]{{12}})\{OF_CALL}\d+")
 
 
 # Which files of a batch's source differ from its plan, which is not committed yet.
@@ -61,13 +78,13 @@ class Runner:
         """
         if run_id is None:
             yield from self._unfinished()
-        while True:
-            name = f"{RUN_PREFIX}{uuid4().hex[:12] if run_id is None else run_id}"
-            with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
-                done = self._finish(run)
-            yield from done
-            if not done or not until_idle or run_id is not None or interval is not None:
-                return
+        if run_id is None and interval is None and until_idle:
+            yield from self._each(repeat(None), parameters, until_idle=True)
+            return
+        name = f"{RUN_PREFIX}{_new() if run_id is None else run_id}"
+        with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
+            done = self._finish(run)
+        yield from done
 
     def restate(
         self,
@@ -116,25 +133,88 @@ class Runner:
 
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
-        for interval in intervals:
-            yield from self.run(interval=interval, parameters=parameters)
+        yield from self._unfinished()
+        yield from self._each(intervals, parameters)
+
+    def _each(
+        self, intervals: Iterable[Interval | None], parameters: Metadata | None, *, until_idle: bool = False
+    ) -> Iterator[Batch]:
+        """Yield the batch of each run, one after the other; `until_idle`: until there is nothing new.
+
+        Where the topology lets that, several are planned ahead and emitted by one job.
+        """
+        if why := why_not(self.job.topology):
+            log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
+            yield from self._one_by_one(intervals, parameters, until_idle=until_idle)
+            return
+        call = f"{RUN_PREFIX}{_new()}"
+        names = (f"{call}{OF_CALL}{number}" for number in count(1))
+        runs = (Run(next(names), interval=each, parameters=parameters or {}) for each in intervals)
+        with self._held(Run(call)):
+            while True:
+                planned, other = plan_ahead(self.steps, runs)
+                yield from self._finish_planned(planned)
+                done = [] if other is None else self._finish(other)
+                yield from done
+                if (other is None and not planned) or (until_idle and other and not done):
+                    return
+
+    def _one_by_one(
+        self, intervals: Iterable[Interval | None], parameters: Metadata | None, *, until_idle: bool
+    ) -> Iterator[Batch]:
+        for each in intervals:
+            with self._held(Run(f"{RUN_PREFIX}{_new()}", interval=each, parameters=parameters or {})) as run:
+                done = self._finish(run)
+            yield from done
+            if until_idle and not done:
+                return
+
+    def _finish_planned(self, planned: Sequence[Planned]) -> Iterator[Batch]:
+        """Emit batches by one job, and bring each to its commit, in order. What is not emitted then is emitted by itself."""
+        emit_ahead(self.steps, self.application, planned)
+        with batches_kept(self.steps.ledger, planned, self.steps.repeat):
+            for batch, run in planned:
+                yield from self._finish_emitted(batch, run)
+
+    def _finish_emitted(self, batch: Batch, run: Run) -> list[Batch]:
+        """Commit and succeed a batch that is emitted; where that cannot be, finish its run as any other."""
+        now = self.steps.ledger.batch(batch.topology, batch.txid)
+        if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
+            try:
+                committed = self.steps.commit(now, run)
+            except (BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt) as error:
+                log.info("%s", error)
+            else:
+                return [self._succeeded(committed.batch)]
+        return self._finish(run)
 
     def _unfinished(self) -> Iterator[Batch]:
-        name, txid = self.job.topology.name, 0
+        name, txid, tried = self.job.topology.name, 0, set[str]()
         self.steps.register()
         while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
             txid = found.txid
             with self._held(found.run) as run:
                 log.info("%s: finishing what %s began", name, run.name)
+                if (call := _call(run.name)) not in tried:
+                    tried.add(call)
+                    emit_ahead(self.steps, self.application, self._begun_by(found))
                 batch = self.steps.ledger.batch(name, txid)
                 committed = batch.status is BatchStatus.COMMITTED
                 done = self._succeeded_late(batch) if committed else self._finish_begun(batch, run)
             yield from done
 
+    def _begun_by(self, found: Unfinished | None) -> list[Planned]:
+        """Return an unfinished batch, and those behind it of the same call."""
+        name, ledger, begun = self.job.topology.name, self.steps.ledger, list[Planned]()
+        while found and (not begun or _call(found.run.name) == _call(begun[0][1].name)) and len(begun) < BATCHES_MAX:
+            begun.append((ledger.batch(name, found.txid), found.run))
+            found = ledger.oldest_unfinished(name, RUN_PREFIX, above=found.txid)
+        return begun
+
     @contextmanager
     def _held(self, run: Run) -> Iterator[Run]:
-        """Context manager. Hold the run's name until the block ends; LeaseHeld while a living process holds it."""
-        with self.steps.locks.hold(self.job.topology.name, run.name) as held:
+        """Context manager. Hold the name of the run, or its call, until the block ends; LeaseHeld while another process does."""
+        with self.steps.locks.hold(self.job.topology.name, _call(run.name)) as held:
             if not held:
                 raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
             yield run
@@ -189,6 +269,16 @@ class Runner:
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
         self.application.emit(folder, assignment)
+
+
+def _new() -> str:
+    return uuid4().hex[:12]
+
+
+def _call(name: str) -> str:
+    """Return the name that a process holds for a run: its own, or that of the call that emits it with others."""
+    found = _OF_CALL.fullmatch(name)
+    return found[1] if found else name
 
 
 def _runs(name: str, asked: Sequence[Restate]) -> list[Run]:

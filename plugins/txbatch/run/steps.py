@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from txbatch import failpoints
@@ -54,9 +55,9 @@ class Steps:
         self.register()
         return self.find_or_plan(run)
 
-    def find_or_plan(self, run: Run) -> Batch | Wait | NothingNew:
-        """Do the same for a topology that this process has registered."""
-        found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
+    def find_or_plan(self, run: Run, ahead: int = 0) -> Batch | Wait | NothingNew:
+        """Do the same for a topology that this process has registered; `ahead` as the coordinator takes it."""
+        found = coordinator.initialize_transaction(self.ledger, self.job.topology, run, ahead)
         if isinstance(found, Batch):
             log.info("%s: txid %s is %s, for %s", found.topology, found.txid, found.status, run.name)
             failpoints.hit("initialize.planned")
@@ -91,32 +92,52 @@ class Steps:
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
             return batch
+        folder, assignment = self.start_attempt(batch, run, self.code_now())
+        with self.failure_told(folder, assignment):
+            self.assign(folder, assignment)
+            with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
+                export(self.job.topology, self.ledger.upstream, assignment, folder)
+                submit(folder, assignment)
+            emitted = self.record_manifest(folder, assignment)
+        failpoints.hit("emit.recorded")
+        return emitted
+
+    def code_now(self) -> str:
+        """Return the digest of the job's code as it is now. SchemaMismatch as `emit_batch` raises it."""
         job = self.job.now()
         if job.code != self.job.code:
             self.ledger.check_definition(job.topology, job.name)
-        assignment = self.ledger.start_attempt(batch, run, job.code)
+        return job.code
+
+    def start_attempt(self, batch: Batch, run: Run, code: str) -> tuple[AttemptFolder, Assignment]:
+        """Begin the next attempt of a batch, and return its folder."""
+        assignment = self.ledger.start_attempt(batch, run, code)
         folder = self.staging.attempt(assignment)
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
+        return folder, assignment
+
+    def assign(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Tell the attempt's driver what to do, and those of older attempts that it took their place."""
+        protocol.check_gone(assignment)
+        self.staging.supersede(assignment)
+        folder.write_assignment(assignment)
+
+    def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> Batch:
+        """Give the ledger what an attempt read and wrote."""
+        failpoints.hit("emit.manifest_written")
+        return self.ledger.record_manifest(assignment, folder.read_manifest())
+
+    @contextmanager
+    def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
+        """Context manager. Tell the ledger why an attempt failed, and raise that."""
         try:
-            emitted = self._emit(assignment, folder, submit)
+            yield
         except Exception as error:
             failure = _superseded(folder, assignment) or _said_by_job(folder, error)
             self.ledger.fail_attempt(assignment, str(failure))
             raise failure from error
-        failpoints.hit("emit.recorded")
-        return emitted
-
-    def _emit(self, assignment: Assignment, folder: AttemptFolder, submit: Submit) -> Batch:
-        protocol.check_gone(assignment)
-        self.staging.supersede(assignment)
-        folder.write_assignment(assignment)
-        with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
-            export(self.job.topology, self.ledger.upstream, assignment, folder)
-            submit(folder, assignment)
-        failpoints.hit("emit.manifest_written")
-        return self.ledger.record_manifest(assignment, folder.read_manifest())
 
     def emit_or_wait(self, batch: Batch, run: Run, submit: Submit) -> Batch | Wait:
         """Emit the batch; Wait while another live run works on it."""

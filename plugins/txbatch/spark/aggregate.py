@@ -26,7 +26,7 @@ from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.state_query import Tables
-from txbatch.spark.within_batch import OF_FIELD
+from txbatch.spark.within_batch import OF_FIELD, carried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,7 +71,10 @@ class BatchAggregator:
         return made or any(root.name in self.readers for root in stream.roots)
 
     def partials(self, places: Collection[Place] | None = None) -> DataFrame:
-        """Return a row for each key: the partials of the batch, or of some places, and the number of their records."""
+        """Return a row for each key: the partials of the batch, or of some places, and the number of their records.
+
+        Where the readers give records of several batches, a row for each batch and key, with its batch in front.
+        """
         frame = run_operations(self.aggregate.stream, partial(self._records, places), self.tables)
         grouped = self._grouped(frame)
         values = [Field(column.name, column.partial.type) for column in self.aggregate.partial_columns]
@@ -79,7 +82,7 @@ class BatchAggregator:
         checked = [_checked(column, n, key=n < keys) for n, column in enumerate(columns)]
         if texts := [n for n, key in enumerate(self.aggregate.keys) if key.type in KEY_TEXTS]:
             checked[texts[0]] = _short_enough(checked[texts[0]], self.aggregate.keys, texts[0])
-        return grouped.selectExpr(*checked, RECORDS_COLUMN)
+        return grouped.selectExpr(*carried(grouped), *checked, RECORDS_COLUMN)
 
     def _grouped(self, frame: DataFrame) -> DataFrame:
         if isinstance(self.aggregate.state, QuarantineState):
@@ -133,9 +136,12 @@ class BatchAggregator:
         reader = self.readers.get(root.name)
         partitions = None if places is None else [name for stream, name in places if stream == root.name]
         if reader is None or partitions == []:
-            return nothing(next(iter(self.readers.values())).spark, [*([OF_FIELD] if parted else []), *root.fields])
+            other = next(iter(self.readers.values()))
+            of = [OF_FIELD] if parted or (other.several and places is None) else []
+            return nothing(other.spark, [*of, *root.fields])
         names = (spark_name(field.name) for field in root.fields)
-        records = reader.records(partitions).selectExpr(*([_of(root)] if parted else []), *names)
+        records = reader.records(partitions)
+        records = records.selectExpr(*([_of(root)] if parted else carried(records)), *names)
         if places is not None or not reader.says_records or one_for_one(self.aggregate.stream) is not None:
             return records
         counted = Counted.of(records)
@@ -207,7 +213,7 @@ def _aggregated(frame: DataFrame, aggregate: PersistentAggregate) -> DataFrame:
     """One row per key. Where keys may be removed, first one for the records that remove it and one for the others."""
     from pyspark.sql import functions as F
 
-    keys = [spark_name(key.name) for key in aggregate.keys]
+    keys = [*carried(frame), *(spark_name(key.name) for key in aggregate.keys)]
     show = aggregate.stream.show_records
     frame, conditions = with_where(frame, aggregate.aggregates, show=show)
     if aggregate.remove is None:

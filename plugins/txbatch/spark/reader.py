@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,10 @@ from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import ExportedSpout
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
+from txbatch.spark.within_batch import carried
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 @contextmanager
@@ -29,12 +30,19 @@ def opened(
     An error of the block is raised as it is, whatever closing the emitter raises then. `exported` is where the records are of a
     stream that reads a state.
     """
+    with emitter_of(stream, assignment, exported) as emitter:
+        yield BatchReader(spark, stream, assignment, emitter)
+
+
+@contextmanager
+def emitter_of(stream: Stream, assignment: Assignment, exported: str | None = None) -> Iterator[Emitter]:
+    """Context manager. Yield the emitter of one stream, and close it when the block ends, as `opened` does."""
     with _naming(stream, assignment, "emitter"):
         emitter = stream.spout.emitter()
         if isinstance(emitter, ExportedSpout):
             emitter.exported = exported
     try:
-        yield BatchReader(spark, stream, assignment, emitter)
+        yield emitter
     except BaseException:
         with suppress(Exception):
             emitter.close()
@@ -58,6 +66,8 @@ def _naming(stream: Stream, assignment: Assignment, method: str) -> Iterator[Non
 
 class BatchReader:
     """Reads one stream of a batch through one emitter. `planned` is what the metadata says of it, less what is left out."""
+
+    several = False  # whether its records are those of several batches
 
     def __init__(self, spark: SparkSession, stream: Stream, assignment: Assignment, emitter: Emitter) -> None:
         self.spark, self.stream, self.assignment = spark, stream, assignment
@@ -130,8 +140,10 @@ class BatchReader:
         A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
         are left out, so that `check_manifest` reports them missing (R7b).
         """
-        records = self.records()
-        found = {self._partition(row["partition"]): row for row in self._audit(records).collect()}
+        return self.audited({self._partition(row["partition"]): row for row in self._audit(self.records()).collect()})
+
+    def audited(self, found: Mapping[str, Row]) -> dict[str, ReadPartition]:
+        """Return the same of what an audit found of the partitions that have records."""
         self.read = sum(row["records"] for row in found.values())
         invalid = sorted(name for name, row in found.items() if row["invalid"])
         if invalid:
@@ -151,7 +163,7 @@ class BatchReader:
         strings = [spark_name(field.name) for field in self.stream.fields if field.type == "string"]
         valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
         partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
-        return records.groupBy(partition.alias("partition")).agg(
+        return records.groupBy(*carried(records), partition.alias("partition")).agg(
             F.expr("count(1) as records"),
             F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
             F.expr(f"count_if(not ({valid})) as invalid"),

@@ -16,7 +16,8 @@ from txbatch.spark.own_combiners import IS_RECORD, own_values, together, with_pa
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# In front of a frame's columns where the spouts' partitions are asked for: the stream and the partition of each record.
+# In front of a frame's columns where the spouts' partitions are asked for: the stream and the partition of each record. Where
+# several batches are read in one pass: the txid of the batch that it belongs to.
 OF_FIELD = Field("_txbatch_of", "string")
 _RANK = "_txbatch_rank"
 
@@ -38,7 +39,7 @@ def first_n(frame: DataFrame, step: FirstN) -> DataFrame:
 
 
 def carried(frame: DataFrame) -> list[str]:
-    """Return the columns that go with records through every step, unseen by it: their partition, where it is asked for."""
+    """Return the columns that go with records through every step, unseen by it: partition or batch, where that is asked for."""
     return [OF_FIELD.name] if OF_FIELD.name in frame.columns else []
 
 

@@ -56,6 +56,17 @@ class FileSpout(PartitionedSpout):
         """The sizes of the files."""
         return sum(range_["end"] for range_ in metadata["partitions"].values())
 
+    @property
+    def fusable(self) -> bool:
+        """True unless a subclass reads its batches in another way."""
+        return type(self).emit_batch is FileSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """All files of all batches; None if a file is in two."""
+        files = {name: range_ for plan in plans for name, range_ in plan["partitions"].items()}
+        apart = len(files) == sum(len(plan["partitions"]) for plan in plans)
+        return {"partitions": files} if self.fusable and apart else None
+
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
     ) -> Metadata | None:

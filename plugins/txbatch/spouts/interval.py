@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from datetime import time as time_of_day
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class IntervalSpout(PlainSpout):
         self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
         self.fields, self.time, self.format = fields_ddl(fields), time, format
         self.options, self.plausible = formats.mapping(options), plausible
-        self._kept: tuple[TransactionAttempt, DataFrame] | None = None
+        self._kept: tuple[tuple[Any, ...], DataFrame] | None = None
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,6 +75,20 @@ class IntervalSpout(PlainSpout):
     def planned_bytes(self, metadata: Metadata) -> int:
         """Return the sum of the files' sizes."""
         return sum(map(planned_size, metadata["files"].values()))
+
+    @property
+    def fusable(self) -> bool:
+        """True unless a subclass reads its batches in another way."""
+        return type(self).emit_batch is IntervalSpout.emit_batch
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        """The time from the first interval to the last; None where intervals overlap, or their plans name other files."""
+        intervals = sorted(tuple(map(datetime.fromisoformat, plan["interval"])) for plan in plans)
+        apart = all(before[1] <= after[0] for before, after in pairwise(intervals))
+        same = all({**plan, "interval": None} == {**plans[0], "interval": None} for plan in plans)
+        if not (self.fusable and apart and same):
+            return None
+        return {**plans[0], "interval": [intervals[0][0].isoformat(), intervals[-1][1].isoformat()]}
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -120,11 +135,12 @@ class IntervalSpout(PlainSpout):
         for name, entry in metadata["files"].items():
             check_not_replaced(folder / name, entry)
         files = {folder / name: planned_size(entry) for name, entry in metadata["files"].items()}
-        if self._kept is None or self._kept[0] != attempt or not self._kept[1].storageLevel.useMemory:
+        asked = attempt, *metadata["interval"]
+        if self._kept is None or self._kept[0] != asked or not self._kept[1].storageLevel.useMemory:
             if self._kept is not None:
                 self._kept[1].unpersist()  # Spark would take the same scan for this one's
             start, end = map(datetime.fromisoformat, metadata["interval"])
-            self._kept = attempt, self._read(spark, files, start, end).persist()
+            self._kept = asked, self._read(spark, files, start, end).persist()
         return self._kept[1]
 
     @property

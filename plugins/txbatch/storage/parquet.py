@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, assert_never
 
@@ -28,12 +28,28 @@ ROWS_PER_FILE_MAX = 2_000_000
 def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate) -> StagedState:
     """Describe the files of a topology's n-th state, by reading one after the other."""
     found = folder.filesystem.find(folder.path(f"partials/{number}"), detail=True)
+    paths = sorted(name for name, of in found.items() if of["type"] == "file" and _is_partials(folder, name))
+    return _staged(folder, aggregate, ((path, folder.filesystem.cat_file(path)) for path in paths))
+
+
+def write(folder: AttemptFolder, number: int, aggregate: PersistentAggregate, partials: pa.Table) -> StagedState:
+    """Write the partials of a topology's n-th state as one file, and describe it."""
+    path, sink = folder.path(f"partials/{number}/part-0.parquet"), pa.BufferOutputStream()
+    pq.write_table(partials, sink)
+    content = sink.getvalue().to_pybytes()
+    folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+    folder.filesystem.pipe_file(path, content)
+    return _staged(folder, aggregate, [(path, content)])
+
+
+def _staged(
+    folder: AttemptFolder, aggregate: PersistentAggregate, contents: Iterable[tuple[str, bytes]]
+) -> StagedState:
     columns = aggregate.partial_columns
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
     kept: list[int] = []
-    for path in sorted(name for name, of in found.items() if of["type"] == "file" and _is_partials(folder, name)):
-        content = folder.filesystem.cat_file(path)
+    for path, content in contents:
         files.append(_described(folder, path, content))
         partials = pq.ParquetFile(pa.BufferReader(content))
         values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])

@@ -1,0 +1,185 @@
+"""Fused emission: which batches one Spark job reads together, each record then belonging to one of them (R5).
+
+Each batch keeps its txid, attempt, fence, manifest and commit; what is shared is the pass over the source. It must be the same
+to each batch whether it is read so or alone: so nothing may depend on what else is in the frame.
+
+>>> from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
+>>> topology = Topology("sentences")
+>>> sentences = topology.new_stream("in", FixedBatchSpout("sentence string", 1, "how are you"))
+>>> aggregate = sentences.group_by("sentence").persistent_aggregate(OpaqueState("sentences"), count=Count())
+>>> print(why_not(topology))
+stream 'in': FixedBatchSpout reads batch by batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.live_state import LiveState
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.operations import Lookup, Node, Transform
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan
+from txbatch.core.quarantine import QuarantineState
+from txbatch.core.spout import Spout
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Assignment
+
+# So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
+BATCHES_MAX = 400
+BYTES_MAX = 8_000_000_000
+# So many rows of partials of a state come to the driver at once, of all batches together: keys times batches.
+ROWS_MAX = 2_000_000
+# So many rows say which batch has which piece of time.
+PIECES_MAX = 100_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def why_not(topology: Topology) -> str | None:
+    """Return why the topology's batches are emitted one by one; None: several may be by one job."""
+    spouts = (_of_spout(name, stream.spout) for name, stream in topology.streams.items())
+    states = (_of_state(aggregate) for aggregate in topology.aggregates)
+    return next((why for why in (*spouts, *states) if why is not None), None)
+
+
+def _of_spout(stream: str, spout: Spout) -> str | None:
+    return None if spout.fusable else f"stream {stream!r}: {type(spout).__name__} reads batch by batch"
+
+
+def _of_state(aggregate: PersistentAggregate) -> str | None:
+    of = f"state {aggregate.state.name!r}"
+    if isinstance(aggregate.state, QuarantineState):
+        return f"{of} is a quarantine, which counts the failures of a batch"
+    if aggregate.state.appends:
+        return f"{of} keeps records, by the batch that they are of"
+    if aggregate.by_python:
+        return f"{of} combines by Python of the job, batch by batch"
+    why = _of_node(aggregate.stream)
+    return f"{of}: {why}" if why else None
+
+
+def _of_node(node: Node) -> str | None:
+    """Return what on the way to the node does not work record by record, or sees a state as of one batch."""
+    match node:
+        case Source():
+            return None
+        case Merged(inputs=inputs):
+            return next((why for each in inputs if (why := _of_node(each))), None)
+        case Join() | Distinct() | FirstN() | Aggregate():
+            return f"{node} is made of all records of a batch"
+        case Transform():
+            return "transform sees all records of a batch"
+        case Lookup(query=query) if isinstance(query.state, LiveState):
+            return f"{query.state} is looked up in as of the batch"
+        case Arguments() | Failed():
+            return "its records are not those of a spout"
+        case step:
+            return _of_node(step.before)
+
+
+def go_together(topology: Topology, first: BatchPlan, other: BatchPlan) -> bool:
+    """True if both plans may be read in one pass."""
+    plans = [first, other]
+    if any(each.whole or each.as_of for each in plans) or first.static != other.static:
+        return False
+    return all(_fused(topology, name, plans) is not None for name in {**first.streams, **other.streams})
+
+
+def planned_bytes(topology: Topology, plans: Sequence[BatchPlan]) -> int | None:
+    """Return how many bytes these plans read, in one pass if they are several; None where a spout does not know."""
+    found = 0
+    for name in _names(plans):
+        fused = _fused(topology, name, plans)
+        size = None if fused is None else topology.streams[name].spout.planned_bytes(fused.plan)
+        if size is None:
+            return None
+        found += size
+    return found
+
+
+def adds_bytes(topology: Topology, plan: BatchPlan) -> int:
+    """Return how many bytes are read more for this plan when it is read with others: of what is read by time, none."""
+    parts = {name: of for name, of in plan.streams.items() if not isinstance(of, OfInterval)}
+    return sum(topology.streams[name].spout.planned_bytes(of.plan) or 0 for name, of in parts.items())
+
+
+def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
+    """Return an assignment that reads in one pass what these read, as the first; None where they do not go together."""
+    first, plans = attempts[0], [each.plan for each in attempts]
+    if not all(go_together(topology, plans[0], plan) for plan in plans[1:]):
+        return None
+    streams = {name: _fused(topology, name, plans) for name in _names(plans)}
+    known = {name: plan for name, plan in streams.items() if plan is not None}
+    if len(known) < len(streams):
+        return None
+    plan = BatchPlan(known, static=first.plan.static)
+    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), first.code, first.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time of a batch's records, from `start` to before `end`, in microseconds since 1970."""
+
+    txid: int
+    start: int
+    end: int
+
+
+def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
+    """Return the time of each batch's records, of a stream that is read by time."""
+    found = []
+    for each in attempts:
+        planned = each.plan.streams.get(stream)
+        if isinstance(planned, OfInterval):
+            start, end = (_micros(datetime.fromisoformat(moment)) for moment in planned.interval)
+            found.append(Span(each.attempt.txid, start, end))
+    return found
+
+
+def pieces(of: Sequence[Span]) -> tuple[int, int, list[tuple[int, Span]]]:
+    """Return an origin, a width, and which spans reach into the n-th piece of time of that width: a record need look at no more.
+
+    >>> origin, width, found = pieces([Span(1, 0, 24), Span(2, 24, 47), Span(3, 60, 84)])
+    >>> origin, width, [(number, span.txid) for number, span in found]
+    (0, 23, [(0, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3)])
+    """
+    origin, end = min(each.start for each in of), max(each.end for each in of)
+    width = max(min(each.end - each.start for each in of), -(-(end - origin) // PIECES_MAX))
+    found = [
+        (number, each)
+        for each in of
+        for number in range((each.start - origin) // width, (each.end - 1 - origin) // width + 1)
+    ]
+    return origin, width, found
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _names(plans: Sequence[BatchPlan]) -> list[str]:
+    return list(dict.fromkeys(name for plan in plans for name in plan.streams))
+
+
+def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamPlan | None:
+    """Return a stream's plan that reads what those of several batches read; None where its spout has none."""
+    mine = [plan.streams[name] for plan in plans if name in plan.streams]
+    if len(mine) == 1:
+        return mine[0]
+    fused = topology.streams[name].spout.fused([each.plan for each in mine])
+    match mine[0]:
+        case _ if fused is None:
+            return None
+        case Ranges():
+            return Ranges.from_json(fused)
+        case OfInterval():
+            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))])
+        case _:
+            return None
+
+
+def _bounds(plans: Sequence[StreamPlan], end: int) -> list[str]:
+    return [each.interval[end] for each in plans if isinstance(each, OfInterval)]

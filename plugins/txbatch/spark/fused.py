@@ -1,0 +1,125 @@
+"""Reads several batches in one pass: each record is given the txid of its batch, by its partition or by its time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txbatch.core.errors import Incomplete
+from txbatch.core.fields import Field
+from txbatch.core.fused import ROWS_MAX, pieces, spans
+from txbatch.core.manifest import ReadPartition
+from txbatch.core.plan import Ranges
+from txbatch.core.spark_sql import spark_name
+from txbatch.core.spout import PARTITION_COLUMN, Emitter
+from txbatch.core.stream import Stream
+from txbatch.core.transaction import Assignment
+from txbatch.spark.aggregate import BatchAggregator
+from txbatch.spark.frames import of_rows
+from txbatch.spark.reader import BatchReader, emitter_of
+from txbatch.spark.within_batch import OF_FIELD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
+
+
+class TooManyRows(Exception):
+    """The partials of so many batches are too many for the driver: fewer are emitted together."""
+
+
+@contextmanager
+def opened_fused(
+    spark: SparkSession, stream: Stream, as_one: Assignment, attempts: Sequence[Assignment]
+) -> Iterator[FusedReader]:
+    """Context manager. Yield a reader of one stream of several batches, and close its emitter when the block ends."""
+    with emitter_of(stream, as_one) as emitter:
+        yield FusedReader(spark, stream, as_one, emitter, attempts)
+
+
+class FusedReader(BatchReader):
+    """Reads one stream of several batches through one emitter, by one plan. `each` has a reader of every batch by its txid."""
+
+    several = True
+
+    def __init__(
+        self, spark: SparkSession, stream: Stream, as_one: Assignment, emitter: Emitter, attempts: Sequence[Assignment]
+    ) -> None:
+        super().__init__(spark, stream, as_one, emitter)
+        mine = [attempt for attempt in attempts if stream.name in attempt.plan.streams]
+        self.each = {attempt.attempt.txid: BatchReader(spark, stream, attempt, emitter) for attempt in mine}
+        self._txids = self._by_time(mine)
+
+    def records(self, partitions: Collection[str] | None = None) -> DataFrame:
+        """Return the records with the txid of their batch in front; those of no batch are left out."""
+        from pyspark.sql import functions as F
+
+        records = super().records(partitions)
+        if self._txids is None:
+            return records
+        txids, same = self._txids
+        return records.join(F.broadcast(txids), F.expr(same)).select(OF_FIELD.name, *map(F.col, _named(records)))
+
+    def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
+        """Return what `BatchReader.audit` says of each batch, by its txid."""
+        rows = self._audit(self.records()).collect()
+        txids = [int(row[OF_FIELD.name]) for row in rows] if self._txids else self._txids_of_partitions(rows)
+        found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
+        for txid, row in zip(txids, rows, strict=True):
+            found[txid][self._partition(row["partition"])] = row
+        return {txid: reader.audited(found[txid]) for txid, reader in self.each.items()}
+
+    def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
+        """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""
+        batch_of = {name: txid for txid, reader in self.each.items() for name in reader.planned.ranges}
+        found = dict[str, int]()
+        for row in rows:
+            name = self._partition(row["partition"])
+            if name not in batch_of:
+                raise Incomplete(f"{self}: partition {name!r} was read but not planned; emit again")
+            found[row["partition"]] = batch_of[name]
+        self._txids = self._by_partition(found)
+        return list(found.values())
+
+    def _by_partition(self, txids: Mapping[str, int]) -> tuple[DataFrame, str]:
+        """Return which batch has which partition, by the names that are read, and the condition of a join with it."""
+        fields = [OF_FIELD, Field(_PIECE, "string")]
+        rows = [(str(txid), partition) for partition, txid in txids.items()]
+        return of_rows(self.spark, fields, rows), f"{PARTITION_COLUMN} = {_PIECE}"
+
+    def _by_time(self, attempts: Sequence[Assignment]) -> tuple[DataFrame, str] | None:
+        """Return which batches have which piece of time, and the condition of a join with it; None for one with partitions."""
+        if isinstance(self.planned, Ranges):
+            return None
+        origin, width, found = pieces(spans(attempts, self.stream.name))
+        fields = [OF_FIELD, *(Field(name, "bigint") for name in (_PIECE, _START, _END))]
+        rows = [(str(span.txid), number, span.start, span.end) for number, span in found]
+        micros = f"unix_micros(cast({spark_name(getattr(self.stream.spout, 'time', ''))} as timestamp))"
+        same = f"({micros} - {origin}L) div {width}L = {_PIECE} and {micros} >= {_START} and {micros} < {_END}"
+        return of_rows(self.spark, fields, rows), same
+
+
+def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
+    """Return the partials of each of these batches, as the batch alone would have them. TooManyRows for more than `ROWS_MAX`."""
+    found = aggregator.partials().limit(ROWS_MAX + 1).toArrow()
+    if found.num_rows > ROWS_MAX:
+        raise TooManyRows(f"{aggregator}: more than {ROWS_MAX:,} rows of partials")
+    found = found.sort_by(OF_FIELD.name)
+    cut, at = {}, 0
+    for count in pc.value_counts(found[OF_FIELD.name]).to_pylist():
+        cut[int(count["values"])] = found.slice(at, count["counts"]).drop_columns([OF_FIELD.name])
+        at += count["counts"]
+    if len(cut) == len(txids):
+        return cut
+    by_key = bool(aggregator.aggregate.keys)
+    nothing = found.slice(0, 0).drop_columns([OF_FIELD.name]) if by_key else aggregator.partials([]).toArrow()
+    return {txid: cut.get(txid, nothing) for txid in txids}
+
+
+def _named(records: DataFrame) -> list[str]:
+    return [spark_name(name) for name in records.columns]

@@ -1,0 +1,337 @@
+"""Several attempts by one job of the driver: each one's manifest and partials are what it alone would stage."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from every_aggregate import aggregates
+from pyspark.sql import SparkSession
+
+from txbatch import (
+    Avg,
+    Count,
+    FileSpout,
+    Interval,
+    IntervalSpout,
+    Max,
+    OpaqueState,
+    StaticState,
+    Sum,
+    Topology,
+    TransactionalState,
+)
+from txbatch.core import planning
+from txbatch.core.fused import why_not
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.ledger import Head
+from txbatch.core.manifest import Manifest
+from txbatch.core.transaction import Assignment, Metadata, Run, TransactionAttempt
+from txbatch.launch import driver as module
+from txbatch.launch.driver import Driver
+from txbatch.storage.staging import AttemptFolder
+
+NEW_YORK = ZoneInfo("America/New_York")
+Rows = Callable[[AttemptFolder, int, int], Any]
+
+
+class Emitter:
+    """The driver in the session of these tests, and a place for folders of attempts."""
+
+    def __init__(self, spark: SparkSession, root: Path, rows: Rows) -> None:
+        self.spark, self.root, self.rows, self.number = spark, root, rows, 0
+
+    def folders(self, topology: Topology, plans: Sequence[Metadata]) -> tuple[Driver, list[AttemptFolder]]:
+        """A driver, and a folder for each plan."""
+        job = self.root / "job.py"
+        job.write_text("")
+        driver = Driver(topology, job, ExitStack())
+        driver._session = self.spark
+        self.number += 1
+        made = []
+        for txid, plan in enumerate(plans, 1):
+            folder = AttemptFolder((self.root / f"{self.number}" / f"{txid}").as_uri())
+            folder.write_assignment(Assignment(topology.name, TransactionAttempt(txid, 1), "token", plan, driver.code))
+            folder.write_heartbeat(Heartbeat(lease_seconds=600))
+            made.append(folder)
+        return driver, made
+
+    def alone(self, topology: Topology, plans: Sequence[Metadata]) -> list[AttemptFolder]:
+        driver, folders = self.folders(topology, plans)
+        for folder in folders:
+            driver.emit(folder)
+        return folders
+
+    def together(self, topology: Topology, plans: Sequence[Metadata]) -> list[AttemptFolder]:
+        driver, folders = self.folders(topology, plans)
+        driver.emit_fused(folders)
+        return folders
+
+    def compare(self, topology: Topology, plans: Sequence[Metadata]) -> list[Manifest]:
+        """Emit both ways, and find all equal; return the manifests."""
+        assert why_not(topology) is None
+        together = self.together(topology, plans)
+        alone = self.alone(topology, plans)
+        assert [self.staged(topology, each) for each in together] == [self.staged(topology, each) for each in alone]
+        return [each.read_manifest() for each in together]
+
+    def staged(self, topology: Topology, folder: AttemptFolder) -> tuple[Any, ...]:
+        """The manifest but for the files, and the rows of each state; how Arrow has their columns, too."""
+        manifest = folder.read_manifest()
+        partials = {name: list(found) for name, found in folder.read_partials(manifest).items()}
+        types = {name: [found[0].schema.types if found else None] for name, found in partials.items()}
+        rows = {
+            each.state.name: {repr(key): repr(row) for key, row in self.rows(folder, number, len(each.keys)).items()}
+            for number, each in enumerate(topology.aggregates)
+        }
+        states = {name: replace(of, files=()) for name, of in manifest.states.items()}
+        return replace(manifest, states=states), rows, {name: of for name, of in types.items() if of != [None]}
+
+
+@pytest.fixture
+def emitter(spark: SparkSession, tmp_path: Path, read_partials: Rows) -> Emitter:
+    (tmp_path / "attempts").mkdir()
+    return Emitter(spark, tmp_path / "attempts", read_partials)
+
+
+@pytest.fixture
+def one_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many batches each job of several had."""
+    jobs: list[int] = []
+    stage = module.stage
+
+    def counted(spark: SparkSession, topology: Topology, attempts: Sequence[Any]) -> Any:
+        jobs.append(len(attempts))
+        return stage(spark, topology, attempts)
+
+    monkeypatch.setattr(module, "stage", counted)
+    return jobs
+
+
+def planned(topology: Topology, intervals: Sequence[Interval | None]) -> list[Metadata]:
+    """The plans of batches one after the other."""
+    plans: list[Metadata] = []
+    offsets: dict[str, Any] = {}
+    for txid, interval in enumerate(intervals, 1):
+        run = Run(f"run {txid}", interval=interval)
+        plan = planning.plan_batch(topology, Head(topology.name, txid, None, (), None, offsets), run)
+        assert plan is not None
+        plans.append(plan)
+        for name, entry in plan["streams"].items():
+            offsets = {**offsets, name: {**offsets.get(name, {}), **entry.get("partitions", {})}}
+    return plans
+
+
+def days(first: date, number: int, zone: ZoneInfo = NEW_YORK) -> list[Interval]:
+    """Days of a zone."""
+    at = [datetime.combine(first + timedelta(n), datetime.min.time(), zone).astimezone(UTC) for n in range(number + 1)]
+    return [Interval(start, end) for start, end in pairwise(at)]
+
+
+def sales(root: Path, **options: Any) -> Topology:
+    """By shop, as one value of all, and by shop where some are removed."""
+    topology = Topology("sales")
+    spout = IntervalSpout(root, "sale timestamp, shop string, price int", time="sale", **options)
+    stream = topology.new_stream("in", spout)
+    stream.each(lambda record: (record["price"] or 0) * 2, "twice bigint").group_by("shop").persistent_aggregate(
+        TransactionalState("sales"), sales=Count(), turnover=Sum("price"), mean=Avg("price"), most=Max("twice")
+    )
+    stream.persistent_aggregate(OpaqueState("all"), sales=Count(), turnover=Sum("price"))
+    stream.group_by("shop").persistent_aggregate(OpaqueState("open"), remove="price is null", sales=Count())
+    return topology
+
+
+def rows_of(intervals: Sequence[Interval], each: int = 3) -> list[tuple[datetime, str, int | None]]:
+    """Records at both ends of each interval and between them, and some outside all."""
+    found: list[tuple[datetime, str, int | None]] = []
+    for number, interval in enumerate(intervals):
+        inside = [interval.start, interval.end - timedelta(microseconds=1), interval.start + timedelta(hours=5)]
+        found += [(at, f"shop {n % 3}", None if (n + number) % 5 == 0 else n) for n, at in enumerate(inside * each)]
+    before, after = intervals[0].start - timedelta(seconds=1), intervals[-1].end
+    return [*found, (before, "outside", 1), (after, "outside", 1)]
+
+
+def write_csv(file: Path, rows: Sequence[tuple[datetime, str, int | None]]) -> None:
+    lines = [f"{at.isoformat()},{shop},{'' if price is None else price}" for at, shop, price in rows]
+    file.write_text("\n".join(["sale,shop,price", *lines]) + "\n")
+
+
+OPTIONS: Mapping[str, Any] = {"options": {"header": True, "null_value": ""}}
+
+
+@pytest.mark.rule("R5", "R7")
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job: list[int], format_: str) -> None:
+    """Across both changes of the clock, with a day without records and one that is not asked for."""
+    root = tmp_path / "in"
+    root.mkdir()
+    intervals = [*days(date(2013, 3, 9), 3), *days(date(2013, 11, 2), 3)]
+    rows = rows_of([each for number, each in enumerate(intervals) if number != 4])
+    if format_ == "csv":
+        write_csv(root / "a.csv", rows[::2])
+        write_csv(root / "b.csv", rows[1::2])
+    else:
+        types = [pa.timestamp("us", "UTC"), pa.string(), pa.int32()]
+        columns = [pa.array(values, type_) for values, type_ in zip(zip(*rows, strict=True), types, strict=True)]
+        pq.write_table(pa.table(columns, names=["sale", "shop", "price"]), root / "a.parquet")
+    topology = sales(root, **({"format": "parquet"} if format_ == "parquet" else OPTIONS))
+    plans = planned(topology, intervals)
+    del plans[1]
+    manifests = emitter.compare(topology, plans)
+    assert one_job == [5]
+    assert [each.records for each in manifests] == [9, 9, 9, 0, 9]
+
+
+def test_dates_and_intervals_of_any_length(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    """A date of Parquet lies in days of UTC; weeks and days beside each other, also before 1970."""
+    start = date(1969, 12, 20)
+    table = pa.table(
+        {
+            "day": pa.array([start + timedelta(n // 2) for n in range(60)], pa.date32()),
+            "shop": [f"shop {n % 4}" for n in range(60)],
+        }
+    )
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "a.parquet")
+    topology = Topology("dates")
+    spout = IntervalSpout(
+        tmp_path / "in",
+        "day date, shop string",
+        time="day",
+        format="parquet",
+        plausible=("1960-01-01", "2000-01-01"),
+    )
+    topology.new_stream("in", spout).group_by("shop").persistent_aggregate(TransactionalState("d"), n=Count())
+    ends = [0, 1, 8, 9, 16, 23]
+    moments = [datetime(1969, 12, 20, tzinfo=UTC) + timedelta(each) for each in ends]
+    intervals = [Interval(*each) for each in pairwise(moments)]
+    manifests = emitter.compare(topology, planned(topology, intervals))
+    assert [each.records for each in manifests] == [2, 14, 2, 14, 14]
+    assert one_job == [5]
+
+
+def words(root: Path, size: int) -> Topology:
+    topology = Topology("words")
+    stream = topology.new_stream("in", FileSpout(root, files_per_batch=size))
+    stream.flat_map("split(line, ' ')", "word string").group_by("word").persistent_aggregate(
+        OpaqueState("words"), count=Count()
+    )
+    pairs = [("one line", "first"), ("x", "other")]
+    known = topology.new_static_state(StaticState("known", pairs, "line string, name string"))
+    stream.state_query(known, "line", fields=["name"], how="inner").group_by("line", "name").persistent_aggregate(
+        OpaqueState("lines"), count=Count()
+    )
+    return topology
+
+
+@pytest.mark.rule("R5", "R7")
+def test_files_together_are_files_alone(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    """Whatever they are called, also compressed ones, and one that is as good as empty."""
+    root = tmp_path / "in [a] %20 ü"
+    root.mkdir()
+    for number, name in enumerate(["a b.txt", "c%20d", "e", "f*.txt", "g", "h{1}", "i#j"]):
+        (root / name).write_text("one line\n" + "a word and a word\n" * number)
+    (root / "k.gz").write_bytes(gzip.compress(b"one line\nof a word"))
+    (root / "l").write_bytes(b"\xef\xbb\xbf")
+    topology = words(root, 2)
+    manifests = emitter.compare(topology, planned(topology, [None] * 5))
+    assert one_job == [5]
+    assert [each.records for each in manifests] == [3, 7, 11, 9, 0]
+
+
+def test_every_aggregate_together_is_what_it_is_alone(emitter: Emitter, tmp_path: Path) -> None:
+    """Each in one state by key, and as one value of all; doubles are of values that any order sums alike."""
+    values = [
+        "get_json_object(line, '$.k') k",
+        "cast(get_json_object(line, '$.n') as bigint) n",
+        "cast(get_json_object(line, '$.n') as decimal(10,2)) price",
+        "cast(get_json_object(line, '$.n') as double) x",
+        "cast(get_json_object(line, '$.n') as bigint) > 3 flag",
+        "get_json_object(line, '$.w') word",
+    ]
+    fields = "k string, n bigint, price decimal(10,2), x double, flag boolean, word string"
+    root = tmp_path / "in"
+    root.mkdir()
+    for file in range(3):
+        lines = [f'{{"k": "{"ab"[n % 2]}", "n": {n * 7 % 11}, "w": "w{n % 4}"}}' for n in range(file * 4, 20 + file)]
+        (root / f"{file}").write_text("\n".join([*lines, '{"k": "a"}']) + "\n")
+    topology = Topology("every")
+    stream = topology.new_stream("in", FileSpout(root, files_per_batch=1))
+    made = stream.map([each.rpartition(" ")[0] for each in values], fields)
+    made.group_by("k").persistent_aggregate(OpaqueState("every"), **aggregates())
+    made.persistent_aggregate(OpaqueState("all"), **aggregates())
+    made.filter("k = 'none'").persistent_aggregate(OpaqueState("none"), **aggregates())
+    emitter.compare(topology, planned(topology, [None] * 3))
+
+
+@pytest.mark.rule("R5")
+def test_a_poisoned_day_fails_alone_by_its_own_error(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    intervals = days(date(2013, 1, 1), 4)
+    write_csv(tmp_path / "a.csv", rows_of(intervals))
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write(f"{(intervals[2].start + timedelta(hours=1)).isoformat()},shop,seven\n")
+    topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
+    plans = planned(topology, intervals)
+    together, alone = emitter.together(topology, plans), emitter.alone(topology, plans)
+    assert [each.read_error() for each in together] == [each.read_error() for each in alone]
+    assert [each.read_error() is None for each in together] == [True, True, False, True]
+    good = [0, 1, 3]
+    assert [emitter.staged(topology, together[n]) for n in good] == [emitter.staged(topology, alone[n]) for n in good]
+    assert one_job == [4, 2, 2]
+
+
+def test_a_file_that_no_batch_can_read_is_not_read_for_each(
+    emitter: Emitter, tmp_path: Path, one_job: list[int]
+) -> None:
+    intervals = days(date(2013, 1, 1), 16)
+    write_csv(tmp_path / "a.csv", rows_of(intervals, each=1))
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("yesterday,shop,7\n")
+    topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
+    together = emitter.together(topology, planned(topology, intervals))
+    assert one_job == [16, 8, 4, 2, 2]
+    errors = [error["message"] for each in together if (error := each.read_error())]
+    assert len(errors) == 2
+    assert all("'yesterday' is no timestamp" in each for each in errors)
+
+
+@pytest.mark.rule("R5")
+def test_an_attempt_that_is_superseded_meanwhile_is_left_out(
+    emitter: Emitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intervals = days(date(2013, 1, 1), 3)
+    write_csv(tmp_path / "a.csv", rows_of(intervals))
+    topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
+    driver, folders = emitter.folders(topology, planned(topology, intervals))
+    stage = module.stage
+
+    def overtaken(*given: Any) -> Any:
+        staged = stage(*given)
+        folders[1].write_heartbeat(folders[1].superseded("2:2"))
+        return staged
+
+    monkeypatch.setattr(module, "stage", overtaken)
+    driver.emit_fused(folders)
+    assert [each.said_something() for each in folders] == [True, False, True]
+    assert [folders[n].read_manifest().attempt.txid for n in (0, 2)] == [1, 3]
+
+
+def test_too_many_keys_for_the_driver_are_emitted_by_fewer(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intervals = days(date(2013, 1, 1), 4)
+    write_csv(tmp_path / "a.csv", rows_of(intervals))
+    topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
+    monkeypatch.setattr("txbatch.spark.fused.ROWS_MAX", 6)
+    emitter.compare(topology, planned(topology, intervals))
+    assert one_job == [4, 2, 2]

@@ -1,0 +1,414 @@
+"""Several batches by one job: which may be, which of a job's attempts go on when it fails, and what comes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txbatch import (
+    AppendState,
+    CombinerAggregator,
+    Count,
+    FileSpout,
+    FixedBatchSpout,
+    Interval,
+    IntervalSpout,
+    LiveState,
+    OpaqueState,
+    Stream,
+    Topology,
+)
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.fused import PIECES_MAX, Span, go_together, pieces, planned_bytes, why_not
+from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.plan import BatchPlan
+from txbatch.core.staging import AttemptFolder
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.launch.fused import Attempt, Halving
+from txbatch.memory.emitter import MemoryApplication
+from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.run_locks import MemoryRunLocks
+from txbatch.memory.runner import MemoryJob
+from txbatch.memory.staging import MemoryStaging
+from txbatch.run.runner import Runner
+from txbatch.run.steps import Steps
+
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
+Define = Callable[[Stream], Any]
+
+
+class Longest(CombinerAggregator):
+    """One of a user's own."""
+
+    partial = "words array<string>"
+
+    def init(self, value: Any) -> Any:
+        return [value]
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return max(left, right)
+
+
+def count(stream: Stream, state: str = "words") -> None:
+    stream.group_by("line").persistent_aggregate(OpaqueState(state), count=Count())
+
+
+def merged(stream: Stream) -> None:
+    other = stream.topology.new_stream("other", FileSpout("/other"))  # type: ignore[attr-defined]
+    count(stream.topology.merge(stream, other, name="both"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        count,
+        merged,
+        lambda stream: count(stream.filter("line <> ''").each("upper(line)", "u string").project("line")),
+        lambda stream: count(stream.flat_map(lambda record: record["line"].split(), "line string").repartition(2)),
+        lambda stream: stream.persistent_aggregate(OpaqueState("all"), count=Count()),
+        lambda stream: stream.group_by("line").persistent_aggregate(OpaqueState("w"), remove="line = ''", n=Count()),
+    ],
+)
+def test_what_is_made_record_by_record_is_emitted_together(define: Define) -> None:
+    topology = Topology("t")
+    define(topology.new_stream("in", FileSpout("/in")))
+    assert why_not(topology) is None
+
+
+@pytest.mark.parametrize(
+    ("define", "why"),
+    [
+        (lambda stream: count(stream.transform(lambda frame: frame)), "state 'words': transform sees all records"),
+        (lambda stream: count(stream.distinct()), "state 'words': distinct.* is made of all records of a batch"),
+        (
+            lambda stream: count(stream.state_query(LiveState("w", "line string, n int"), "line", fields=["n"])),
+            "state 'words': state 'w' is looked up in as of the batch",
+        ),
+        (lambda stream: stream.persist(AppendState("kept")), "state 'kept' keeps records"),
+        (
+            lambda stream: stream.group_by("line").persistent_aggregate(OpaqueState("l"), longest=Longest("line")),
+            "state 'l' combines by Python of the job",
+        ),
+        (lambda stream: count(stream.topology.new_stream("f", FixedBatchSpout("line string", 1, "a"))), "'f': FixedB"),
+    ],
+)
+def test_what_is_not_says_why(define: Define, why: str) -> None:
+    topology = Topology("t")
+    define(topology.new_stream("in", FileSpout("/in")))
+    assert (told := why_not(topology)) is not None
+    assert re.search(why, told)
+
+
+def test_a_spout_that_reads_in_its_own_way_is_left_alone() -> None:
+    class Own(FileSpout):
+        def emit_batch(self, *given: Any) -> Any:
+            raise AssertionError
+
+    assert not Own("/in").fusable
+    assert Own("/in").fused([{"partitions": {}}, {"partitions": {}}]) is None
+
+
+def day(number: int, **files: int) -> Metadata:
+    """The plan of a day, which names these files."""
+    start = MIDNIGHT + timedelta(days=number)
+    interval = [start.isoformat(), (start + timedelta(days=1)).isoformat()]
+    return {"plan": {"interval": interval, "files": files}, "interval": interval}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        (day(0, a=5), day(1, a=5), True),
+        (day(7, a=5), day(0, a=5), True),
+        (day(0, a=5), day(0, a=5), False),
+        (day(0, a=5), day(1, a=6), False),
+        (day(0, a=5), day(1, a=5, b=1), False),
+    ],
+)
+def test_days_go_together_that_read_the_same_files(one: Metadata, other: Metadata, *, together: bool) -> None:
+    topology = Topology("t")
+    topology.new_stream("in", IntervalSpout("/in", "at timestamp, line string", time="at"))
+    plans = [BatchPlan.from_json({"format": 2, "streams": {"in": each}}) for each in (one, other)]
+    assert go_together(topology, *plans) is together
+    assert planned_bytes(topology, plans) == (5 if together else None)
+
+
+def test_files_go_together_that_are_each_in_one_batch() -> None:
+    topology = Topology("t")
+    topology.new_stream("in", FileSpout("/in"))
+    one, two, again = (
+        BatchPlan.from_json({"format": 2, "streams": {"in": {"partitions": {name: {"start": 0, "end": 3}}}}})
+        for name in ("a", "b", "a")
+    )
+    assert (go_together(topology, one, two), go_together(topology, one, again)) == (True, False)
+    assert planned_bytes(topology, [one, two]) == 6
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=9), st.integers(-500, 500))
+def test_each_moment_meets_its_own_batch_and_at_most_its(lengths: list[tuple[int, int]], at: int) -> None:
+    """Also in gaps, before 1970, and beside batches of other lengths."""
+    spans = []
+    for txid, (length, gap) in enumerate(lengths, 1):
+        spans.append(Span(txid, at, at + length))
+        at += length + gap
+    origin, width, found = pieces(spans)
+    for moment in range(spans[0].start, spans[-1].end + 3):
+        met = [span for piece, span in found if piece == (moment - origin) // width]
+        owners = [span.txid for span in met if span.start <= moment < span.end]
+        assert owners == [span.txid for span in spans if span.start <= moment < span.end]
+
+
+def test_a_second_among_years_makes_no_billion_of_pieces() -> None:
+    second, year = 1_000_000, 365 * 86_400_000_000
+    _, _, found = pieces([Span(1, 0, second), Span(2, second, 9 * year)])
+    assert len(found) <= PIECES_MAX + 4
+
+
+class Folder:
+    """What `Halving` asks of an attempt's folder."""
+
+    def __init__(self, txid: int, superseded: str | None = None) -> None:
+        self.txid, self.superseded, self.said = txid, superseded, ""
+
+    def read_heartbeat(self) -> Heartbeat:
+        return Heartbeat(9, superseded=self.superseded)
+
+    def said_something(self) -> bool:
+        return bool(self.said)
+
+
+class Jobs:
+    """Spark jobs over attempts, some of which fail; `said` is what a job says of one alone."""
+
+    def __init__(self, number: int, failing: Sequence[int], said: str = "txid {} fails") -> None:
+        self.folders = {txid: Folder(txid) for txid in range(1, number + 1)}
+        self.failing, self.said, self.jobs = set(failing), said, list[list[int]]()
+
+    def run(self) -> dict[int, str]:
+        halving = Halving(self.together, self.alone, str, 2 * len(self.folders).bit_length())
+        halving.emit([cast("Attempt", (folder, None)) for folder in self.folders.values()])
+        return {txid: folder.said for txid, folder in self.folders.items()}
+
+    def together(self, attempts: Sequence[Attempt]) -> None:
+        folders = [cast(Folder, folder) for folder, _ in attempts]
+        self.jobs.append([folder.txid for folder in folders])
+        if failed := self.failing & set(self.jobs[-1]):
+            raise BadRecord(self.said.format(min(failed)))
+        for folder in folders:
+            folder.said = "manifest"
+
+    def alone(self, attempt: Attempt) -> str | None:
+        folder = cast(Folder, attempt[0])
+        self.jobs.append([folder.txid])
+        folder.said = self.said.format(folder.txid) if folder.txid in self.failing else "manifest"
+        return None if folder.said == "manifest" else folder.said
+
+
+@pytest.mark.parametrize("failing", [(1,), (7,), (3, 12)])
+def test_what_fails_is_found_by_halves_and_fails_alone(failing: tuple[int, ...]) -> None:
+    said = Jobs(12, failing).run()
+    assert {txid for txid, each in said.items() if each != "manifest"} == set(failing)
+
+
+def test_where_all_fail_alike_nobody_tries_each() -> None:
+    jobs = Jobs(300, range(1, 301), "line 7 is no number")
+    said = jobs.run()
+    assert len(jobs.jobs) <= 12
+    assert sum(map(bool, said.values())) <= 2
+
+
+def test_there_is_an_end_to_jobs_that_fail() -> None:
+    jobs = Jobs(300, range(1, 301))
+    jobs.run()
+    assert len(jobs.jobs) <= 40
+
+
+def test_a_superseded_attempt_is_left_out() -> None:
+    jobs = Jobs(4, ())
+    jobs.folders[2].superseded = "2:2"
+    assert jobs.run() == {1: "manifest", 2: "", 3: "manifest", 4: "manifest"}
+    assert jobs.jobs == [[1, 3, 4]]
+
+
+class Days(IntervalSpout):
+    """A record of each hour; `bad` days cannot be read."""
+
+    bad: frozenset[int] = frozenset()
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "at timestamp, line string", time="at")
+
+    def batch(self, plan: Metadata) -> list[tuple[Any, ...]]:
+        start, end = map(datetime.fromisoformat, plan["interval"])
+        if start.day in self.bad:
+            raise BadRecord(f"day {start.day} is damaged")
+        hours = (end - start) // timedelta(hours=1)
+        return [(start + timedelta(hours=hour), f"hour {hour}") for hour in range(hours)]
+
+
+class Application(MemoryApplication):
+    """Notes what is emitted together, and what alone; `before` is called once, when several have begun."""
+
+    before: Callable[[], None] | None = None
+
+    def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
+        super().__init__(topology, staging)
+        self.together, self.alone, self.inside = list[list[str]](), list[str](), False
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        if not self.inside:
+            self.alone.append(str(assignment.attempt))
+        super().emit(folder, assignment)
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        self.together.append([str(assignment.attempt) for _, assignment in attempts])
+        hook, self.before = self.before, None
+        if hook is not None:
+            hook()
+        self.inside = True
+        try:
+            super().emit_fused(attempts)
+        finally:
+            self.inside = False
+
+
+class Case:
+    """A runner of days over the ledger in memory."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        (folder / "a").touch()
+        self.spout, self.topology = Days(folder), Topology("days", **options)
+        stream = self.topology.new_stream("in", self.spout)
+        stream.group_by("line").persistent_aggregate(OpaqueState("hours"), count=Count())
+        self.ledger, self.staging = MemoryLedger(), MemoryStaging()
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process."""
+        self.application = Application(self.topology, self.staging)
+        self.steps = Steps(MemoryJob(self.topology), self.ledger, self.staging, MemoryRunLocks())
+        self.runner = Runner(self.steps, self.application)
+
+    def run(self, days: int) -> list[int]:
+        starts = [MIDNIGHT + timedelta(days=number) for number in range(days)]
+        each = [Interval(start, start + timedelta(days=1)) for start in starts]
+        return [batch.txid for batch in self.runner.run_each(each)]
+
+    def batches(self) -> list[Batch]:
+        return list(self.ledger.tables.batches_of("days"))
+
+    @property
+    def count(self) -> int:
+        rows = self.ledger.rows("hours")
+        return rows["hour 0",].value[0] if rows else 0
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_days_are_emitted_together_and_committed_each_by_its_own_txid(case: Case) -> None:
+    """Also more than max_pending. Called again, nothing is emitted: all is found."""
+    assert case.run(5) == [1, 2, 3, 4, 5]
+    assert (case.application.together, case.application.alone) == ([["1:1", "2:1", "3:1", "4:1", "5:1"]], [])
+    assert case.count == 5
+    assert all(batch.succeeded for batch in case.batches())
+    assert len({batch.lease_run for batch in case.batches()}) == 5, "each is its own run"
+    assert case.run(7) == [1, 2, 3, 4, 5, 6, 7]
+    assert case.application.together[1:] == [["6:1", "7:1"]]
+    assert case.count == 7
+
+
+def test_a_day_that_fails_keeps_back_those_behind_it_which_are_not_emitted_again(case: Case) -> None:
+    case.spout.bad = frozenset({3})
+    with pytest.raises(BadRecord, match="day 3 is damaged"):
+        case.run(5)
+    assert [str(batch.status) for batch in case.batches()] == [*["committed"] * 2, "planned", *["emitted"] * 2]
+    assert case.application.alone == ["3:2"]
+    case.begin()
+    case.spout.bad = frozenset()
+    assert case.run(6) == [3, 4, 5, 1, 2, 3, 4, 5, 6]
+    assert (case.application.alone, case.count) == (["3:3", "6:1"], 6)
+
+
+def test_when_it_is_aborted_the_others_are_committed(case: Case) -> None:
+    case.spout.bad = frozenset({3})
+    with pytest.raises(BadRecord):
+        case.run(4)
+    case.ledger.abort("days", 3, "damaged")
+    case.begin()
+    with pytest.raises(BadRecord, match="day 3"):
+        case.run(5)
+    assert case.count == 3
+    assert case.batches()[3].status is BatchStatus.COMMITTED
+
+
+def test_one_that_is_superseded_is_left_to_who_took_it_and_the_others_go_on(case: Case) -> None:
+    """A newer attempt of the same run, which another process begins while the job is at work."""
+
+    def overtake() -> None:
+        batch = case.ledger.batch("days", 2)
+        case.steps.start_attempt(batch, Run(batch.lease_run or ""), "in memory")
+
+    case.application.before = overtake
+    assert case.run(3) == [1, 2, 3]
+    assert case.application.alone == ["2:3"]
+    assert case.count == 3
+
+
+def test_a_killed_call_goes_on_together(case: Case) -> None:
+    """What it planned and did not emit, the next call emits by one job."""
+
+    class KilledError(BaseException):
+        """As by SIGKILL."""
+
+    def kill() -> None:
+        raise KilledError
+
+    case.application.before = kill
+    with pytest.raises(KilledError):
+        case.run(4)
+    case.begin()
+    assert case.run(4) == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert (case.application.together, case.application.alone) == ([["1:2", "2:2", "3:2", "4:2"]], [])
+
+
+def test_when_the_job_as_a_whole_fails_each_is_emitted_by_itself(case: Case) -> None:
+    def fail() -> None:
+        raise TransientError("Spark ended")
+
+    case.application.before = fail
+    assert case.run(3) == [1, 2, 3]
+    assert case.application.alone == ["1:2", "2:2", "3:2"]
+    assert case.ledger.tables.attempts_of(case.batches()[0])[0].error == "Spark ended"
+
+
+def test_a_train_is_no_longer_than_its_bound(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txbatch.core.fused.BATCHES_MAX", 2)
+    assert case.run(5) == [1, 2, 3, 4, 5]
+    assert [len(each) for each in case.application.together] == [2, 2]
+    assert case.application.alone == ["5:1"]
+
+
+def test_an_interval_that_is_refused_keeps_no_earlier_one_back(case: Case) -> None:
+    future = Interval(datetime.now(UTC) + timedelta(days=1), datetime.now(UTC) + timedelta(days=2))
+    days = [Interval(MIDNIGHT, MIDNIGHT + timedelta(days=1)), future]
+    done = []
+    with pytest.raises(Exception, match="is not over"):
+        done.extend(batch.txid for batch in case.runner.run_each(days))
+    assert case.count == 1
+
+
+def test_nothing_is_planned_ahead_of_what_goes_one_by_one(case: Case) -> None:
+    case.topology.streams["in"].distinct().group_by("line").persistent_aggregate(OpaqueState("once"), count=Count())
+    case.begin()
+    assert case.run(3) == [1, 2, 3]
+    assert (case.application.together, case.application.alone) == ([], ["1:1", "2:1", "3:1"])
