@@ -655,11 +655,16 @@ SELECT p.proname AS name, p.oid::regprocedure::text AS signature, p.prosrc AS bo
 SELECT set_config('work_mem', :memory, true) WHERE pg_size_bytes(current_setting('work_mem')) < pg_size_bytes(:memory);
 
 -- reach --
--- How far back a state can be asked, up to which txid, and which of them was the newest at a moment.
-SELECT s.horizon, COALESCE(max(b.txid), 0) AS newest,
-       COALESCE(max(b.txid) FILTER (WHERE b.committed_at <= CAST(:at AS timestamptz)), 0) AS then
-  FROM txbatch.state s LEFT JOIN txbatch.batch b ON b.topology = s.topology AND b.status = 'committed'
- WHERE s.state = :state GROUP BY s.state;
+-- Which txid was the newest at a moment, and which is it today; and the rebuild that was swapped since it was committed, up to then.
+SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
+  FROM (SELECT s.topology, COALESCE(max(b.txid), 0) AS newest,
+               COALESCE(max(b.txid) FILTER (WHERE b.committed_at <= CAST(:at AS timestamptz)), 0) AS then
+          FROM txbatch.state s LEFT JOIN txbatch.batch b ON b.topology = s.topology AND b.status = 'committed'
+         WHERE s.state = :state GROUP BY s.state) f
+  LEFT JOIN LATERAL (
+       SELECT rebuild, ended_at FROM txbatch.rebuild
+        WHERE topology = f.topology AND status = 'swapped' AND swapped_txid = f.then AND ended_at <= CAST(:at AS timestamptz)
+        ORDER BY rebuild DESC LIMIT 1) r ON true;
 
 -- restating --
 -- Restates that are in flight.

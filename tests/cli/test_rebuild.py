@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_support import refused, rows
 from click.testing import Result
 from sqlalchemy import Engine, text
 from support import until
@@ -64,6 +66,9 @@ class Words:
 
     def run(self, *given: str) -> Result:
         return self._call("run", *(given or (self.job,)), "--until-idle")
+
+    def ask(self, *given: str) -> Result:
+        return self._call(*given)
 
     def rebuild(self, *given: str) -> Result:
         return self._call("rebuild", *given)
@@ -135,6 +140,26 @@ def test_one_more_value_for_all_history_while_batches_are_committed(
     assert json.loads(words.rebuild("words", "--status", "--json").stdout)[0]["past_kept"] is True
     assert words.rebuild("words", "--drop-past").exit_code == 0
     assert words.rows("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'state\\_past%'") == [(0,)]
+
+
+@pytest.mark.rule("R19", "R23")
+def test_as_of_a_time_between_the_swap_and_the_next_batch_is_told_to_be_nothing_that_is_kept(words: Words) -> None:
+    """As of the newest txid reports had shown what was before."""
+    before = datetime.now(UTC).isoformat()
+    now = words.write(MORE, "more.py")
+    assert words.rebuild(now, *WHY).exit_code == 0
+    after = datetime.now(UTC).isoformat()
+
+    def asked(at: str, *given: str) -> Result:
+        return words.ask("as-of", "words", "--at", at, *given)
+
+    assert [row["count"] for row in rows(asked(before, "--json"))] == [3, 1, 2]
+    told = "reports showed what rebuild 1 had counted anew, with no batch since, which no txid stands for: "
+    refused(asked(after), f"{told}`txbatch query`")
+    words.log.append("0", ["d"])
+    assert words.run(now).exit_code == 0
+    refused(asked(after), f"{told}ask as of the next txid; as of txid 2 is what they showed before 20")
+    assert [row["count"] for row in rows(asked(datetime.now(UTC).isoformat(), "--json"))] == [3, 1, 2, 1]
 
 
 @pytest.mark.rule("R17", "R23")

@@ -43,9 +43,20 @@ class PastReader(Reader):
     """
 
     def txid_at(self, state: str, at: datetime) -> int:
-        """Return the newest txid that was committed at a moment; 0: none was."""
+        """Return the newest txid that was committed at a moment; 0: none was.
+
+        TerminalError where reports showed what a rebuild had counted anew since: as of that txid they had shown something else.
+        """
         self._dated(state)
-        return int(self._rows("reach", state=state, at=at)[0]["then"])
+        (found,) = self._rows("reach", state=state, at=at)
+        if found["rebuild"] is None:
+            return int(found["then"])
+        later = _NOW if found["newest"] == found["then"] else "ask as of the next txid"
+        raise TerminalError(
+            f"state {state!r}: at {at.isoformat()} reports showed what rebuild {found['rebuild']} had counted anew, with no "
+            f"batch since, which no txid stands for: {later}; as of txid {found['then']} is what they showed before "
+            f"{found['swapped_at'].isoformat()}"
+        )
 
     def as_of(
         self, state: str, txid: int, keys: Sequence[Key] = (), *, corrected: bool = False, limit: int | None = None
