@@ -51,3 +51,7 @@ SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
  CROSS JOIN LATERAL json_each(t.source) s
   LEFT JOIN txbatch.state u ON u.state = s.value ->> 'state'
  WHERE t.source IS NOT NULL AND s.value ->> 'spout' = 'StateSpout' ORDER BY 1, 2;
+
+-- look_up_in --
+-- The topologies of which a batch was planned to look a state up.
+SELECT DISTINCT topology FROM txbatch.batch WHERE metadata -> 'as_of' -> :state IS NOT NULL ORDER BY 1;

@@ -63,3 +63,20 @@ def test_a_job_that_never_ran(txbatch: Txbatch, write_job: WriteJob) -> None:
     job = write_job("job.py", NOW)
     assert txbatch("change", job).stderr == "nothing is defined otherwise\n"
     refused(txbatch("change", job, "--yes", "--why", "x"), "no topology 't' is known")
+
+
+@pytest.mark.rule("R23")
+def test_what_would_be_refused_now_is_told_before(txbatch: Txbatch, write_job: WriteJob) -> None:
+    """What a rebuild replaced keeps its names until it is dropped."""
+    before = write_job("job.py", job_of("t", "s"))
+    assert txbatch("run", before).exit_code == 0
+    assert txbatch("rebuild", before, "--why", "once more").exit_code == 0
+    job = write_job("job.py", job_of("t", "s").replace("OpaqueState('s')", "OpaqueState('words', was='s')"))
+    told = (
+        "nothing is changed yet, and cannot be now: topology 't' and its states keep their names while what they were"
+    )
+    shown = txbatch("change", job)
+    assert (shown.exit_code, "in place  state 'words' was 's'" in shown.stdout, told in shown.stderr) == (0, True, True)
+    assert txbatch("rebuild", "t", "--drop-past").exit_code == 0
+    assert "nothing is changed yet: say --why" in txbatch("change", job).stderr
+    assert txbatch("change", job, "--why", "a better name", "--yes").exit_code == 0

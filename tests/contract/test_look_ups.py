@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from contract.test_rebuild import JOB, Rebuilding
 from contract.test_restate import NAME, Case
-from support import LogSpout, run
+from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, LiveState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core import coordinator, look_ups
@@ -106,6 +106,27 @@ def test_a_restate_looks_up_as_of_then(case: LookUps) -> None:
     again = case.plans("again", Restate(1, "it was wrong"))
     assert again.metadata["as_of"] == case.ledger.batch(LOOKS, 1).metadata["as_of"]
     assert case.exports(again, "again") == {0: [("dog", 1)]}
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_state_that_is_renamed_is_looked_up_as_of_then(case: LookUps) -> None:
+    """By its new name, also in what was planned before; an open batch keeps the name."""
+    case.counts("1", dog=1)
+    case.looked("a")
+    case.counts("2", dog=5)
+    pending = case.plans("b")
+    case.topology = word_count(LogSpout({"a": 100}), state=OpaqueState("words", was=NAME))
+    for refused in (case.ledger.check_change, lambda *given: case.ledger.change(*given, "a better name")):
+        with pytest.raises(TerminalError, match="state 'word_count' stays what it is while topology 'looks' reads it"):
+            refused(case.topology, JOB)
+    case.ledger.abort(LOOKS, pending.txid, "its state gets another name")
+    case.ledger.change(case.topology, JOB, "a better name")
+    case.looks = looks(LiveState("words", FIELDS))
+    batch = case.plans("again", Restate(1, "it was wrong"))
+    assert batch.metadata["as_of"]["words"]["txid"] == 1
+    assert case.exports(batch, "again") == {0: [("dog", 1)]}
+    case.ledger.abort(LOOKS, batch.txid, "enough")
+    assert case.exports(case.plans("c"), "c") == {0: [("dog", 6)]}
 
 
 def test_a_state_in_which_nothing_is_counted_yet_has_no_rows(case: LookUps) -> None:

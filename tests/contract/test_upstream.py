@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from contract.test_rebuild import JOB, Rebuilding, counted
-from contract.test_restate import NAME, Case
-from support import LogSpout, run
+from contract.test_restate import NAME, Case, restate_of
+from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, OpaqueState, StateSpout, Topology
 from txbatch.core import coordinator
@@ -177,9 +177,28 @@ def test_the_past_of_a_rebuild_stays_until_its_changes_are_read(chain: Chain) ->
     chain.goes(chain.initialize(of), of, counted(dog=1))
     assert chain.reads("b") == [("dog", "changed", 1, 6, 2)]
     assert rebuilding.rebuilds.drop_past(NAME) == [rebuilding.rebuild.number]
-    again = chain.plans("again", Restate(2, "the job was wrong"))
-    with pytest.raises(RecordsGone, match="as of txid 1: of what rebuild 1 replaced nothing is kept"):
-        chain.exports(again, "again")
+    with pytest.raises(
+        RecordsGone, match="as of txid 1: of what rebuild 1 replaced nothing is kept; a batch that read it then"
+    ):
+        chain.plans("again", Restate(2, "the job was wrong"))
+
+
+@pytest.mark.rule("R23")
+def test_what_was_rebuilt_and_not_kept_is_read_with_the_next_txid(backing: Any) -> None:
+    """Before that nothing is planned, as nobody could say what it was as of its newest txid."""
+    chain = Chain(backing, state=OpaqueState(NAME, contributions=False))
+    chain.counts("1", dog=1)
+    rebuilding = Rebuilding(chain)
+    assert rebuilding.count(1, dog=5)
+    assert rebuilding.swap() == Swapped(1)
+    nothing_since = "of what rebuild 1 replaced nothing is kept; nothing was committed since: run topology 'word_count'"
+    for way in ("a", "b"):
+        with pytest.raises(RecordsGone, match=nothing_since):
+            chain.plans(way)
+    chain.topology = rebuilding.topology
+    of = restate_of(1)
+    chain.goes(chain.initialize(of), of, counted(dog=6))
+    assert chain.reads("c") == [("dog", "added", None, 6, 2)]
 
 
 @pytest.mark.rule("R22")
@@ -221,11 +240,9 @@ def test_what_is_folded_is_read_as_it_is_now_and_not_as_it_was(chain: Chain) -> 
     chain.counts("5", dog=1)
     chain.reads("b")
     assert [each.horizon for each in chain.backing.retention.fold(NAME, 4)] == [4]
-    again = chain.plans("again", Restate(1, "the job was wrong"))
-    with pytest.raises(
-        RecordsGone, match="cannot be read as of txid 3: retention has folded what it was before txid 4"
-    ):
-        chain.exports(again, "again")
+    folded = "cannot be read as of txid 3: retention has folded what it was before txid 4; a batch that read it then"
+    with pytest.raises(RecordsGone, match=folded):
+        chain.plans("again", Restate(1, "the job was wrong"))
 
 
 def test_a_state_whose_past_is_not_kept_is_refused(backing: Any) -> None:
@@ -276,6 +293,26 @@ def test_a_cycle_is_refused(chain: Chain) -> None:
         DefinitionError, match="topology 'top' reads what it makes itself: top reads state 'top' of top"
     ):
         coordinator.initialize_transaction(chain.ledger, top(TOP), run("x"))
+
+
+@pytest.mark.rule("R23")
+def test_a_state_that_is_read_keeps_its_name_and_its_place(chain: Chain) -> None:
+    """Its topology need not."""
+    chain.counts("1", dog=1)
+    first = chain.reads("a")
+    others = [
+        OpaqueState("words", was=NAME),
+        OpaqueState(NAME, database="warehouse"),
+        OpaqueState("words", since="now"),
+    ]
+    for other in others:
+        with pytest.raises(TerminalError, match="state 'word_count' stays what it is while topology 'top' reads it"):
+            chain.ledger.change(word_count(LogSpout({"a": 1000}), state=other), JOB, "a better name, or place")
+    chain.topology = word_count(LogSpout({"a": 1000}), "renamed", state=OpaqueState(NAME))
+    chain.topology.was = NAME
+    chain.ledger.change(chain.topology, JOB, "a better name")
+    assert chain.reads("again", Restate(1, "the job was wrong")) == first
+    assert isinstance(chain.plans("b"), NothingNew)
 
 
 def test_a_state_that_was_made_anew_is_refused(chain: Chain) -> None:

@@ -8,16 +8,20 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.errors import SchemaMismatch, TxbatchError
 from txbatch.core.redefinition import how
-from txbatch.launch.job_file import check_emission
+from txbatch.core.text import shown
+from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.warehouses import Warehouses
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Below the table: that nothing is changed yet."""
+    """Below the table: that nothing is changed yet, and why it cannot be now."""
     if any(not row["applied"] for row in rows):
-        click.echo("nothing is changed yet: say --why '...' --yes to apply all of it", err=True)
+        refused = rows[0]["refused"]
+        told = f", and cannot be now: {refused}" if refused else ": say --why '...' --yes to apply all of it"
+        click.echo(shown(f"nothing is changed yet{told}"), err=True)
 
 
 @click.command()
@@ -43,7 +47,19 @@ def change(job: str, why: str | None, yes: bool) -> Rows:
     check_emission(loaded)
     ledger = PostgresLedger(engine, warehouses=Warehouses(where.warehouse_url))
     topology = loaded.topology
-    found = (
-        ledger.change(topology, loaded.name, why or "", arguments.whoever()) if yes else ledger.redefinitions(topology)
-    )
-    return [{"how": how(each), "what": each.what, "applied": yes} for each in found]
+    if yes:
+        found = ledger.change(topology, loaded.name, why or "", arguments.whoever())
+        return [{"how": how(each), "what": each.what, "applied": True} for each in found]
+    told = {"applied": False, "refused": _refused(ledger, loaded)}
+    return [{"how": how(each), "what": each.what, **told} for each in ledger.redefinitions(topology)]
+
+
+def _refused(ledger: PostgresLedger, job: Job) -> str | None:
+    """Return why the change would be refused now, though none of it needs a rebuild, which its row tells."""
+    try:
+        ledger.check_change(job.topology, job.name)
+    except SchemaMismatch:
+        return None
+    except TxbatchError as error:
+        return str(error)
+    return None

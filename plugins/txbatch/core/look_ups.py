@@ -15,7 +15,7 @@ from txbatch.core.fields import Field, decimal_scale
 from txbatch.core.live_state import LiveState
 from txbatch.core.merge import EXACT
 from txbatch.core.transaction import Assignment, Metadata
-from txbatch.core.upstream import Upstream, UpstreamState, check_kept, check_same
+from txbatch.core.upstream import Upstream, UpstreamState, check_kept, check_newest, check_same
 
 if TYPE_CHECKING:
     from txbatch.core.staging import AttemptFolder
@@ -44,6 +44,8 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
         if upstream is None:
             raise DefinitionError(f"{state} is looked up in as of a txid, which a ledger knows; give one")
         known = upstream.known(state.name)
+        if state.name not in then:
+            check_newest(known)
         cut = found[state.name] = then.get(state.name) or {"txid": known.txid, "of": list(known.made)}
         check_cut(known, cut)
         _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))

@@ -19,7 +19,7 @@ from txbatch.core.static import Versioned
 from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Metadata, Restate, Run, canonical_json
-from txbatch.core.upstream import Upstream, UpstreamCoordinator, check_acyclic, exported
+from txbatch.core.upstream import Upstream, UpstreamCoordinator, check_acyclic, check_again, exported
 
 
 def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | None = None) -> Metadata | None:
@@ -80,6 +80,8 @@ def plan_again(
             streams[name] = again
     if not any(planned.ranges for planned in streams.values()):
         raise PartitionUnreadable(f"{topology.name}: nothing of what txid {asked.position} read is left: {streams}")
+    if upstream is not None:
+        check_again(topology, upstream, streams)
     whole, as_of = not asked.accept_missing, cuts(topology, upstream, plan.as_of)
     now = BatchPlan(streams, parameters=plan.parameters, whole=whole, static=_versions(topology), as_of=as_of)
     return _stored(topology, now)

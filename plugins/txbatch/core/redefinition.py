@@ -93,6 +93,13 @@ class RenameState:
     state: str
     was: str
 
+    def within(self, value: Metadata) -> Metadata:
+        """Return the JSON of a plan that looks the state up with the state's other name; of a manifest the same."""
+        cuts = value.get("as_of", {})
+        if self.was not in cuts:
+            return value
+        return {**value, "as_of": {self.state if name == self.was else name: cut for name, cut in cuts.items()}}
+
 
 @dataclass(frozen=True, slots=True)
 class MoveState:

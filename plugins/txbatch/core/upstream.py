@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.own_combiner import by_python
+from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
     from txbatch.core.fields import Field
+    from txbatch.core.plan import StreamPlan
     from txbatch.core.staging import AttemptFolder
     from txbatch.core.topology import Topology
     from txbatch.core.transaction import Assignment
@@ -132,11 +134,13 @@ class UpstreamCoordinator(PartitionedCoordinator):
 
 
 _ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
+_AS_COUNTED = "a batch that read it then cannot be counted again, and stays as it is"
 
 
 def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | None:
     """Return the range from the last cut to the newest; None when that is the same. RecordsGone when the last one is not kept."""
     if last is None:
+        check_newest(known)
         return {"start": 0, "end": known.txid, "of": list(known.made)} if known.txid else None
     start = int(last["end"])
     check_same(known, {**last, "start": start, "end": start})
@@ -166,6 +170,23 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
+
+
+def check_newest(known: UpstreamState) -> None:
+    """RecordsGone where a state cannot be read as of its newest txid, for a rebuild has replaced what it was then."""
+    way_out = (
+        f"nothing was committed since: run topology {known.topology!r}, or restate a batch of it, then it can be read"
+    )
+    check_kept(known, {"start": 0, "end": known.txid}, way_out)
+
+
+def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, StreamPlan]) -> None:
+    """RecordsGone for what a batch, which is to be counted again, read of states and is not kept any more."""
+    for name in exported(topology).keys() & streams.keys():
+        for state, range_ in streams[name].ranges.items():
+            known = upstream.known(state)
+            check_same(known, range_, _AS_COUNTED)
+            check_kept(known, range_, _AS_COUNTED)
 
 
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:
@@ -245,6 +266,27 @@ def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, in
         for txid in (txid for txid in each.needs if txid > swapped):
             found[each.topology] = min(txid, found.get(each.topology, txid))
     return found
+
+
+def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
+    """TerminalError for a state that is renamed, goes or moves, and that others know by its name, or read the past of.
+
+    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name.
+    """
+    read, looked = list(readers), list(looked_up)
+    for step in steps:
+        match step:
+            case RenameState(was=state):
+                found = [each.topology for each in (*read, *looked) if each.state == state]
+            case DropState(state=state) | MoveState(state=state, database=str()):
+                found = [each.topology for each in read if each.state == state]
+            case _:
+                continue
+        if found:
+            raise TerminalError(
+                f"state {state!r} stays what it is while topology {found[0]!r} reads it: where an open batch looks the state up, "
+                f"let that end; where a stream reads it, `txbatch drop {found[0]}`, change this, and run that again"
+            )
 
 
 def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:

@@ -112,6 +112,11 @@ class MemoryLedger:
         with self.transaction() as tables:
             return redefinitions(topology, tables.known(topology))
 
+    def check_change(self, topology: Topology, job: str) -> None:
+        """Raise what `change` would be refused for as things stand; changes nothing."""
+        with self.transaction() as tables:
+            changes.check(tables, topology, job)
+
     def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed."""
         with self.transaction() as tables:

@@ -29,20 +29,30 @@ from txbatch.core.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus
+from txbatch.core.upstream import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
+from txbatch.memory.upstream import looked_up, readers
 
 
 def change(tables: Tables, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
     """Apply what has changed to the states, and keep who did it, and why; return what was applied (R23)."""
-    batches = tables.batches_of(tables.name_of(topology))
-    pending = [batch for batch in batches if not batch.status.final]
-    found = check_change(topology, job, tables.known(topology), pending)
+    found = check(tables, topology, job)
     if found:
+        batches = tables.batches_of(tables.name_of(topology))
         txid = protocol.next_txid([batch.txid for batch in batches])
         _change(tables, topology, [each.step for each in found if not isinstance(each, NeedsRebuild)], txid)
         tables.keep(topology, job)
         tables.check_definition(topology, job)
         tables.changes[topology.name, len(tables.changes)] = Changed(txid, tuple(found), shown(why), by)
+    return found
+
+
+def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
+    """Return what has changed; raise what `change` is refused for before it has changed anything."""
+    pending = [batch for batch in tables.batches_of(tables.name_of(topology)) if not batch.status.final]
+    found = check_change(topology, job, tables.known(topology), pending)
+    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    check_changed(readers(tables), looked_up(tables), steps)
     return found
 
 
@@ -55,7 +65,7 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
         if isinstance(step, RenameStream):
             _rename_stream(tables, topology.name, step)
         if isinstance(step, RenameState):
-            _rename(tables, topology.name, step.was, step.state)
+            _rename(tables, topology.name, step)
     for aggregate in topology.aggregates:
         name = aggregate.state.name
         own = [step for step in steps if isinstance(step, OfState) and step.state == name]
@@ -118,7 +128,7 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
         if counting.rebuild.topology == topology:
             again = {
                 txid: (
-                    BatchPlan.from_json(step.within(plan.to_json())),
+                    _within(plan, step),
                     {step.of(name): of for name, of in read.items()},
                 )
                 for txid, (plan, read) in counting.read.items()
@@ -134,13 +144,23 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
             table[topology, step.stream, *at[2:]] = table.pop(at)
 
 
-def _rename(tables: Tables, topology: str, was: str, state: str) -> None:
-    """A state has another name, also in what batches say of it."""
+def _rename(tables: Tables, topology: str, step: RenameState) -> None:
+    """A state has another name, also in what batches say of it, and as of when those of any topology look it up."""
+    state, was = step.state, step.was
     tables.states[state] = tables.states.pop(was)
+    for key, batch in tables.batches.items():
+        tables.batches[key] = replace(batch, metadata=step.within(batch.metadata))
+    for number, counting in tables.rebuilds.items():
+        again = {txid: (_within(plan, step), read) for txid, (plan, read) in counting.read.items()}
+        tables.rebuilds[number] = replace(counting, read=again)
     for at, attempt in tables.attempts.items():
         if at[0] == topology and attempt.manifest:
             states = {state if name == was else name: each for name, each in attempt.manifest.states.items()}
             tables.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
+
+
+def _within(plan: BatchPlan, step: RenameStream | RenameState) -> BatchPlan:
+    return BatchPlan.from_json(step.within(plan.to_json()))
 
 
 def _rekey(table: dict[Any, Any], was: str, name: str) -> None:

@@ -89,6 +89,11 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             return redefinitions(topology, definitions.known(connection, topology))
 
+    def check_change(self, topology: Topology, job: str) -> None:
+        """Raise what `change` would be refused for as things stand; changes nothing."""
+        with transaction(self.engine) as connection:
+            changes.check(connection, topology, job, definitions.known(connection, topology))
+
     def change(self, topology: Topology, job: str, why: str, by: str | None = None) -> list[Redefinition]:
         """Apply a changed definition to what is counted, all of it or nothing; return what has changed.
 

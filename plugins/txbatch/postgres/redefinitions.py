@@ -10,6 +10,7 @@ from psycopg2.errors import DependentObjectsStillExist
 from sqlalchemy import Connection
 
 from txbatch.core.definition import (
+    Known,
     StateDefinition,
     after_steps,
     check_change,
@@ -42,7 +43,8 @@ from txbatch.core.state import StateKind, changes_name
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
-from txbatch.postgres import definitions, renamed_streams, report_views, rows, state_tables
+from txbatch.core.upstream import check_changed
+from txbatch.postgres import definitions, renamed_plans, report_views, rows, state_tables, upstream
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
@@ -60,21 +62,17 @@ def change(
     TerminalError where a view that others made is of what goes.
     """
     known = definitions.known(connection, topology)
-    name = known.was or topology.name
-    found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=name))
+    found = check(connection, topology, job, known)
     if not found:
         return []
-    if (told := definitions.rebuilt_now(connection, name)) is not None:
-        raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
     steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
-    if any(isinstance(step, RenameState | RenameTopology) for step in steps):
-        _check_past(connection, name)
-    check_left(connection, name, steps)
     if known.was is not None:
         connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
     for step in steps:
         if isinstance(step, RenameStream):
-            renamed_streams.rename(connection, topology.name, step)
+            renamed_plans.rename_stream(connection, topology.name, step)
+        if isinstance(step, RenameState):
+            renamed_plans.rename_looked_up(connection, step)
     stored, _ = renamed(topology, known)
     txid = rows.last_txid(connection, topology.name) + 1
     for state in (step.state for step in steps if isinstance(step, DropState)):
@@ -100,6 +98,20 @@ def change(
     said = {"topology": topology.name, "job": job, "why": shown(why), "requested_by": by, "txid": txid}
     what = [{"how": how(each), "what": each.what} for each in found]
     connection.execute(query("insert_change"), {**said, "what": canonical_json(what)})
+    return found
+
+
+def check(connection: Connection, topology: Topology, job: str, known: Known) -> list[Redefinition]:
+    """Return what has changed; raise what `change` is refused for before it has changed anything."""
+    name = known.was or topology.name
+    found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=name))
+    if found and (told := definitions.rebuilt_now(connection, name)) is not None:
+        raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
+    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    if any(isinstance(step, RenameState | RenameTopology) for step in steps):
+        _check_past(connection, name)
+    check_left(connection, name, steps)
+    check_changed(upstream.readers(connection), upstream.looked_up(connection), steps)
     return found
 
 

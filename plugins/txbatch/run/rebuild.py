@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core import planning, restate
-from txbatch.core.errors import LeaseHeld, TerminalError, Unavailable
+from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, Unavailable
 from txbatch.core.ledger import Version
 from txbatch.core.plan import BatchPlan
 from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
@@ -97,12 +97,12 @@ class Rebuilder:
     def _count(self, rebuild: Rebuild, version: Batch) -> bool:
         """Emit a version and count it; False where another has taken its place."""
         topology = self.steps.job.topology
-        planned = plan_of(self.steps, version, rebuild.why)
-        if planned is None:
-            return False
         try:
+            planned = plan_of(self.steps, version, rebuild.why)
+            if planned is None:
+                return False
             again = self.emitter.emit(topology.name, version.txid, planned.plan, version.position)
-        except Unverifiable as error:
+        except (RecordsGone, Unverifiable) as error:
             raise TerminalError(
                 f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "
                 f"mend the job, `txbatch rebuild {rebuild.topology} --cancel` and begin again; or the source, and call it again"
