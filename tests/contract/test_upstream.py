@@ -161,6 +161,27 @@ def test_a_rebuild_upstream_comes_as_a_change_with_the_next_batch(chain: Chain) 
     assert chain.reads("d") == [("owl", "changed", 1, 2, 5)]
 
 
+@pytest.mark.rule("R17", "R23")
+def test_what_a_rebuild_replaced_is_read_as_of_then_after_a_restate_as_well(chain: Chain) -> None:
+    """Each key once: a restate after the swap changes nothing of what was before."""
+    chain.counts("1", dog=1, cat=2)
+    first = chain.reads("a")
+    chain.counts("2", dog=10)
+    rebuilding = Rebuilding(chain)
+    assert rebuilding.count(1, dog=1, cat=2)
+    assert rebuilding.count(2, dog=10)
+    assert rebuilding.swap() == Swapped(2)
+    chain.topology = rebuilding.topology
+    of = restate_of(1)
+    chain.goes(chain.initialize(of), of, counted(dog=4, emu=1))
+    assert chain.reads("again", Restate(1, "the job was wrong")) == first
+    assert chain.reads("b") == [
+        ("cat", "removed", 2, None, 3),
+        ("dog", "changed", 1, 14, 3),
+        ("emu", "added", None, 1, 3),
+    ]
+
+
 @pytest.mark.rule("R23")
 def test_the_past_of_a_rebuild_stays_until_its_changes_are_read(chain: Chain) -> None:
     chain.counts("1", dog=1)

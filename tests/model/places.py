@@ -172,5 +172,7 @@ class Real:
         values = ", ".join(pg_name(name) for name in aggregate.aggregates)
         with self.engine.connect() as connection:
             connection.execute(text(first))
-            rows = connection.execute(text(f"SELECT {key}, txid, {values} FROM {source}"))
-            return {row[0]: (tuple(map(number, row[2:])), row[1]) for row in rows}
+            rows = connection.execute(text(f"SELECT {key}, txid, {values} FROM {source}")).all()
+            found = {row[0]: (tuple(map(number, row[2:])), row[1]) for row in rows}
+            assert len(found) == len(rows), f"{source}: a key comes more than once: {rows}"
+            return found

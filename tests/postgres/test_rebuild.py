@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from postgres.test_restate import restated
 from postgres_bench import Bench, Calls, raw_connection, words
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
@@ -25,6 +26,7 @@ from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.update import Change
 from txbatch.postgres import state_tables, swap
 from txbatch.postgres.engine import transaction
+from txbatch.postgres.migrate import migrations
 from txbatch.postgres.past_reader import PastReader
 from txbatch.postgres.rebuilds import PostgresRebuilds
 
@@ -439,6 +441,39 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
         assert rebuilding.swap() == Swapped(len(history))
     found = bench.rows(f"SELECT word, count, most, txid FROM {where} ORDER BY word")
     assert found == [(key, *value, changed[key]) for key, value in expected.items() if value is not None]
+
+
+@pytest.mark.rule("R17", "R19", "R23")
+@pytest.mark.parametrize("migrated", [False, True], ids=["swapped now", "swapped by an earlier version"])
+def test_as_of_before_a_swap_each_key_is_once_also_after_a_restate(bench: Bench, migrated: bool) -> None:
+    """In one pass over all keys, and by a search for each that changed since: a restate after the swap changed none of these."""
+    bench.whole(words(man=1, dog=1), "1")
+    bench.whole(words(man=1), "2")
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1, dog=1), counted(man=1))
+    assert rebuilding.swap() == Swapped(2)
+    if migrated:
+        as_made_before(bench)
+    after = Bench(bench.engine, rebuilding.topology)
+    restated(after, 1, counted(man=7, cat=1))
+    for txid, shown in ((1, [("dog", 1, 1), ("man", 1, 1)]), (2, [("dog", 1, 1), ("man", 2, 2)])):
+        for way in ("off", "on"):
+            with bench.engine.connect() as connection:
+                connection.exec_driver_sql(f"SET LOCAL txbatch.far_back = {way}")
+                found = connection.exec_driver_sql(f"SELECT * FROM report_past_1.as_of_word_count({txid})").all()
+            assert sorted(map(tuple, found)) == shown, (txid, way)
+
+
+def as_made_before(bench: Bench) -> None:
+    """Let the function be what it was, and migrate."""
+    told = "SELECT pg_get_functiondef('report_past_1.as_of_word_count'::regproc)"
+    ((definition,),) = bench.rows(told)
+    before = definition.replace(" AND b.replaced_by <= 2", "", 1)
+    assert before != definition
+    with bench.engine.begin() as connection:
+        connection.exec_driver_sql(before.replace("%", "%%"))
+        (migration,) = (each for each in migrations() if each.name == "as_of_before_a_swap")
+        connection.exec_driver_sql(migration.sql.replace("%", "%%"))
 
 
 @pytest.mark.rule("R19", "R23")

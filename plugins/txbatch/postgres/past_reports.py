@@ -16,8 +16,11 @@ from txbatch.postgres.kept_reports import KeptReports
 from txbatch.postgres.queries import query
 
 
-def kept(connection: Connection, states: Sequence[str], rebuild: int) -> Iterator[str]:
-    """Yield what keeps the reports of states, whose tables have been moved, and whose reports are still those of before."""
+def kept(connection: Connection, states: Sequence[str], rebuild: int, newest: int) -> Iterator[str]:
+    """Yield what keeps the reports of states, whose tables have been moved, and whose reports are still those of before.
+
+    `newest` is the last txid that they have.
+    """
     schema = past(rebuild).reports
     yield f"CREATE SCHEMA {schema}"
     yield f"COMMENT ON SCHEMA {schema} IS {pg_text(f'What reports showed before rebuild {rebuild}.')}"
@@ -32,10 +35,10 @@ def kept(connection: Connection, states: Sequence[str], rebuild: int) -> Iterato
             yield f"CREATE VIEW {schema}.{pg_name(view)} AS {shown}"
             for grant in reports.of_view(view):
                 yield f"GRANT {grant.privilege} ON {schema}.{pg_name(view)} TO {grant.role}"
-        yield from _as_of(connection, state, rebuild)
+        yield from _as_of(connection, state, rebuild, newest)
 
 
-def _as_of(connection: Connection, state: str, rebuild: int) -> Iterator[str]:
+def _as_of(connection: Connection, state: str, rebuild: int, newest: int) -> Iterator[str]:
     """Yield what makes the function that says what the state was as of a txid; nothing for a state without contributions."""
     name, schema = f"as_of_{state}", past(rebuild).reports
     found = connection.execute(query("report_functions"), {"names": [name]}).mappings().first()
@@ -43,6 +46,8 @@ def _as_of(connection: Connection, state: str, rebuild: int) -> Iterator[str]:
         return
     body = found["body"].replace("report.known_at(", f"report.known_before({rebuild:d}, ")
     body = body.replace("report.far_back(", f"report.far_before({rebuild:d}, ")
+    # What is restated after the swap has changed no key of these.
+    body = body.replace("b.replaced_by > $1", f"b.replaced_by > $1 AND b.replaced_by <= {newest:d}")
     for view in (state, versions_name(state)):
         body = body.replace(f"report.{pg_name(view)}", f"{schema}.{pg_name(view)}")
     yield (

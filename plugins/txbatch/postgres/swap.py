@@ -87,7 +87,8 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     for name in names:
         check_readers(connection, name)
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
-    run_all(connection, past_reports.kept(connection, names, rebuild.number))
+    txid = int(connection.execute(query("newest_committed"), {"topology": topology.name}).scalar_one())
+    run_all(connection, past_reports.kept(connection, names, rebuild.number, txid))
     defined = [aggregate.state.name for aggregate in topology.aggregates]
     _move(connection, defined, coming(rebuild.number), CURRENT)
     for schema in coming(rebuild.number).schemas:
@@ -98,10 +99,9 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     connection.execute(query("counts_as_rebuilt"), {"rebuild": rebuild.number, "topology": topology.name})
     definitions.store(connection, topology, rebuild.job)
     _emit_again(connection, topology.name)
-    txid = connection.execute(query("newest_committed"), {"topology": topology.name}).scalar_one()
     done = {"rebuild": rebuild.number, "txid": txid, "past": canonical_json({row["state"]: _past(row) for row in old})}
     connection.execute(query("rebuild_swapped"), done)
-    return int(txid)
+    return txid
 
 
 def _past(row: dict[str, Any]) -> dict[str, Any]:
