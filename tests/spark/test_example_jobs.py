@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,21 @@ def test_orders_are_joined(emit: Callable[..., Any], tmp_path: Path, monkeypatch
     assert found.partials["turnover"] == {("London",): (1, Decimal("4.50")), ("unknown",): (1, Decimal("1.50"))}
     rows = sorted((item, shop) for _, item, _, _, shop, _ in found.partials["order_lines"].values() if shop)
     assert rows == [("nut", "Soho")]
+
+
+def test_views_count_in_their_hour_and_in_a_day_of_new_york(emit: Callable[..., Any]) -> None:
+    """Those of the first batch, which has views of the first day alone: most of them before New York's midnight."""
+    topology = job("hourly")
+    first = topology.streams["views"].spout.batch({"start": 0, "end": 200})
+    midnight, hours = datetime(2026, 10, 31, 4, tzinfo=UTC), Counter[tuple[Any, ...]]()
+    for at, page, arrived in first:
+        hour = at.replace(minute=0, second=0)
+        hours[hour, page] += 1
+        hours[hour, page, "late"] += arrived >= hour + timedelta(hours=1)
+    emitted = emit(topology).partials
+    assert {key: values[:2] for key, values in emitted["hourly"].items()} == {
+        key: (views, hours[*key, "late"]) for key, views in hours.items() if len(key) == 2
+    }
+    assert sum(values[1] for values in emitted["hourly"].values()) > 0
+    days = Counter(midnight - timedelta(days=at < midnight) for at, *_ in first)
+    assert emitted["daily"] == {(day,): (views,) for day, views in days.items()}
