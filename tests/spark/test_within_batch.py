@@ -89,6 +89,14 @@ def test_a_reducer_of_no_records_makes_one_all_the_same(spark: SparkSession) -> 
     assert rows(frame_of(spark, made, given(made))) == [("",)]
 
 
+def test_of_more_values_than_hashes_are_kept_the_same_are(spark: SparkSession) -> None:
+    about = new_stream(Topology("t"), "in", "n bigint").aggregate(about=ApproxCountDistinct("n", lg_k=4))
+    read: Read = {"in": {"": [(number % 400,) for number in range(500)]}}
+    ((found,),) = rows(frame_of(spark, about, read))
+    assert counted([(found,)]) == in_memory(about, read)
+    assert 200 < found < 800
+
+
 # ---- random chains of operations on random records: the twin is Spark
 
 FIELDS = "k string, m string, n bigint, x decimal(10,2)"

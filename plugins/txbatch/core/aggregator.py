@@ -41,7 +41,8 @@ class PartialColumn:
     `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
     aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it. With `each`, an
     expression of a record, the records are first counted by that: `aggregate` is then one of `{value}` and `{number}`, how often
-    it is there. It is empty where Python of the job computes the column.
+    it is there. It is empty where Python of the job computes the column. With `smallest`, only so
+    many of the least values matter: `{value}` is then an array of some, among which they are.
     """
 
     suffix: str
@@ -51,6 +52,7 @@ class PartialColumn:
     only: str | None = None
     shape: str = "{}"
     each: str | None = None
+    smallest: int | None = None
 
     def spark(self, where: str | None = None) -> str:
         """Return the Spark SQL of the column, over the records for which `where`, the name of a boolean column, is true."""

@@ -52,9 +52,9 @@ class ApproxCountDistinct(CombinerAggregator):
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         hashed = f"cast(conv(left(md5({_text_sql(required(self, input))}), {_DIGITS}), 16, 10) as bigint)"
-        smallest = f"min_by({{value}}, {{value}}, {self.kept})"
-        shape = "if(size({}) > 0, sort_array({}, true), null)"
-        return (PartialColumn("_hashes", "array<bigint>", Smallest(self.kept), smallest, None, shape, hashed),)
+        shape = f"if(size({{}}) > 0, slice(sort_array(flatten({{}})), 1, {self.kept}), null)"
+        merge, together = Smallest(self.kept), "collect_list({value})"
+        return (PartialColumn("_hashes", "array<bigint>", merge, together, None, shape, hashed, self.kept),)
 
     def init(self, value: Any) -> Partial:
         if value is None:

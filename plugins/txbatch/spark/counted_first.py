@@ -17,6 +17,8 @@ from txbatch.spark.own_combiners import STANDS_FOR, Own
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+# In so many arrays the values of a key stand of which the least are kept.
+_ARRAYS = 64
 # Of which value a row is: 0 for all that are aggregated at once; the value; and how often it is there.
 _OF, _EACH, _NUMBER = "_txbatch_of", "_txbatch_each", "_txbatch_number"
 
@@ -50,7 +52,29 @@ def counted_first(
     again |= {column.name: _of_values(column, n) for n, column in enumerate(counted)}
     kept = [*(again[column.name] for column in in_sql), *(_kept(own.column, {}) for own in owns)]
     first = by_value.agg(*made, F.expr(f"count(1) AS {_NUMBER}"))
+    others = [*(column.name for column in at_once), *(own.column for own in owns), RECORDS_COLUMN, _NUMBER]
+    first = _in_arrays(first, keys, counted, others)
     return first.groupBy(*keys).agg(*kept, _kept(RECORDS_COLUMN, zeros))
+
+
+def _in_arrays(
+    first: DataFrame, keys: Sequence[str], counted: Sequence[ValueColumn], others: Sequence[str]
+) -> DataFrame:
+    """Return rows in which the values stand together of which the least are kept, those of a key in several arrays.
+
+    One array of all could outgrow memory; and Spark's own min_by sends room for as many as it may keep, for each key.
+    """
+    from pyspark.sql import functions as F
+
+    if not any(column.partial.smallest for column in counted):
+        return first
+    by, made = list[str](), [f"any_value({spark_name(name)}) AS {spark_name(name)}" for name in others]
+    for n, column in enumerate(counted):
+        value, kept = f"{_EACH}{n}", column.partial.smallest
+        by.append(f"pmod({value}, {_ARRAYS}) AS {value}_array" if kept else value)
+        if kept:
+            made.append(f"if(count({value}) > 0, slice(sort_array(collect_list({value})), 1, {kept}), null) AS {value}")
+    return first.groupBy(*keys, _OF, *map(F.expr, by)).agg(*map(F.expr, made))
 
 
 def _records(owns: Sequence[Own]) -> str:
