@@ -290,12 +290,13 @@ def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps:
 
 
 def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:
-    """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read."""
+    """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read, or looks up."""
     for each in readers:
         if each.owner == topology and any(0 < txid <= swapped for txid in each.needs):
             raise TerminalError(
                 f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and reads "
-                "what that changed with the next batch: drop the past when it has run, or `txbatch drop` that topology"
+                "what that changed with the next batch, or an open one looks up in it: drop the past when it has run, or "
+                "`txbatch drop` that topology"
             )
 
 

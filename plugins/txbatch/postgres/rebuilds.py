@@ -155,12 +155,13 @@ class PostgresRebuilds:
     def drop_past(self, topology: str) -> list[int]:
         """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
 
-        TerminalError names a topology that has still to read what the swap of one of them changed.
+        TerminalError names a topology that has still to read what the swap of one of them changed, or that looks up in one.
         """
         with transaction(self.engine) as connection:
             rows.lock_topology(connection, topology)
             swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
-            check_past_read(upstream.readers(connection), topology, swapped)
+            needed = [*upstream.readers(connection), *upstream.looked_up(connection)]
+            check_past_read(needed, topology, swapped)
             numbers = list(connection.execute(query("past_generations"), {"topology": topology}).scalars())
             for number in numbers:
                 state_tables.drop_generation(connection, past(number))
