@@ -105,7 +105,16 @@ def stack(
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
     with airflow, AirflowButtons.of(airflow) as api:
-        dag_ids = ("sentences", "flights", "word_count", "word_count_consumer", "top_words", "reach", "orders")
+        dag_ids = (
+            "sentences",
+            "flights",
+            "word_count",
+            "word_count_consumer",
+            "top_words",
+            "reach",
+            "hourly",
+            "orders",
+        )
         for dag_id in (*dag_ids, "probe", "pipeline", "late"):
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
         yield Stack(api, connect(ledger_url), home, markers)

@@ -1,4 +1,4 @@
-"""The examples that no other test here runs, each of them once, side by side: reach by a trigger, orders by its schedule."""
+"""The examples that no other test here runs, each once: reach and hourly by a trigger, orders by its schedule."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def write_orders(folder: Path) -> None:
 def started(stack: Stack, examples_folder: Path) -> Stack:
     write_reach(examples_folder / "reach")
     write_orders(examples_folder / "orders")
-    for dag_id in ("reach", "orders"):
+    for dag_id in ("reach", "hourly", "orders"):
         stack.api.unpause(dag_id)
-    stack.api.trigger("reach", "one")
+    for dag_id in ("reach", "hourly"):
+        stack.api.trigger(dag_id, "one")
     return stack
 
 
@@ -46,6 +47,16 @@ def test_reach_counts_followers(started: Stack) -> None:
     assert started.end("reach", "one")[0] == "success"
     reached = started.sql("SELECT link, follower, times FROM report.reached ORDER BY follower")
     assert reached == [("x", "cid", 1), ("x", "dan", 2)]
+
+
+def test_hourly_counts_the_first_views(started: Stack) -> None:
+    assert started.end("hourly", "one")[0] == "success"
+    assert started.sql("SELECT DISTINCT window_end - window_start FROM report.hourly") == [(timedelta(hours=1),)]
+    assert (
+        started.sql("SELECT sum(views) FROM report.hourly")
+        == started.sql("SELECT sum(views) FROM report.daily")
+        == [(200,)]
+    )
 
 
 def test_orders_counts_the_day_that_is_over(started: Stack) -> None:
