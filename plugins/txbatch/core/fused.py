@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.cuts import micros_of
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Lookup, Node, Transform
@@ -35,7 +36,6 @@ BYTES_MAX = 8_000_000_000
 ROWS_MAX = 2_000_000
 # So many rows say which batch has which piece of time.
 PIECES_MAX = 100_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def why_not(topology: Topology) -> str | None:
@@ -134,7 +134,7 @@ def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
     for each in attempts:
         planned = each.plan.streams.get(stream)
         if isinstance(planned, OfInterval):
-            start, end = (_micros(datetime.fromisoformat(moment)) for moment in planned.interval)
+            start, end = (micros_of(datetime.fromisoformat(moment)) for moment in planned.interval)
             found.append(Span(each.attempt.txid, start, end))
     return found
 
@@ -154,10 +154,6 @@ def pieces(of: Sequence[Span]) -> tuple[int, int, list[tuple[int, Span]]]:
         for number in range((each.start - origin) // width, (each.end - 1 - origin) // width + 1)
     ]
     return origin, width, found
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _names(plans: Sequence[BatchPlan]) -> list[str]:

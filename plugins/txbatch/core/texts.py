@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any
 
+from txbatch.core.cuts import micros_of
 from txbatch.core.fields import FLOATING_TYPES, Field, decimal_scale
 from txbatch.core.spark_sql import spark_name
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = date(1970, 1, 1)
 _IN_SQL = {
     "string": "{}",
     "binary": "hex({})",
@@ -39,10 +40,9 @@ def text_of(field: Field, value: Any) -> str:
         case bytes():
             return value.hex().upper()
         case datetime():
-            since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-            return str((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+            return str(micros_of(value))
         case date():
-            return str((value - _EPOCH.date()).days)
+            return str((value - _EPOCH).days)
         case _:
             return str(value)
 
