@@ -184,10 +184,14 @@ def how(change: Redefinition) -> str:
             assert_never(change)
 
 
+def steps_of(found: Sequence[Redefinition]) -> list[Step]:
+    """Return what is done to the states as they stand."""
+    return [each.step for each in found if not isinstance(each, NeedsRebuild)]
+
+
 def moves(found: Sequence[Redefinition]) -> list[MoveState]:
     """Return the states that go to another database, or come back."""
-    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
-    return [step for step in steps if isinstance(step, MoveState)]
+    return [step for step in steps_of(found) if isinstance(step, MoveState)]
 
 
 def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -> str:

@@ -16,7 +16,6 @@ from txbatch.core.redefinition import (
     AddState,
     DropState,
     KeepContributions,
-    NeedsRebuild,
     OfState,
     Redefinition,
     RenameState,
@@ -24,6 +23,7 @@ from txbatch.core.redefinition import (
     RenameTopology,
     Step,
     sources,
+    steps_of,
 )
 from txbatch.core.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
@@ -40,7 +40,7 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
     if found:
         batches = tables.batches_of(tables.name_of(topology))
         txid = protocol.next_txid([batch.txid for batch in batches])
-        _change(tables, topology, [each.step for each in found if not isinstance(each, NeedsRebuild)], txid)
+        _change(tables, topology, steps_of(found), txid)
         tables.keep(topology, job)
         tables.check_definition(topology, job)
         tables.changes[topology.name, len(tables.changes)] = Changed(txid, tuple(found), shown(why), by)
@@ -51,8 +51,7 @@ def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     """Return what has changed; raise what `change` is refused for before it has changed anything."""
     pending = [batch for batch in tables.batches_of(tables.name_of(topology)) if not batch.status.final]
     found = check_change(topology, job, tables.known(topology), pending)
-    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
-    check_changed(readers(tables), looked_up(tables), steps)
+    check_changed(readers(tables), looked_up(tables), steps_of(found))
     return found
 
 

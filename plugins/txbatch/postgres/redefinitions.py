@@ -27,7 +27,6 @@ from txbatch.core.redefinition import (
     DropValue,
     KeepContributions,
     MoveState,
-    NeedsRebuild,
     OfState,
     Prune,
     Redefinition,
@@ -38,6 +37,7 @@ from txbatch.core.redefinition import (
     Step,
     WidenColumn,
     how,
+    steps_of,
 )
 from txbatch.core.state import StateKind, changes_name
 from txbatch.core.text import shown
@@ -65,7 +65,7 @@ def change(
     found = check(connection, topology, job, known)
     if not found:
         return []
-    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    steps = steps_of(found)
     if known.was is not None:
         connection.execute(query("rename_topology"), {"topology": topology.name, "was": known.was})
     for step in steps:
@@ -107,7 +107,7 @@ def check(connection: Connection, topology: Topology, job: str, known: Known) ->
     found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=name))
     if found and (told := definitions.rebuilt_now(connection, name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
-    steps = [each.step for each in found if not isinstance(each, NeedsRebuild)]
+    steps = steps_of(found)
     if any(isinstance(step, RenameState | RenameTopology) for step in steps):
         _check_past(connection, name)
     check_left(connection, name, steps)
