@@ -35,7 +35,8 @@ CREATE TABLE txbatch.topology (
     source      json,                                -- the source identity, stored with txid 1 (R2)
     created_at  timestamptz NOT NULL DEFAULT now(),
     streams     json,                                -- the fields of each stream with their types (R23); null: not known yet
-    keep        json                                 -- how much of its past is kept (R22); null: all of it
+    keep        json,                                -- how much of its past is kept (R22); null: all of it
+    watermarks  json                                 -- the watermarks of its streams (R25); null: none has one
 );
 
 CREATE TABLE txbatch.state (
@@ -82,6 +83,8 @@ CREATE TABLE txbatch.batch (
     kept            json,                            -- records that reached each state, by state
     replaced_by     bigint,                          -- the restate that counts in its place (R17)
     requested_by    text,                            -- who asked for it, where a person did
+    watermark       json,                            -- where the watermarks are since its commit, by stream (R25)
+    late            json,                            -- records that were late by its plan, by state
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -161,8 +164,18 @@ CREATE TABLE txbatch.consumed (
     partition text COLLATE "C" NOT NULL,
     txid      bigint NOT NULL,
     metadata  json NOT NULL,                         -- the last committed range
+    latest    bigint,                                -- the largest time that was read of it, in microseconds since 1970 (R25)
     PRIMARY KEY (topology, stream, partition)
 ) WITH (fillfactor = 85);
+
+-- The partitions that are behind (R25): a batch could not read them, or an aborted one was to, since they were read last.
+CREATE TABLE txbatch.behind (
+    topology  text COLLATE "C" NOT NULL REFERENCES txbatch.topology ON UPDATE CASCADE,
+    stream    text COLLATE "C" NOT NULL,
+    partition text COLLATE "C" NOT NULL,
+    txid      bigint NOT NULL,                       -- the newest such batch
+    PRIMARY KEY (topology, stream, partition)
+);
 
 -- Runs that have no batch yet, for as many as allowed are in flight (R6); the view report.waiting shows those that still wait.
 CREATE TABLE txbatch.waiting (
@@ -192,13 +205,17 @@ SELECT b.topology, b.txid, b.kind, b.status,
        b.fence AS attempts, b.records, b.keys, k.dag_id, k.run_id,
        b.created_at, b.committed_at, b.committed_at - b.created_at AS duration, b.reason,
        b.lease_run AS run, b.status IN ('planned', 'emitted') AND b.lease_until > clock_timestamp() AS lease_live,
-       b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by
+       b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by,
+       b.late, w.watermark
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
        SELECT dag_id, run_id FROM txbatch.batch_key k
         WHERE k.topology = b.topology AND k.txid = b.txid
-        ORDER BY key, ordinal LIMIT 1) k ON true;
+        ORDER BY key, ordinal LIMIT 1) k ON true
+  LEFT JOIN LATERAL (
+       SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS watermark
+         FROM json_each_text(b.watermark)) w ON true;
 
 CREATE VIEW report.attempts AS
 SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run, a.error,
@@ -296,6 +313,8 @@ COMMENT ON COLUMN report.batches.emit_duration IS 'How long Spark took in the ne
 COMMENT ON COLUMN report.batches.position IS 'The batch that it stands for: itself, unless it is a restate';
 COMMENT ON COLUMN report.batches.replaced_by IS 'The restate that counts in its place; null: none does';
 COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate';
+COMMENT ON COLUMN report.batches.late IS 'Records of windows that had ended by the watermark of its plan, by state; null without a watermark';
+COMMENT ON COLUMN report.batches.watermark IS 'Up to when records are taken to be there since its commit: the least of its streams; null without one';
 COMMENT ON VIEW report.attempts IS 'An attempt: one try of Spark to read and aggregate a batch. Only the newest of a batch can be committed.';
 COMMENT ON COLUMN report.attempts.topology IS 'The pipeline';
 COMMENT ON COLUMN report.attempts.txid IS 'The batch';
@@ -541,6 +560,7 @@ CREATE TABLE txbatch.rebuilt (
     counted_in xid8 NOT NULL DEFAULT pg_current_xact_id(),
     metadata   json,                                 -- what it read of the version; null: counted before it was kept
     streams    json,                                 -- records and fingerprints, by stream and partition
+    late       json,                                 -- records that were late, by state (R25)
     PRIMARY KEY (rebuild, txid)
 );
 

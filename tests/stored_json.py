@@ -50,6 +50,7 @@ PLAN = BatchPlan(
     parameters={"top": 3},
     static={"airlines": {"airlines.csv": {"bytes": 1024, "sha256": "e3b0c4"}}},
     as_of={"visits": {"txid": 9, "of": ["2026-11-23T09:00:00+00:00", 1]}},
+    watermark={"log": 1356998400000000},
 )
 ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
@@ -59,8 +60,13 @@ MANIFEST = Manifest(
     token=TOKEN,
     code=CODE,
     metadata_digest=ASSIGNMENT.digest,
-    streams={"log": {"a": ReadPartition(10, "-412345678901234567890"), "b": ReadPartition(7, "98765432109876543210")}},
-    states={"records_by_host": StagedState((FILE,), 5, {"count": "17"}, 17)},
+    streams={
+        "log": {
+            "a": ReadPartition(10, "-412345678901234567890", 1357002000000000),
+            "b": ReadPartition(7, "98765432109876543210", 1357003000000000),
+        }
+    },
+    states={"records_by_host": StagedState((FILE,), 5, {"count": "17"}, 17, 2)},
     unreadable={"log": {"c": "connection refused"}},
 )
 
@@ -80,7 +86,7 @@ STORED = (
         "The plan of a batch",
         "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself. Format 3, "
         'of restates, has `"whole": true` besides: of what it names no partition may be left out. Format 4 says what records '
-        "are looked up in.",
+        "are looked up in, format 5 by which watermarks they are late.",
         PLAN.to_json(),
         {
             "format": "of this object; a reader refuses one that it does not know",
@@ -97,6 +103,7 @@ STORED = (
             "as_of.<live state>.txid": "the txid as of which records are looked up in it",
             "as_of.<live state>.of": "which state of that name: when its topology was made, and the first txid that it counts",
             "static.<static state>": "which version of it records are looked up in: of StaticFiles size and sha256 of each file",
+            "watermark.<stream>": "by which watermark records are late, in microseconds since 1970",
         },
     ),
     Stored(
@@ -128,6 +135,7 @@ STORED = (
             "metadata_digest": "sha256 of the plan's canonical JSON that it read by",
             "streams.<stream>.<partition>.records": "how many records were read; without partitions, of the one called ''",
             "streams.<stream>.<partition>.fingerprint": "the sum of their xxhash64, a number of up to 38 digits",
+            "streams.<stream>.<partition>.latest": "of a stream with a watermark: the largest time, in microseconds since 1970",
             "states.<state>.files[].name": "a Parquet file of partials, in the attempt's folder",
             "states.<state>.files[].bytes": "its size",
             "states.<state>.files[].rows": "its rows",
@@ -135,6 +143,7 @@ STORED = (
             "states.<state>.rows": "the partials of all files",
             "states.<state>.totals.<column>": "a column's exact sum, else how many values are there, or true",
             "states.<state>.kept": "how many records reached the state; null where an older version wrote it",
+            "states.<state>.late": "of a state by windows of streams with a watermark: how many of these were late",
             "unreadable.<stream>.<partition>": "why a partition was left out",
         },
     ),

@@ -32,7 +32,8 @@ class Batch:
     """A batch: one transaction, which counts as a whole or not at all. The columns are those of `report.batches`.
 
     `status` is planned, emitted, committed or aborted; `final`: it is committed, and nothing below it can change. `records` were
-    read, `kept` reached each state, `keys` were changed, by state. Without an interval, the batch is none by time.
+    read, `kept` reached each state, `keys` were changed, by state, and `late` came after the `watermark` had passed their window.
+    Without an interval, the batch is none by time.
     """
 
     topology: str
@@ -55,6 +56,8 @@ class Batch:
     position: int
     replaced_by: int | None
     requested_by: str | None
+    late: Mapping[str, int] | None
+    watermark: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,15 @@ SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology =
 -- Keep the definition; its source is checked against the stored one first, once there is a txid.
 UPDATE txbatch.topology
    SET job = :job, by_interval = :by_interval, source = CAST(:source AS json), streams = CAST(:streams AS json),
-       keep = CAST(:keep AS json)
+       keep = CAST(:keep AS json), watermarks = CAST(:watermarks AS json)
  WHERE topology = :topology
-   AND (job, by_interval, source::text, streams::text, keep::text)
-       IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text), CAST(:keep AS text));
+   AND (job, by_interval, source::text, streams::text, keep::text, watermarks::text)
+       IS DISTINCT FROM (:job, :by_interval, CAST(:source AS text), CAST(:streams AS text), CAST(:keep AS text),
+                         CAST(:watermarks AS text));
 
 -- definition --
 -- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
-SELECT t.job, t.by_interval, t.source, t.streams, c.txid AS committed_txid, c.counted,
+SELECT t.job, t.by_interval, t.source, t.streams, t.watermarks, c.txid AS committed_txid, c.counted,
        (SELECT max(txid) FROM txbatch.batch b
          WHERE b.topology = t.topology AND status <> 'aborted' AND kind <> 'restate') AS txid,
        EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned
@@ -69,6 +70,17 @@ UPDATE txbatch.state SET streams =
        (SELECT json_agg(CASE WHEN s = :was THEN :stream ELSE s END ORDER BY CASE WHEN s = :was THEN :stream ELSE s END COLLATE "C")
           FROM json_array_elements_text(streams) s)
  WHERE topology = :topology AND streams IS NOT NULL;
+
+-- rename_stream_of_behind --
+-- A stream has another name where it is behind.
+UPDATE txbatch.behind SET stream = :stream WHERE topology = :topology AND stream = :was;
+
+-- rename_stream_of_watermarks --
+-- A stream has another name where it says how far its event time is.
+UPDATE txbatch.batch
+   SET watermark = (SELECT json_object_agg(CASE key WHEN :was THEN :stream ELSE key END, value ORDER BY key COLLATE "C")
+                      FROM json_each(watermark))
+ WHERE topology = :topology AND watermark -> CAST(:was AS text) IS NOT NULL;
 
 -- plans_of_txids --
 -- What batches were planned to read.
@@ -156,7 +168,8 @@ UPDATE txbatch.state SET state = :state WHERE state = :was;
 -- The batches that counted a state say so by its new name.
 UPDATE txbatch.batch
    SET keys = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(keys)),
-       kept = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(kept))
+       kept = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(kept)),
+       late = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(late))
  WHERE topology = :topology AND (keys -> :was IS NOT NULL OR kept -> :was IS NOT NULL);
 
 -- relations_of_state --
@@ -452,9 +465,45 @@ VALUES (:topology, :stream, :partition, :txid, :status, CAST(:metadata AS json),
 
 -- set_consumed --
 -- The next batch of this partition starts after this range.
-INSERT INTO txbatch.consumed AS c (topology, stream, partition, txid, metadata)
-VALUES (:topology, :stream, :partition, :txid, CAST(:metadata AS json))
-    ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = EXCLUDED.txid, metadata = EXCLUDED.metadata;
+INSERT INTO txbatch.consumed AS c (topology, stream, partition, txid, metadata, latest)
+VALUES (:topology, :stream, :partition, :txid, CAST(:metadata AS json), CAST(:latest AS bigint))
+    ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = EXCLUDED.txid, metadata = EXCLUDED.metadata,
+       latest = GREATEST(c.latest, EXCLUDED.latest);
+
+-- watermarks --
+-- Where the watermarks of a topology's streams are since its last commit (R25).
+SELECT watermark FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND watermark IS NOT NULL ORDER BY txid DESC LIMIT 1;
+
+-- latest_of --
+-- The largest time that was read of some partitions.
+SELECT partition, latest FROM txbatch.consumed
+ WHERE topology = :topology AND stream = :stream AND partition = ANY (:partitions);
+
+-- set_behind --
+-- A batch could not read this partition, or was aborted before it did.
+INSERT INTO txbatch.behind AS b (topology, stream, partition, txid) VALUES (:topology, :stream, :partition, :txid)
+    ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = GREATEST(b.txid, EXCLUDED.txid);
+
+-- caught_up --
+-- Partitions that were read, or given up, since they were behind.
+DELETE FROM txbatch.behind b USING txbatch.consumed c
+ WHERE b.topology = :topology AND (c.topology, c.stream, c.partition) = (b.topology, b.stream, b.partition) AND c.txid > b.txid;
+
+-- behind --
+-- The largest time of each partition of a stream that is behind; null where it was never read.
+SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topology, stream, partition)
+ WHERE topology = :topology AND stream = :stream;
+
+-- whole_to --
+-- The end of the committed intervals, up to the first gap between them.
+SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) FROM txbatch.batch
+ WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate';
+
+-- batch_times --
+-- Where the watermarks are since this batch was committed, and how many of its records were late.
+UPDATE txbatch.batch SET watermark = CAST(:watermark AS json), late = CAST(:late AS json)
+ WHERE topology = :topology AND txid = :txid;
 
 -- batch_committed --
 -- The batch is final.
@@ -624,6 +673,7 @@ INSERT INTO txbatch.migration (number, name) VALUES (:number, :name);
 -- forget_topology --
 -- Remove a topology's rows from the ledger, children first.
 WITH consumed AS (DELETE FROM txbatch.consumed WHERE topology = :topology),
+     behind AS (DELETE FROM txbatch.behind WHERE topology = :topology),
      partition AS (DELETE FROM txbatch.partition WHERE topology = :topology),
      attempt AS (DELETE FROM txbatch.attempt WHERE topology = :topology),
      batch_key AS (DELETE FROM txbatch.batch_key WHERE topology = :topology),

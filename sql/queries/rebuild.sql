@@ -70,8 +70,9 @@ SELECT r.counted, COALESCE(r.to_count, 0) AS to_count,
 
 -- insert_rebuilt --
 -- A rebuild has counted this version.
-INSERT INTO txbatch.rebuilt (rebuild, txid, position, keys, kept, records, metadata, streams)
-VALUES (:rebuild, :txid, :position, CAST(:keys AS json), CAST(:kept AS json), :records, CAST(:metadata AS json), CAST(:streams AS json));
+INSERT INTO txbatch.rebuilt (rebuild, txid, position, keys, kept, late, records, metadata, streams)
+VALUES (:rebuild, :txid, :position, CAST(:keys AS json), CAST(:kept AS json), CAST(:late AS json), :records,
+        CAST(:metadata AS json), CAST(:streams AS json));
 
 -- rebuilt_version --
 -- The version of a position that a rebuild has counted; 0 when it has counted none.
@@ -150,12 +151,12 @@ SELECT r.rebuild, r.dropped_at IS NOT NULL AS dropped, r.swapped_txid, r.past ->
  WHERE s.state = :state AND r.swapped_txid >= :txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
 
 -- counts_as_rebuilt --
--- How many keys each batch changed, and what reached each state, are as the rebuild counted them; of a batch that was replaced,
--- as its place was.
-UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept
-  FROM (SELECT txid, keys, kept FROM txbatch.rebuilt WHERE rebuild = :rebuild
+-- How many keys each batch changed, what reached each state, and what of it was late, are as the rebuild counted them; of a
+-- batch that was replaced, as its place was.
+UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept, late = d.late
+  FROM (SELECT txid, keys, kept, late FROM txbatch.rebuilt WHERE rebuild = :rebuild
          UNION ALL
-        SELECT position, keys, kept FROM txbatch.rebuilt WHERE rebuild = :rebuild AND position <> txid) d
+        SELECT position, keys, kept, late FROM txbatch.rebuilt WHERE rebuild = :rebuild AND position <> txid) d
  WHERE b.topology = :topology AND b.txid = d.txid AND b.kind <> 'skip';
 
 -- emit_again --

@@ -36,6 +36,10 @@ CASES = {
             "topology": ("topology || 'x'", "no topology 'words'"),
             "source": ("'{}'", "source"),
             "streams": ("replace(streams::text, 'string', 'bigint')::json", "is defined otherwise now"),
+            "watermarks": (
+                '\'{"words": {"time": "at", "delay": 1, "late": "merge"}}\'',
+                "is defined otherwise now",
+            ),
         },
     ),
     "txbatch.state": (
@@ -70,6 +74,7 @@ CASES = {
             "records": ("records + 1", "txbatch.batch.records is 5, its partitions have 4 records"),
             "keys": ("'{\"words\": 7}'", "txbatch.batch.keys says 7"),
             "kept": ("'{\"words\": 7}'", "txbatch.batch.kept"),
+            "late": ("'{\"words\": 7}'", "txbatch.batch.late of state 'words' is 7"),
             "replaced_by": ("5", "txbatch.batch.replaced_by"),
             "token": ("NULL", REFUSED),
             "aborted_at": ("now()", REFUSED),
@@ -211,6 +216,8 @@ CASES = {
 }
 NO_NUMBER = "it tells of who, when, where and why, and no number follows from it"
 READ_IN_FLIGHT = "only a batch in flight is led by it, and what that counts is verified"
+LATE_COUNTS = "what is late counts like all other records: no value of a state follows from it"
+TO_COME = "it holds watermarks of plans to come: no value of a state follows from it"
 # Columns that may be changed without a falsified number, and why.
 HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
@@ -219,6 +226,11 @@ HARMLESS = {
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",
     "txbatch.batch.key": READ_IN_FLIGHT,
     "txbatch.batch.prev_txid": READ_IN_FLIGHT,
+    **dict.fromkeys(
+        ("txbatch.batch.watermark", "txbatch.consumed.latest", "txbatch.rebuilt.late"),
+        LATE_COUNTS,
+    ),
+    **dict.fromkeys((f"txbatch.behind.{name}" for name in ("topology", "stream", "partition", "txid")), TO_COME),
     **dict.fromkeys((f"txbatch.batch.{name}" for name in ("lease_run", "lease_until")), READ_IN_FLIGHT),
     **dict.fromkeys(
         (f"txbatch.batch.{n}" for n in ("created_at", "succeeded_at", "reason", "requested_by")), NO_NUMBER

@@ -116,6 +116,10 @@ class Backing:
         """Each attempt with its status."""
         raise NotImplementedError
 
+    def times(self, topology: str, txid: int) -> tuple[Any, Any]:
+        """Where the watermarks are since a batch was committed, by stream, and how many of its records were late, by state."""
+        raise NotImplementedError
+
     def as_partials(self, topology: Topology, partials: Partials) -> Any:
         """In the form that this ledger's commit takes."""
         raise NotImplementedError
@@ -237,6 +241,10 @@ class Memory(Backing):
         found = sorted(self.ledger.tables.attempts.items(), key=lambda item: item[0][1])
         return [(str(attempt), row.status) for (name, attempt), row in found if name == topology]
 
+    def times(self, topology: str, txid: int) -> tuple[Any, Any]:
+        found = self.ledger.tables.times.get((topology, txid))
+        return (found.watermark or None, found.late or None) if found else (None, None)
+
     def as_partials(self, topology: Topology, partials: Partials) -> Any:
         return partials
 
@@ -350,6 +358,11 @@ class Postgres(Backing):
         listed = "SELECT attempt, status FROM report.attempts WHERE topology = :t ORDER BY txid, attempt_id"
         with self.engine.connect() as connection:
             return [tuple(row) for row in connection.execute(text(listed), {"t": topology})]
+
+    def times(self, topology: str, txid: int) -> tuple[Any, Any]:
+        written = "SELECT watermark, late FROM txbatch.batch WHERE topology = :t AND txid = :n"
+        with self.engine.connect() as connection:
+            return tuple(connection.execute(text(written), {"t": topology, "n": txid}).one())
 
     def as_partials(self, topology: Topology, partials: Partials) -> Any:
         return {each.state.name: [record_batch(each, partials[each.state.name])] for each in topology.aggregates}

@@ -57,7 +57,7 @@ from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from txbatch.core.transaction import Batch, BatchStatus
 from airflow.sdk import Connection
-from txbatch import Count, OpaqueState, window
+from txbatch import Count, FixedBatchSpout, OpaqueState, window
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of, run_of
 from airflow.timetables.interval import CronDataIntervalTimetable as OfAirflow
@@ -78,8 +78,10 @@ own = Batch("chosen", 8, BatchStatus.EMITTED, {}, run.key, lease_run=run.name)
 def within():
     different = topology.streams["exact"].distinct().group_by("word")
     different.persistent_aggregate(OpaqueState("different"), count=Count())
-    dated = topology.streams["exact"].map("timestamp'2026-01-01'", "at timestamp").group_by(window("at", "1 hour"))
-    dated.persistent_aggregate(OpaqueState("hours"), count=Count())
+    dated = FixedBatchSpout("at timestamp", 1, (first,))
+    dated.by_interval = True
+    hours = topology.new_stream("dated", dated).with_watermark("at", "10 minutes").group_by(window("at", "1 hour"))
+    hours.persistent_aggregate(OpaqueState("hours"), count=Count())
     return page(dag.get_task("commit").job, {})
 
 def waits(deadlines, what):
@@ -157,7 +159,8 @@ def test_the_page_says_what_is_counted_per_interval(made: dict[str, Any]) -> Non
 
 
 def test_the_page_says_by_which_windows_a_state_counts(made: dict[str, Any]) -> None:
-    assert "**hours** counts by windows of 1 hour by at." in made["within"]
+    told = "**hours** counts by windows of 1 hour by at. Its watermark is 10 minutes behind at, late='merge'."
+    assert told in made["within"]
     assert "windows" not in made["page"]
 
 

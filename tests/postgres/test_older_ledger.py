@@ -163,6 +163,23 @@ def test_batches_in_flight_keep_their_plans_and_their_digests(older: Engine) -> 
     assert metadata(bench) == stored
 
 
+@pytest.mark.rule("R25")
+def test_what_was_behind_is_so_still(databases: Callable[[str], str]) -> None:
+    """What no batch could read, and what aborted ones were to, unless it was read since."""
+    restored = connect(databases("behind"))
+    aborted = "UPDATE txbatch.batch SET status = 'aborted', aborted_at = now(), reason = 'a test'"
+    with restored.begin() as connection:
+        connection.connection.cursor().execute((LEDGERS / "9e26a85.sql").read_text(encoding="utf-8"))
+        connection.connection.cursor().execute("RESET search_path")
+        connection.connection.cursor().execute(
+            f"{aborted} WHERE txid > 2; {aborted} WHERE topology = 'days' AND txid = 2"
+        )
+    migrate(restored)
+    found = Bench(restored, log()).rows("SELECT * FROM txbatch.behind ORDER BY partition")
+    restored.dispose()
+    assert found == [("log", "log", "a", 3), ("log", "log", "away", 1), ("log", "log", "cut", 4)]
+
+
 @pytest.mark.rule("R6", "R13", "R16")
 def test_partitions_are_carried_on(older: Engine) -> None:
     """What is emitted is committed as it is, what was begun is emitted anew, what is gone is given up; then new plans follow."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
 from postgres_bench import Bench
 from sqlalchemy import Engine
-from support import LogSpout
+from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
+from txbatch.core.cuts import micros_of
 
 ZONES = [
     *("America/New_York", "America/Havana", "Atlantic/Azores", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"),
@@ -52,3 +54,30 @@ def test_all_that_shows_a_state_has_the_end_of_its_windows(engine: Engine) -> No
     assert bench.rows(f"SELECT {columns} FROM report.hours_changes ORDER BY txid") == [(*row, 2), (*row, 3)]
     said = "SELECT col_description('report.hours'::regclass, 3)"
     assert bench.rows(said) == [("When the window ends, which is not part of it: windows of 1 hour by at",)]
+
+
+def test_the_report_of_batches_has_the_least_watermark_and_what_was_late(engine: Engine) -> None:
+    topology, at = Topology("t"), datetime(2026, 1, 5, 10, tzinfo=UTC)
+    streams = []
+    for name in ("web", "shop"):
+        spout = LogSpout({"a": 100})
+        spout.fields = "at timestamp, shop string"
+        streams.append(topology.new_stream(name, spout).with_watermark("at", "1 minute"))
+    hours = topology.merge(*streams, name="both").group_by(window("at", "1 hour"))
+    hours.persistent_aggregate(OpaqueState("hours"), visits=Count())
+    bench, partials = Bench(engine, topology), {"hours": [((at,), (7,))]}
+    batch = bench.planned("1")
+    assignment = bench.ledger.start_attempt(batch, run("1"), code())
+    honest = manifest_of(topology, assignment, partials)
+    latest = {"web": at, "shop": at - timedelta(hours=3)}
+    read = {
+        name: {part: replace(of, latest=micros_of(latest[name])) for part, of in parts.items()}
+        for name, parts in honest.streams.items()
+    }
+    states = {"hours": replace(honest.states["hours"], kept=7, late=2)}
+    emitted = bench.ledger.record_manifest(assignment, replace(honest, streams=read, states=states))
+    assert bench.commit(emitted, partials)
+    shown = bench.rows("SELECT late, watermark FROM report.batches")
+    assert shown == [({"hours": 2}, at - timedelta(hours=3, minutes=1))]
+    batch = bench.planned("2")
+    assert batch.plan.watermark == {name: micros_of(each) - 60_000_000 for name, each in latest.items()}

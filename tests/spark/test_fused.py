@@ -30,12 +30,15 @@ from txbatch import (
     Sum,
     Topology,
     TransactionalState,
+    window,
 )
 from txbatch.core import planning
+from txbatch.core.cuts import micros_of
 from txbatch.core.fused import why_not
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.ledger import Head
 from txbatch.core.manifest import Manifest
+from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment, Metadata, Run, TransactionAttempt
 from txbatch.launch import driver as module
 from txbatch.launch.driver import Driver
@@ -190,6 +193,35 @@ def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job:
     manifests = emitter.compare(topology, plans)
     assert one_job == [5]
     assert [each.records for each in manifests] == [9, 9, 9, 0, 9]
+
+
+@pytest.mark.rule("R25")
+def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    """Of windows that slide each by itself; a state by no window says nothing."""
+    (tmp_path / "in").mkdir()
+    intervals = days(date(2013, 3, 9), 3)
+    write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
+    topology = Topology("late")
+    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+    stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour")
+    by = window("sale", "1 hour", slide="30 minutes")
+    stream.group_by(by, "shop").persistent_aggregate(OpaqueState("hours"), sales=Count())
+    stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+    first, *plans = planned(topology, intervals)
+    marks = [intervals[1].start + timedelta(hours=5.5), intervals[2].end]
+    fixed = [
+        replace(BatchPlan.from_json(plan), watermark={"in": micros_of(mark)}).to_json()
+        for plan, mark in zip(plans, marks, strict=True)
+    ]
+    manifests = emitter.compare(topology, [first, *fixed])
+    assert one_job == [3]
+    assert [each.streams["in"][""].latest for each in manifests] == [micros_of(each.end) - 1 for each in intervals]
+    assert [(each.states["hours"].kept, each.states["hours"].late) for each in manifests] == [
+        (18, 0),
+        (18, 9),
+        (18, 15),
+    ]
+    assert [each.states["shops"].late for each in manifests] == [None, None, None]
 
 
 def test_dates_and_intervals_of_any_length(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:

@@ -104,10 +104,12 @@ BATCH_COLUMNS = (
         "records",
         "kept",
         "keys",
+        "late",
+        "watermark",
     ),
     *("run", "started_at", "committed_at", "took"),
 )
-DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "committed_at")
+DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "committed_at", "late", "watermark")
 prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 
 

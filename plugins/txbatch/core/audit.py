@@ -72,6 +72,7 @@ class Entry:
     records: int | None = None
     keys: Counts = field(default_factory=dict)
     kept: Counts = field(default_factory=dict)
+    late: Counts = field(default_factory=dict)
     manifest: Manifest | None = None
     emitted_at: datetime | None = None
     succeeded_at: datetime | None = None
@@ -190,6 +191,8 @@ def _counts(entry: Entry) -> Iterator[str]:
         staged = entry.manifest.states
         kept = {state: of.kept for state, of in staged.items() if of.kept is not None}
         yield from _otherwise("txbatch.batch.kept", entry.kept, kept, "its attempt's manifest")
+        late = {state: of.late for state, of in staged.items()}
+        yield from _otherwise("txbatch.batch.late", entry.late, late, "its attempt's manifest")
 
 
 def _as_rebuilt(entry: Entry, rebuilt: Rebuilt) -> Iterator[str]:
@@ -202,7 +205,7 @@ def _as_rebuilt(entry: Entry, rebuilt: Rebuilt) -> Iterator[str]:
             yield f"txbatch.rebuilt.records is {rebuilt.records}, its streams have {read} records"
 
 
-def _otherwise(what: str, said: Counts, expected: Counts, where: str) -> Iterator[str]:
+def _otherwise(what: str, said: Counts, expected: Mapping[str, int | None], where: str) -> Iterator[str]:
     """A state that was renamed since has another name in one of both: it is not compared."""
     for state in sorted(said.keys() & expected.keys()):
         if said[state] != expected[state]:

@@ -42,6 +42,7 @@ from txbatch.core.redefinition import (
 from txbatch.core.state import changes_name
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, canonical_json
+from txbatch.core.watermark import Watermark
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
@@ -94,7 +95,7 @@ class Known:
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
     both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
     at all: what is aborted can still be given up, and is of the source that it was planned from. `was` is the name by which all
-    this is known, where that is not the topology's.
+    this is known, where that is not the topology's. `watermarks` are those of its streams, as they are stored (R25).
     """
 
     job: str
@@ -106,6 +107,7 @@ class Known:
     committed: tuple[int, Collection[str]] | None
     planned: bool = False
     was: str | None = None
+    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
 
     def counts(self, state: str) -> bool:
         """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
@@ -216,8 +218,9 @@ def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPl
         name: replace(state, streams=state.streams and sorted(names.get(each, each) for each in state.streams))
         for name, state in known.states.items()
     }
+    watermarks = {names.get(name, name): each for name, each in known.watermarks.items()}
     found = [InPlace(f"stream {step.stream!r} was {step.was!r}", step) for step in steps]
-    return replace(known, streams=streams, states=states), found
+    return replace(known, streams=streams, states=states, watermarks=watermarks), found
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:
@@ -292,6 +295,11 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
         name: {field.name: field.type for field in parse_fields(stream.spout.fields)}
         for name, stream in topology.streams.items()
     }
+
+
+def stream_watermarks(topology: Topology) -> dict[str, dict[str, Any]]:
+    """The watermarks of its streams, of those that have one."""
+    return {name: says.to_json() for name, says in topology.watermarks.items()}
 
 
 def stream_definitions(
@@ -413,6 +421,21 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
         stored = known.streams.get(name)
         if stored is not None and stored.fields is not None:
             yield from _field_changes(name, stored.fields, fields)
+    yield from _watermark_changes(known.watermarks, stream_watermarks(topology))
+
+
+def _watermark_changes(stored: Mapping[str, Metadata], now: Mapping[str, Metadata]) -> Iterator[FromNowOn]:
+    """What is otherwise of the watermarks: batches are late by what was fixed when they were planned, also if counted again."""
+    for stream in sorted(stored.keys() | now.keys()):
+        before, after = (_watermark(each.get(stream)) for each in (stored, now))
+        if before != after:
+            yield FromNowOn(f"stream {stream!r} has {after} now, had {before}", Define())
+
+
+def _watermark(stored: Metadata | None) -> str:
+    if stored is None:
+        return "no watermark"
+    return f"a watermark {Watermark(**stored)}"
 
 
 def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Redefinition]:

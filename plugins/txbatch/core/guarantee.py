@@ -7,11 +7,13 @@ from typing import Any
 from txbatch.core.operations import per_batch, windows
 from txbatch.core.persistent_aggregate import EXACTLY_ONCE, PersistentAggregate
 from txbatch.core.topology import Topology
+from txbatch.core.watermarked import watermarks
 
 
 def guarantees(topology: Topology) -> list[dict[str, Any]]:
     """One row per state: its stream, the spouts behind it, both kinds, what they give together, where it is kept, what it
-    counts per batch, None where its numbers do not depend on where batches end, and by which windows, None where by none.
+    counts per batch, None where its numbers do not depend on where batches end, and by which windows, None where by none; and
+    the watermarks by which records of these are late.
     """
     return [_guarantee(aggregate, topology.by_interval) for aggregate in topology.aggregates]
 
@@ -29,6 +31,7 @@ def _guarantee(aggregate: PersistentAggregate, by_interval: bool) -> dict[str, A
         "database": state.database or "the ledger's",
         "counts": _counts(aggregate, by_interval),
         "windows": "; ".join(each.described for each in windows(stream)) or None,
+        "watermark": "; ".join(dict.fromkeys(map(str, watermarks(stream).values()))) or None,
     }
 
 

@@ -13,15 +13,21 @@ from txbatch.core.plan import Range
 from txbatch.core.transaction import Assignment, TransactionAttempt
 
 FORMAT = 1
+# What is not written where it is not known.
+_UNSAID = frozenset({"latest", "late"})
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPartition:
-    """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0))."""
+    """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0)).
+
+    `latest` is the largest time of a stream with a watermark, in microseconds since 1970; the same records have the same one.
+    """
 
     records: int
     fingerprint: str
+    latest: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +44,15 @@ class StagedFile:
 class StagedState:
     """The partials of one state: files, rows, and per value column the total over all rows, as text.
 
-    `kept` says how many records reached the state after the stream's operations; None where an older version wrote it.
+    `kept` says how many records reached the state after the stream's operations; None where an older version wrote it. `late`
+    says how many of these were of a window that had ended by the plan's watermark; None where the state has none.
     """
 
     files: tuple[StagedFile, ...]
     rows: int
     totals: Mapping[str, str | None]
     kept: int | None = None
+    late: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,10 @@ class Manifest:
         """Return what manifest.json and the ledger hold."""
         value = asdict(self)
         value["attempt"] = {"txid": self.attempt.txid, "attempt_id": self.attempt.attempt_id}
+        parts = (part for parts in value["streams"].values() for part in parts.values())
+        for said in (*parts, *value["states"].values()):  # most streams have no watermark
+            for name in _UNSAID.intersection(name for name, each in said.items() if each is None):
+                del said[name]
         return {"format": FORMAT, **value}
 
     @classmethod
@@ -97,13 +109,15 @@ def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, 
 
 
 def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
-    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"))
+    latest = None if value.get("latest") is None else _whole(value["latest"])
+    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest)
 
 
 def _staged_state(value: Mapping[str, Any]) -> StagedState:
     totals = _each(value["totals"], lambda total: None if total is None else _text(total))
-    kept = None if value.get("kept") is None else _count(value["kept"])
-    return StagedState(tuple(map(_staged_file, value["files"])), _count(value["rows"]), totals, kept)
+    files, rows = tuple(map(_staged_file, value["files"])), _count(value["rows"])
+    kept, late = (None if value.get(name) is None else _count(value[name]) for name in ("kept", "late"))
+    return StagedState(files, rows, totals, kept, late)
 
 
 def _staged_file(value: Mapping[str, Any]) -> StagedFile:
@@ -113,9 +127,16 @@ def _staged_file(value: Mapping[str, Any]) -> StagedFile:
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{str(value)[:80]!r} is no count")
-    return value
+    found = _whole(value)
+    if found < 0:
+        raise ValueError(f"{str(found)[:80]!r} is no count")
+    return found
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{str(value)[:80]!r} is no whole number")
+    return int(value)
 
 
 def _text(value: Any, pattern: str = r"[\s\S]*") -> str:

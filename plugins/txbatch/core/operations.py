@@ -17,6 +17,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
 from txbatch.core.state_query import StateQuery
+from txbatch.core.watermark import Watermark
 from txbatch.core.where import Condition as Condition
 from txbatch.core.window import Window
 
@@ -122,7 +123,15 @@ class Windowed(After):
     window: Window
 
 
-RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | Peek | Repartition | Windowed
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermarked(After):
+    """The same records, straight from their source; the watermark follows their times, and says which are late."""
+
+    watermark: Watermark
+
+
+SameRecords = Peek | Repartition | Watermarked
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | SameRecords | Windowed
 BatchStep = Distinct | FirstN | Aggregate | Reduce
 Step = RecordStep | BatchStep
 Node = Source | Arguments | Merged | Join | Failed | Step
@@ -155,7 +164,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Arguments() | LiveLookup():
             return None
-        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed():
+        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed() | Watermarked():
             return one_for_one(node.before)
         case other:
             assert_never(other)

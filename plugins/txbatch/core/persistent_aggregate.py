@@ -18,6 +18,8 @@ from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
+from txbatch.core.watermark import BEGIN
+from txbatch.core.watermarked import watermarks
 from txbatch.core.where import Condition, check_where
 from txbatch.core.window import Window
 
@@ -107,6 +109,18 @@ class PersistentAggregate:
     def window_end(self, keys: Mapping[str, str]) -> dict[str, str]:
         """Return the report's column of where its windows end, in SQL over those of its keys; none without a window."""
         return {self.window.end_name: self.window.end_sql(keys[self.window.name])} if self.window else {}
+
+    def late_before(self, watermark: Mapping[str, int]) -> int | None:
+        """Return before which start windows have ended by a plan's watermarks: the least of its streams counts (R25).
+
+        None where it is not by windows, or its streams have no watermark. As long as one of them has not read anything, none has.
+        """
+        streams = watermarks(self.stream)
+        if self.window is None or not streams:
+            return None
+        if streams.keys() - watermark.keys():
+            return BEGIN
+        return self.window.ended_before(min(watermark[stream] for stream in streams))
 
     @property
     def summed(self) -> str:

@@ -5,7 +5,8 @@
     {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
 
 Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
-`"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in.
+`"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in. Format 5 has
+`"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late.
 
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
@@ -30,6 +31,7 @@ from txbatch.core.formats import check_format, is_range
 FORMAT = 2
 FORMAT_OF_WHOLE = 3
 FORMAT_OF_LOOK_UPS = 4
+FORMAT_OF_WATERMARKS = 5
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -146,7 +148,8 @@ class BatchPlan:
 
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
     `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
-    `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones.
+    `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones,
+    `watermark` by stream the one by which its records are late.
     """
 
     streams: Mapping[str, StreamPlan]
@@ -156,6 +159,7 @@ class BatchPlan:
     whole: bool = False
     static: Mapping[str, Any] = field(default_factory=dict)
     as_of: Mapping[str, Any] = field(default_factory=dict)
+    watermark: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
@@ -168,13 +172,16 @@ class BatchPlan:
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
         whole = {"whole": True} if self.whole else {}
         idle = {name: entry(planned) for name, planned in self.idle.items()}
-        more = {"idle": idle, "parameters": self.parameters, "static": self.static, "as_of": self.as_of}
+        fixed = {"static": self.static, "as_of": self.as_of, "watermark": self.watermark}
+        more = {"idle": idle, "parameters": self.parameters, **fixed}
         said = {name: each for name, each in more.items() if each}
         return {"format": self._least_format, **value, **said, **whole}
 
     @property
     def _least_format(self) -> int:
         """The oldest format that has a word for all that is said."""
+        if self.watermark:
+            return FORMAT_OF_WATERMARKS
         if self.static or self.as_of:
             return FORMAT_OF_LOOK_UPS
         return FORMAT_OF_WHOLE if self.whole else self.format
@@ -182,12 +189,12 @@ class BatchPlan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
-        format_ = check_format(what, value, FORMAT_OF_LOOK_UPS)
+        format_ = check_format(what, value, FORMAT_OF_WATERMARKS)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
-        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of")}
+        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of", "watermark")}
         return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
 
 

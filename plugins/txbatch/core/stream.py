@@ -38,6 +38,8 @@ from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
 from txbatch.core.static import StaticState
+from txbatch.core.watermark import Watermark
+from txbatch.core.watermarked import check_window, watermarked
 from txbatch.core.where import Condition
 from txbatch.core.window import Window
 
@@ -54,6 +56,10 @@ class Owner(Protocol):
     quarantine: int | None
     aggregates: list[PersistentAggregate]
     query_streams: dict[str, QueryStream]
+
+    @property
+    def watermarks(self) -> Mapping[str, Watermark]:
+        """The watermarks by stream, of those that have one."""
 
     def add(self, aggregate: PersistentAggregate) -> None:
         """Take a persistent aggregate in."""
@@ -95,6 +101,17 @@ class Stream:
     def kind(self) -> SpoutKind:
         """That of its spout; the weakest, where streams are merged (R11)."""
         return self.node.kind
+
+    def with_watermark(self, time: str, delay: str, *, late: str = "merge") -> Stream:
+        """Say that records come at most so much behind the latest: `with_watermark("ts", "1 hour")`, before any operation.
+
+        A window has ended once the watermark has passed its end: the largest time so far, less the delay. With `late="merge"` a
+        record of an ended window counts like any other, and each batch says how many it had. Where streams are merged, each has a
+        watermark of its own, by its field in the place of `time`, and the least of them counts.
+
+        Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and another policy.
+        """
+        return replace(self, node=watermarked(self.node, time, delay, late))
 
     def filter(self, condition: Condition, *, on_error: str | None = None) -> Stream:
         """Keep the records for which the condition is true (null is not).
@@ -220,6 +237,7 @@ class Stream:
         stream = self
         for window in windows:
             window.check(self.of("group_by"), self.fields)
+            check_window(self.of("group_by"), self.node, window)
             stream = self.then(Windowed(self.name, (*self.fields, window.field), self.node, window))
         return GroupedStream(stream, tuple(stream.field(name) for name in names))
 

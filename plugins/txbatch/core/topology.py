@@ -23,6 +23,8 @@ from txbatch.core.state_query import StateQuery
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 from txbatch.core.united import joined, merged
+from txbatch.core.watermark import Watermark
+from txbatch.core.watermarked import watermarks_of
 
 if TYPE_CHECKING:
     from txbatch.core.declared import Fields
@@ -159,6 +161,17 @@ class Topology:
         return {state.name: state for state in states if isinstance(state, StaticState)}
 
     @property
+    def watermarks(self) -> Mapping[str, Watermark]:
+        """The watermarks by stream, of those that have one; DefinitionError for a stream that has two."""
+        return watermarks_of(self.name, (aggregate.stream for aggregate in self.aggregates))
+
+    @property
+    def cut_by(self) -> Mapping[str, str]:
+        """The field by whose times a stream's intervals are cut, by stream, where its spout has one."""
+        spouts = {name: stream.spout for name, stream in self.streams.items() if stream.spout.by_interval}
+        return {name: str(spout.time) for name, spout in spouts.items() if hasattr(spout, "time")}
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The run's parameters that choose data, as the spouts declare them (R2)."""
         return tuple(sorted({name for stream in self.streams.values() for name in stream.spout.parameters}))
@@ -180,4 +193,5 @@ class Topology:
             )
         check_tables(aggregate.state for aggregate in self.aggregates)
         check_folders(aggregate.state for aggregate in self.aggregates)
+        _ = self.watermarks  # of each stream one
         return self

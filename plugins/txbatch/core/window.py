@@ -131,6 +131,10 @@ class Window:
         except OverflowError:
             return None
 
+    def ended_before(self, time: int) -> int:
+        """Return the start before which all windows have ended at a time, and from which on none has."""
+        return self.cut.start(self.cut.number(time) - self.size + 1)
+
     def end_sql(self, start: str) -> str:
         """Return `end` as an expression of PostgreSQL."""
         return self.cut.later_sql(start, self.size)
@@ -178,6 +182,24 @@ def window(
     where = "" if zone == "UTC" else f" in {zone}"
     described = f"windows of {whole.told(weeks=grid.weeks)}{every} by {time}{where}"
     return Window(time, name, cut, whole.number, grid.number, origin, described)
+
+
+def micros(of: str, what: str, given: str) -> int:
+    """Return a length in microseconds; DefinitionError for what is none, and for months and years, which differ."""
+    found = _length(of, what, given, "UTC")
+    if found.kind == "month":
+        raise DefinitionError(f"{of}: months and years differ in length, and the {what} {given!r} is one; give days")
+    return found.number
+
+
+def lasting(given: int) -> str:
+    """Tell so many microseconds in the largest unit that they are a multiple of.
+
+    >>> lasting(3_600_000_000), lasting(5_400_000_000), lasting(1_500_000)
+    ('1 hour', '90 minutes', '1.5 seconds')
+    """
+    whole = given and given % 1_000_000 == 0
+    return Length("instant", given, weeks=False).told(weeks=False) if whole else f"{given / 1_000_000:g} seconds"
 
 
 def _cut(grid: Length, zone: str) -> tuple[Cut, int]:

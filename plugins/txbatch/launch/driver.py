@@ -236,7 +236,8 @@ def write_partials(
     """The partials of every state, as Parquet; a state whose stream is not in the batch gets none."""
     staged = {}
     live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
-    tables = Tables(next(iter(readers.values())).assignment.plan.static, live)
+    plan = next(iter(readers.values())).assignment.plan
+    tables = Tables(plan.static, live)
     aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:
@@ -247,7 +248,7 @@ def write_partials(
                 if (explained := aggregator.explain(error)) is error:
                     raise
                 raise explained from error
-        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate)
+        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate, plan.watermark)
         aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
     for reader in readers.values():
         reader.check_unchanged()

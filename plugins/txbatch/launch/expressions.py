@@ -26,6 +26,7 @@ from txbatch.core.operations import (
     Peek,
     Repartition,
     Transform,
+    Watermarked,
     Windowed,
 )
 from txbatch.core.topology import Topology
@@ -148,7 +149,7 @@ def _is_known(node: Node) -> bool:
     match node:
         case Transform():
             return False
-        case Filter() | Each() | Lookup() | LiveLookup() | Peek() | Repartition() | Windowed():
+        case Filter() | Each() | Lookup() | LiveLookup() | Peek() | Repartition() | Windowed() | Watermarked():
             return _is_known(node.before)
         case _:
             return True

@@ -116,14 +116,14 @@ def _write_partials(
     tables.check_unchanged(topology.looked_up.values())
     staged: dict[int, dict[str, StagedState]] = {txid: {} for txid in txids}
     for folder, assignment in attempts:
-        txid = assignment.attempt.txid
+        txid, watermark = assignment.attempt.txid, assignment.plan.watermark
         own = {name: reader.each[txid] for name, reader in readers.items() if txid in reader.each}
         for number, (aggregate, partials) in enumerate(zip(topology.aggregates, made, strict=True)):
             aggregator = BatchAggregator(aggregate, own, tables)
             if aggregator.has_records:
-                found = parquet.write(folder, number, aggregate, partials[txid])
+                found = parquet.write(folder, number, aggregate, partials[txid], watermark)
             else:
-                found = parquet.describe(folder, number, aggregate)
+                found = parquet.describe(folder, number, aggregate, watermark)
             aggregator.check_read(found.kept)
             staged[txid][aggregator.state] = found
     return staged

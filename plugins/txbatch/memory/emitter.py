@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
+from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
+from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
@@ -82,21 +84,40 @@ def emit_batch(
     partials = {
         each.state.name: partials_of(each, kept[each.state.name], assignment.position) for each in topology.aggregates
     }
+    fixed, times = assignment.plan.watermark, {name: says.time for name, says in topology.watermarks.items()}
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,
         assignment.token,
         assignment.code,
         assignment.digest,
-        streams={name: {at: _described(part) for at, part in parts.items()} for name, (parts, _) in found.items()},
-        states={name: StagedState((), len(rows), {}, len(kept[name])) for name, rows in partials.items()},
+        streams={
+            name: {at: described(part, times.get(name)) for at, part in parts.items()}
+            for name, (parts, _) in found.items()
+        },
+        states={
+            each.state.name: staged(each, len(partials[each.state.name]), kept[each.state.name], fixed)
+            for each in topology.aggregates
+        },
         unreadable={name: holes for name, (_, holes) in found.items() if holes},
     )
     return manifest, partials
 
 
-def _described(part: list[Record]) -> ReadPartition:
-    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)))
+def described(part: list[Record], time: str | None = None) -> ReadPartition:
+    """Describe what was read of a partition; `time` is the field that a watermark follows."""
+    times = [] if time is None else [record[time] for record in part]
+    latest = largest(None if each is None else micros_of(each) for each in times)
+    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)), latest)
+
+
+def staged(aggregate: PersistentAggregate, rows: int, kept: list[Record], watermark: Marks) -> StagedState:
+    """Describe so many rows of a state that are made of these records, of which some are late by a plan's watermarks."""
+    before = aggregate.late_before(watermark)
+    if before is None or aggregate.window is None:
+        return StagedState((), rows, {}, len(kept))
+    starts = (record[aggregate.window.name] for record in kept)
+    return StagedState((), rows, {}, len(kept), sum(micros_of(start) < before for start in starts if start is not None))
 
 
 def _read(

@@ -28,6 +28,7 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
+from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
@@ -48,6 +49,7 @@ from txbatch.core.transaction import (
     Run,
     canonical_json,
 )
+from txbatch.memory import event_time
 from txbatch.memory import redefinitions as changes
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, Tables
@@ -156,6 +158,10 @@ class MemoryLedger:
             if run.interval:
                 self._check_interval(tables, head.topology, run.interval)
                 tables.intervals[head.topology, head.next_txid] = run.interval
+            if topology is not None and topology.watermarks:
+                event_time.planned(tables, head.topology, head.next_txid, self.clock())
+                if run.restate is None:
+                    metadata = fixed(metadata, topology.watermarks, event_time.marks(tables, head.topology))
             stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
             batch = self._batch(tables, head, run, stored)
             tables.let_find(batch, run)
@@ -304,7 +310,9 @@ class MemoryLedger:
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
             tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
             tables.committed_at[now.topology, now.txid] = self.clock()
-            committed = Committed(tables.record(now, newest.manifest), applied=True)
+            final = tables.record(now, newest.manifest)
+            event_time.committed(tables, topology, final, newest.manifest)
+            committed = Committed(final, applied=True)
             failpoints.hit("commit.before_commit")
             return committed
 

@@ -25,6 +25,7 @@ from txbatch.core.operations import (
     Repartition,
     Step,
     Transform,
+    Watermarked,
     Windowed,
     needs_ask,
     parted,
@@ -131,7 +132,7 @@ def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable
             return (record | {window.name: start} for record in before for start in window.starts(record[window.time]))
         case LiveLookup():
             raise needs_ask(step)
-        case Peek() | Repartition():
+        case Peek() | Repartition() | Watermarked():
             return before
         case other:
             assert_never(other)

@@ -9,12 +9,13 @@ from uuid import uuid4
 
 from txbatch.core import rebuild as decided
 from txbatch.core.definition import check_owner, state_definition
+from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.tables import Counting, StoredState, Tables
+from txbatch.memory.tables import Counting, StoredState, Tables, Times
 
 
 class MemoryRebuilds:
@@ -87,6 +88,7 @@ class MemoryRebuilds:
                 states=states,
                 versions={**counting.versions, version.position: version.txid},
                 read={**counting.read, version.txid: (assignment.plan, manifest.streams)},
+                late={**counting.late, version.position: late_of(manifest), version.txid: late_of(manifest)},
             )
             return True
 
@@ -102,6 +104,10 @@ class MemoryRebuilds:
             tables.rebuilds[rebuild.number] = replace(counting, swapped=newest, past=past)
             tables.states = {state: each for state, each in tables.states.items() if state not in past}
             tables.states |= counting.states
+            for txid, late in counting.late.items():
+                if late or (name, txid) in tables.times:
+                    times = tables.times.get((name, txid)) or Times(tables.committed_at[name, txid])
+                    tables.times[name, txid] = replace(times, late=late)
             tables.define(topology, rebuild.job)
             for batch in batches:
                 if not batch.status.final and batch.fence:  # what was emitted by the definition before counts no more

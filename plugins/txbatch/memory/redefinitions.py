@@ -111,7 +111,8 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.intervals,
         tables.batch_keys,
     ]
-    for table in [*keyed, tables.attempts, tables.waiting, tables.partitions, tables.consumed, tables.changes]:
+    keyed += [tables.attempts, tables.waiting, tables.partitions, tables.consumed, tables.changes]
+    for table in [*keyed, tables.times, tables.latest]:
         _rekey(table, was, name)
 
 
@@ -119,6 +120,10 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
     """A stream has another name, in plans, manifests and what was read."""
     for batch in tables.batches_of(topology):
         tables.batches[topology, batch.txid] = replace(batch, metadata=step.within(batch.metadata))
+    for of, times in tables.times.items():
+        if of[0] == topology and times.watermark is not None:
+            watermark = {step.of(name): mark for name, mark in times.watermark.items()}
+            tables.times[of] = replace(times, watermark=watermark)
     for at, attempt in tables.attempts.items():
         if at[0] == topology and attempt.manifest:
             manifest = Manifest.from_json(step.within(attempt.manifest.to_json()))
@@ -137,7 +142,7 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
         if state.topology == topology:
             streams = state.definition.streams and sorted(map(step.of, state.definition.streams))
             tables.states[name] = replace(state, definition=replace(state.definition, streams=streams))
-    by_stream: list[dict[Any, Any]] = [tables.partitions, tables.consumed]
+    by_stream: list[dict[Any, Any]] = [tables.partitions, tables.consumed, tables.latest]
     for table in by_stream:
         for at in [at for at in table if at[:2] == (topology, step.was)]:
             table[topology, step.stream, *at[2:]] = table.pop(at)
@@ -156,6 +161,10 @@ def _rename(tables: Tables, topology: str, step: RenameState) -> None:
         if at[0] == topology and attempt.manifest:
             states = {state if name == was else name: each for name, each in attempt.manifest.states.items()}
             tables.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
+    for of, times in tables.times.items():
+        if of[0] == topology:
+            late = {state if name == was else name: each for name, each in times.late.items()}
+            tables.times[of] = replace(times, late=late)
 
 
 def _within(plan: BatchPlan, step: RenameStream | RenameState) -> BatchPlan:

@@ -18,8 +18,10 @@ from txbatch.core.definition import (
     state_definition,
     stream_definitions,
     stream_fields,
+    stream_watermarks,
 )
 from txbatch.core.errors import Incomplete, UnknownName
+from txbatch.core.event_time import Marks
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.keep import Keep
 from txbatch.core.ledger import Head, ReadBy, Version
@@ -60,6 +62,7 @@ class StoredTopology:
     source: Mapping[str, Metadata]
     fields: Mapping[str, Mapping[str, str]]
     keep: Keep | None = None
+    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,18 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25).
+
+    A restate moves no watermark.
+    """
+
+    planned_at: datetime
+    watermark: Marks | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
 
@@ -125,6 +140,7 @@ class Counting:
     swapped: int | None = None
     past: Mapping[str, StoredState] = field(default_factory=dict)
     read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
+    late: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
@@ -150,6 +166,8 @@ class Tables:
     changes: dict[tuple[str, int], Changed] = field(default_factory=dict)
     rebuilds: dict[int, Counting] = field(default_factory=dict)
     new_values: dict[str, tuple[tuple[Any, ...], ...]] = field(default_factory=dict)
+    times: dict[tuple[str, int], Times] = field(default_factory=dict)
+    latest: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot: changes to it do not show here."""
@@ -165,7 +183,7 @@ class Tables:
     def keep(self, topology: Topology, job: str) -> None:
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
-            job, topology.by_interval, source, stream_fields(topology), topology.keep
+            job, topology.by_interval, source, stream_fields(topology), topology.keep, stream_watermarks(topology)
         )
 
     def check_known(self, topology: str) -> None:
@@ -307,6 +325,7 @@ class Tables:
             alive[-1].txid if alive else None,
             (read[-1].txid, self._counted(read[-1])) if read else None,
             bool(self.batches_of(name)),
+            watermarks=stored.watermarks,
         )
         return found if name == topology.name else by_name(found, name, topology)
 

@@ -73,8 +73,11 @@ def _per_batch(topology: Topology) -> str:
 
 
 def _windows(topology: Topology) -> str:
-    """Say of each state that counts by windows how they are cut."""
-    told = [f"**{_cell(row['state'])}** counts by {row['windows']}." for row in guarantees(topology) if row["windows"]]
+    """Say of each state that counts by windows how they are cut, and by which watermark records of them are late."""
+    told = []
+    for row in guarantees(topology):
+        watermark = f" Its watermark is {row['watermark']}." if row["watermark"] else ""
+        told += [f"**{_cell(row['state'])}** counts by {row['windows']}.{watermark}"] if row["windows"] else []
     return " ".join(told)
 
 

@@ -67,7 +67,8 @@ def _entry(row: RowMapping) -> tuple[Entry, list[str]]:
     standing = Standing(row["txid"], row["position"], BatchKind(row["kind"]), row["replaced_by"], row["committed_at"])
     interval = row["interval_start"] and Interval(row["interval_start"], row["interval_end"])
     moments = {"emitted_at": row["finished_at"], "succeeded_at": row["succeeded_at"]}
-    said = {"records": row["records"], "keys": row["keys"] or {}, "kept": row["kept"] or {}, "rebuilt": _rebuilt(row)}
+    counts = {name: row[name] or {} for name in ("keys", "kept", "late")}
+    said = {"records": row["records"], **counts, "rebuilt": _rebuilt(row)}
     partitions = dict(map(_partition, row["partitions"] or ()))
     return Entry(standing, row["metadata"], partitions, interval, manifest=manifest, **said, **moments), unreadable
 

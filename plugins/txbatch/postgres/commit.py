@@ -6,6 +6,7 @@ What may be committed is decided by `core.protocol.check_commit`; here it is car
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -19,7 +20,7 @@ from txbatch.core.quarantine import check_joined
 from txbatch.core.restate import check_not_folded
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, canonical_json
-from txbatch.postgres import definitions, ranges, rows
+from txbatch.postgres import definitions, event_time, ranges, rows
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
 from txbatch.postgres.statements import StateStatements, statements_of
@@ -55,10 +56,12 @@ def commit_batch(
     keys = {name: each.rows for name, each in manifest.states.items()}
     for writer, staged in zip(writers, staged_rows, strict=True):
         keys[writer.name] = writer.apply(staged)
-    ranges.record(connection, batch, ranges.read(manifest))
+    planned_at = batch.created_at or datetime.now(UTC)  # a batch of the ledger has one
+    ended = ranges.record(connection, batch, ranges.read(manifest, planned_at))
     kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
     told = {"records": manifest.records, "keys": canonical_json(keys), "kept": canonical_json(kept) if kept else None}
     connection.execute(query("batch_committed"), {**ids, **told})
+    event_time.commit(connection, topology, batch, manifest, ended)
     connection.execute(query("attempt_committed"), {**ids, "attempt_id": batch.fence})
     warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")

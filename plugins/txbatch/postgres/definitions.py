@@ -6,7 +6,15 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
-from txbatch.core.definition import Known, StateDefinition, by_name, check_definition, stream_definitions, stream_fields
+from txbatch.core.definition import (
+    Known,
+    StateDefinition,
+    by_name,
+    check_definition,
+    stream_definitions,
+    stream_fields,
+    stream_watermarks,
+)
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.rebuild import Progress
 from txbatch.core.topology import Topology
@@ -69,6 +77,7 @@ def store(connection: Connection, topology: Topology, job: str) -> None:
 
 def row(topology: Topology, job: str) -> dict[str, Any]:
     """What the ledger keeps of it."""
+    watermarks = stream_watermarks(topology)
     return {
         "topology": topology.name,
         "job": job,
@@ -76,6 +85,7 @@ def row(topology: Topology, job: str) -> dict[str, Any]:
         "source": canonical_json(topology.source),
         "streams": canonical_json(stream_fields(topology)),
         "keep": canonical_json(topology.keep.to_json()) if topology.keep else None,
+        "watermarks": canonical_json(watermarks) if watermarks else None,
     }
 
 
@@ -86,7 +96,10 @@ def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> K
         return Known("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
-    return Known(row["job"], row["by_interval"], streams, own, owners, row["txid"], committed, row["planned"])
+    watermarks, planned = row["watermarks"] or {}, row["planned"]
+    return Known(
+        row["job"], row["by_interval"], streams, own, owners, row["txid"], committed, planned, None, watermarks
+    )
 
 
 def _state(row: RowMapping) -> StateDefinition:

@@ -16,6 +16,7 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
+from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
@@ -34,7 +35,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import definitions, ranges, rows, stalled_commit, state_tables
+from txbatch.postgres import definitions, event_time, ranges, rows, stalled_commit, state_tables
 from txbatch.postgres import redefinitions as changes
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
@@ -143,6 +144,8 @@ class PostgresLedger:
             if run.interval:
                 _check_interval(connection, head.topology, run.interval)
             state_tables.ensure_partitions(connection, head.topology, head.next_txid)
+            if topology is not None and topology.watermarks and run.restate is None:
+                metadata = fixed(metadata, topology.watermarks, event_time.marks(connection, head.topology))
             stored_metadata = {"metadata": canonical_json(metadata, STORED_BYTES_MAX), **self._lease(run)}
             _insert_batch(connection, head, run, {**ids, **stored_metadata})
             _insert_key(connection, ids, run)
@@ -336,6 +339,7 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         connection.execute(query("supersede_attempts"), ids)
         connection.execute(query("abort"), {**ids, "reason": shown(reason)})
+        ranges.missed(connection, batch)
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
+from txbatch.core.event_time import capped
 from txbatch.core.manifest import Manifest
 from txbatch.core.transaction import Batch, BatchKind, canonical_json
 from txbatch.postgres.queries import query
 
-# How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`.
+# How a range of a partition ended: `status`, `records`, `fingerprint`, `reason`, and the `latest` time that was read.
 Outcome = dict[str, Any]
+# The same with the `stream` and the `partition`.
+Ended = dict[str, Any]
 
 
-def read(manifest: Manifest) -> Callable[[str, str], Outcome]:
-    """Return what tells an outcome as the manifest does: read, or a hole (R13)."""
+def read(manifest: Manifest, planned_at: datetime) -> Callable[[str, str], Outcome]:
+    """Return what tells an outcome as the manifest of a batch does: read, or a hole (R13). Times count up to its plan (R25)."""
 
     def outcome(stream: str, partition: str) -> Outcome:
         found = manifest.streams.get(stream, {}).get(partition)
         if found is None:
             return _unread("unreadable", manifest.unreadable.get(stream, {}).get(partition))
-        return {"status": "read", "records": found.records, "fingerprint": found.fingerprint, "reason": None}
+        counted = {
+            "records": found.records,
+            "fingerprint": found.fingerprint,
+            "latest": capped(found.latest, planned_at),
+        }
+        return {"status": "read", "reason": None, **counted}
 
     return outcome
 
@@ -39,24 +48,40 @@ def skipped(batch: Batch, why: str) -> Callable[[str, str], Outcome]:
     return outcome
 
 
-def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> None:
-    """Write what became of each range of the batch; the next batch starts after all but the unreadable ones.
+def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], Outcome]) -> list[Ended]:
+    """Write what became of each range of the batch, and return it; the next batch starts after all but the unreadable ones.
 
     A restate moves nothing: what comes next does not depend on what is counted again (R17).
     """
-    ranges: list[dict[str, Any]] = []
+    ranges: list[Ended] = []
     for stream, plan in batch.plan.streams.items():
         for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
             where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
             ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
     connection.execute(query("insert_partition"), ranges)
     if batch.kind is BatchKind.RESTATE:
-        return
+        return ranges
     carried = batch.plan.partitioned
     consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
     if consumed:
         connection.execute(query("set_consumed"), consumed)
+        connection.execute(query("caught_up"), {"topology": batch.topology})
+    _behind(connection, [row for row in ranges if row["stream"] in carried and row["status"] == "unreadable"])
+    return ranges
+
+
+def missed(connection: Connection, batch: Batch) -> None:
+    """Note that an ordinary batch is aborted: what it was to read is behind until another one reads it (R25)."""
+    if batch.kind is BatchKind.ORDINARY:
+        ids = {"topology": batch.topology, "txid": batch.txid}
+        named = ((stream, each) for stream, planned in batch.plan.partitioned.items() for each in planned.ranges)
+        _behind(connection, [{**ids, "stream": stream, "partition": partition} for stream, partition in named])
+
+
+def _behind(connection: Connection, partitions: list[dict[str, Any]]) -> None:
+    if partitions:
+        connection.execute(query("set_behind"), partitions)
 
 
 def _unread(status: str, reason: str | None) -> Outcome:
-    return {"status": status, "records": None, "fingerprint": None, "reason": reason}
+    return {"status": status, "records": None, "fingerprint": None, "reason": reason, "latest": None}

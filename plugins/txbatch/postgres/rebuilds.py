@@ -14,6 +14,7 @@ from txbatch import failpoints
 from txbatch.core import rebuild as decided
 from txbatch.core.definition import check_owner
 from txbatch.core.errors import UnknownName
+from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
@@ -240,8 +241,9 @@ def _insert(
     manifest: Manifest,
 ) -> None:
     kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
+    counts = {name: canonical_json(of) if of else None for name, of in (("kept", kept), ("late", late_of(manifest)))}
     row = {"rebuild": rebuild.number, "txid": version.txid, "position": version.position, "keys": canonical_json(keys)}
-    told = {"kept": canonical_json(kept) if kept else None, "records": manifest.records}
+    told = {**counts, "records": manifest.records}
     read = {"metadata": assignment.metadata, "streams": manifest.to_json()["streams"]}
     stored = {name: canonical_json(each, STORED_BYTES_MAX) for name, each in read.items()}
     connection.execute(query("insert_rebuilt"), {**row, **told, **stored})

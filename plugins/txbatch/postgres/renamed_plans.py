@@ -16,7 +16,13 @@ _CHUNK_TXIDS = 1_000
 def rename_stream(connection: Connection, topology: str, step: RenameStream) -> None:
     """Rename a stream of a topology whose row is locked and that has no open batch."""
     names = {"topology": topology, "stream": step.stream, "was": step.was}
-    for statement in ("rename_stream_of_partitions", "rename_stream_of_consumed", "rename_stream_of_states"):
+    for statement in (
+        "rename_stream_of_partitions",
+        "rename_stream_of_consumed",
+        "rename_stream_of_states",
+        "rename_stream_of_behind",
+        "rename_stream_of_watermarks",
+    ):
         connection.execute(query(statement), names)
     _rename(connection, topology, step)
 

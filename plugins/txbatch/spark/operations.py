@@ -25,6 +25,7 @@ from txbatch.core.operations import (
     RecordStep,
     Repartition,
     Transform,
+    Watermarked,
     Windowed,
     needs_ask,
     parted,
@@ -136,6 +137,8 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
         case Windowed(window=window):
             starts = window.spark if window.per_record == 1 else f"explode({window.spark})"
             return frame.selectExpr("*", f"{starts} as {spark_name(window.name)}")
+        case Watermarked():
+            return frame
         case Repartition(number=number, by=by):
             return frame.repartition(number, *(spark_name(field.name) for field in by))
         case Filter() | Peek():

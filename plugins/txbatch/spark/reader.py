@@ -14,6 +14,7 @@ from txbatch.core.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, Spou
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import ExportedSpout
+from txbatch.core.watermark import Watermark
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 from txbatch.spark.within_batch import carried
 
@@ -149,8 +150,10 @@ class BatchReader:
         if invalid:
             self._count(invalid[0])
             raise BadRecord(f"{self}: invalid UTF-8 in {', '.join(invalid[:5])}; mend the source, or abort the batch")
+        latest = {name: row["latest"] for name, row in found.items()} if self._watermark else {}
         return self._without_records(found) | {
-            name: ReadPartition(row["records"], str(row["fingerprint"])) for name, row in found.items()
+            name: ReadPartition(row["records"], str(row["fingerprint"]), latest.get(name))
+            for name, row in found.items()
         }
 
     def __str__(self) -> str:
@@ -163,11 +166,18 @@ class BatchReader:
         strings = [spark_name(field.name) for field in self.stream.fields if field.type == "string"]
         valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
         partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
+        time = self._watermark and spark_name(self._watermark.time)
+        latest = [F.expr(f"max(unix_micros(cast({time} as timestamp))) as latest")] if time else []
         return records.groupBy(*carried(records), partition.alias("partition")).agg(
             F.expr("count(1) as records"),
             F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
             F.expr(f"count_if(not ({valid})) as invalid"),
+            *latest,
         )
+
+    @property
+    def _watermark(self) -> Watermark | None:
+        return self.stream.topology.watermarks.get(self.stream.name)
 
     def _without_records(self, found: Collection[str]) -> dict[str, ReadPartition]:
         """Return what counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in

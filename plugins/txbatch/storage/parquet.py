@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
@@ -23,44 +24,68 @@ if TYPE_CHECKING:
 ROWS_PER_BATCH = 64 * 1024
 # A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
 ROWS_PER_FILE_MAX = 2_000_000
+NO_WATERMARK: Mapping[str, int] = MappingProxyType({})
 
 
-def describe(folder: AttemptFolder, number: int, aggregate: PersistentAggregate) -> StagedState:
-    """Describe the files of a topology's n-th state, by reading one after the other."""
+def describe(
+    folder: AttemptFolder, number: int, aggregate: PersistentAggregate, watermark: Mapping[str, int] = NO_WATERMARK
+) -> StagedState:
+    """Describe the files of a topology's n-th state, by reading one after the other. `watermark` is the plan's, by stream."""
     found = folder.filesystem.find(folder.path(f"partials/{number}"), detail=True)
     paths = sorted(name for name, of in found.items() if of["type"] == "file" and _is_partials(folder, name))
-    return _staged(folder, aggregate, ((path, folder.filesystem.cat_file(path)) for path in paths))
+    return _staged(folder, aggregate, ((path, folder.filesystem.cat_file(path)) for path in paths), watermark)
 
 
-def write(folder: AttemptFolder, number: int, aggregate: PersistentAggregate, partials: pa.Table) -> StagedState:
+def write(
+    folder: AttemptFolder,
+    number: int,
+    aggregate: PersistentAggregate,
+    partials: pa.Table,
+    watermark: Mapping[str, int] = NO_WATERMARK,
+) -> StagedState:
     """Write the partials of a topology's n-th state as one file, and describe it."""
     path, sink = folder.path(f"partials/{number}/part-0.parquet"), pa.BufferOutputStream()
     pq.write_table(partials, sink)
     content = sink.getvalue().to_pybytes()
     folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
     folder.filesystem.pipe_file(path, content)
-    return _staged(folder, aggregate, [(path, content)])
+    return _staged(folder, aggregate, [(path, content)], watermark)
 
 
 def _staged(
-    folder: AttemptFolder, aggregate: PersistentAggregate, contents: Iterable[tuple[str, bytes]]
+    folder: AttemptFolder,
+    aggregate: PersistentAggregate,
+    contents: Iterable[tuple[str, bytes]],
+    watermark: Mapping[str, int],
 ) -> StagedState:
-    columns = aggregate.partial_columns
+    columns, before = aggregate.partial_columns, aggregate.late_before(watermark)
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
-    kept: list[int] = []
+    start = aggregate.window.name if aggregate.window is not None and before is not None else None
+    kept, late, selected = list[int](), 0, {*totals, RECORDS_COLUMN, start}
     for path, content in contents:
         files.append(_described(folder, path, content))
         partials = pq.ParquetFile(pa.BufferReader(content))
-        values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])
+        values = partials.read([name for name in partials.schema_arrow.names if name in selected])
         if RECORDS_COLUMN in values.column_names:
             kept.append(pc.sum(values[RECORDS_COLUMN]).as_py() or 0)
+            late += 0 if start is None else _late(values[start], values[RECORDS_COLUMN], before or 0)
         for column in columns:
             totals[column.name].append(_total(column, values[column.name]))
     together = {column.name: column.partial.total.together(totals[column.name]) for column in columns}
     return StagedState(
-        tuple(files), sum(file.rows for file in files), together, sum(kept) if len(kept) == len(files) else None
+        tuple(files),
+        sum(file.rows for file in files),
+        together,
+        sum(kept) if len(kept) == len(files) else None,
+        None if start is None else late,
     )
+
+
+def _late(starts: pa.ChunkedArray, records: pa.ChunkedArray, before: int) -> int:
+    """Return how many records are of windows that begin before this time, in microseconds since 1970."""
+    micros = starts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return pc.sum(records.filter(pc.less(micros, before))).as_py() or 0
 
 
 def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,87 @@
+"""How far the event time of a topology's streams is, as its ledger decides it when it plans and when it commits (R25).
+
+The caller holds the topology's lock; what it knows, it gives. Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from txbatch.core.cuts import micros_of
+from txbatch.core.manifest import Manifest
+from txbatch.core.plan import BatchPlan, OfInterval
+from txbatch.core.transaction import Interval, Metadata
+from txbatch.core.watermark import Watermark
+
+# By stream.
+Marks = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a ledger knows of the streams of a batch when it commits it.
+
+    `before` are the watermarks until now, `read` has by stream the largest time of each partition that the batch read. `behind`
+    returns those of a stream's partitions that are behind, `whole_to` the end of the committed intervals up to the first gap.
+    """
+
+    before: Marks
+    read: Mapping[str, Iterable[int | None]]
+    behind: Callable[[str], Iterable[int | None]]
+    whole_to: Callable[[], datetime | None]
+
+
+def advanced(
+    watermarks: Mapping[str, Watermark], plan: BatchPlan, known: Known, cut_by: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the watermarks once a batch is committed; a stream that is not in it keeps its own.
+
+    `cut_by` is by stream the field by whose times intervals are cut.
+    """
+    found = dict(known.before)
+    for stream in watermarks.keys() & plan.streams.keys():
+        says, before = watermarks[stream], known.before.get(stream)
+        if isinstance(plan.streams[stream], OfInterval):
+            end = known.whole_to()
+            now = before if end is None else says.by_interval(before, micros_of(end), cut_by.get(stream))
+        else:
+            now = says.after(before, known.read.get(stream, ()), known.behind(stream))
+        if now is not None:
+            found[stream] = now
+    return found
+
+
+def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks) -> Metadata:
+    """Return a new plan that says by which watermarks its records are late."""
+    known = {stream: marks[stream] for stream in watermarks if stream in marks}
+    return replace(BatchPlan.from_json(metadata), watermark=known).to_json() if known else metadata
+
+
+def capped(latest: int | None, planned_at: datetime) -> int | None:
+    """Return a partition's largest time as it moves the watermark: no later than the batch was planned.
+
+    A record of the year 2099 does not end every window.
+    """
+    return None if latest is None else min(latest, micros_of(planned_at))
+
+
+def largest(times: Iterable[int | None]) -> int | None:
+    """Return the largest of the times that are known; None of none."""
+    return max((each for each in times if each is not None), default=None)
+
+
+def whole_to(intervals: Iterable[Interval]) -> datetime | None:
+    """Return the end of the intervals that follow on each other without a gap, from the first one; None of none."""
+    end: datetime | None = None
+    for each in sorted(intervals, key=lambda interval: interval.start):
+        if end is not None and each.start > end:
+            break
+        end = each.end if end is None else max(end, each.end)
+    return end
+
+
+def late_of(manifest: Manifest) -> dict[str, int]:
+    """Return how many records of each state were late, of those that have a watermark."""
+    return {state: staged.late for state, staged in manifest.states.items() if staged.late is not None}

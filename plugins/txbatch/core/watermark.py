@@ -1,0 +1,78 @@
+"""Watermark: up to which time a stream's records are taken to be there. What of an ended window comes later is late (R25).
+
+The ledger moves it on with each commit, and writes it into the next plan: so each attempt of a batch, and each restate of its
+position, finds the same records late. Times are microseconds since 1970 in UTC.
+
+>>> Watermark("at", 60).after(None, read=[500, 300], behind=[])
+240
+>>> Watermark("at", 60).after(240, read=[900], behind=[310])
+250
+>>> Watermark("at", 60).after(250, read=[900], behind=[None])
+250
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from txbatch.core.cuts import micros_of
+from txbatch.core.errors import DefinitionError
+from txbatch.core.window import lasting
+
+MERGE = "merge"
+# Nothing ends before the year 1.
+BEGIN = micros_of(datetime.min.replace(tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """What `with_watermark` says of a stream: the field of its time, how far its records may be behind, what late ones do."""
+
+    time: str
+    delay: int
+    late: str = MERGE
+
+    def __str__(self) -> str:
+        return f"{lasting(self.delay)} behind {self.time}, late={self.late!r}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the ledger keeps of the definition."""
+        return asdict(self)
+
+    def after(self, before: int | None, read: Iterable[int | None], behind: Iterable[int | None]) -> int | None:
+        """Return where it is once a batch is committed; `before` where nothing moves it.
+
+        `read` has the largest time of each partition that the batch read, `behind` that of each that is known to be behind. It
+        follows the least of them, and never goes back. A partition that is behind and has never been read may hold any time, and
+        keeps it where it is; one that was read and has no time says nothing.
+        """
+        known, held = [each for each in read if each is not None], list(behind)
+        if not known or None in held:
+            return before
+        least = min([*known, *(each for each in held if each is not None)])
+        return _later(before, least - self.delay)
+
+    def by_interval(self, before: int | None, whole_to: int, cut_by: str | None) -> int | None:
+        """Return where it is once all before `whole_to` is committed, which was cut by the field `cut_by`.
+
+        Where that is its own time, no record can come later.
+        """
+        return _later(before, whole_to - (0 if cut_by == self.time else self.delay))
+
+
+def _later(before: int | None, found: int) -> int | None:
+    if found < BEGIN:
+        return before
+    return found if before is None else max(before, found)
+
+
+def checked_late(of: str, late: str) -> str:
+    """Return what late records do; DefinitionError for what is not known."""
+    if late != MERGE:
+        raise DefinitionError(
+            f"{of}: late={late!r} is not known; late='merge' is: late records count like all others, and each batch says how many"
+        )
+    return late

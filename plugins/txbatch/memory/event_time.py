@@ -1,0 +1,82 @@
+"""The watermarks of the ledger in memory (R25). Compare `postgres.event_time`: the same decisions of `core.event_time`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from txbatch.core.event_time import Known, Marks, advanced, capped, largest, late_of, whole_to
+from txbatch.core.manifest import Manifest
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, BatchKind, BatchStatus
+from txbatch.memory.tables import Tables, Times
+
+
+def planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
+    """Keep when a batch was planned: no time beyond that moves a watermark."""
+    tables.times[topology, txid] = Times(at)
+
+
+def marks(tables: Tables, topology: str) -> Marks:
+    """Return the watermarks of a topology's streams as of its last commit."""
+    written = {txid: of.watermark for (name, txid), of in tables.times.items() if name == topology and of.watermark}
+    return written[max(written)] if written else {}
+
+
+def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
+    """Write where the watermarks are once this batch is committed, and how many of its records were late."""
+    watermarks, at = topology.watermarks, (batch.topology, batch.txid)
+    if not watermarks or at not in tables.times:
+        return
+    times = replace(tables.times[at], late=late_of(manifest))
+    if batch.kind is not BatchKind.RESTATE:
+        read = _read(tables, batch, manifest, times.planned_at)
+        known = Known(
+            marks(tables, batch.topology),
+            read,
+            lambda stream: _behind(tables, batch.topology, stream),
+            lambda: _whole_to(tables, batch.topology),
+        )
+        times = replace(times, watermark=advanced(watermarks, batch.plan, known, topology.cut_by))
+    tables.times[at] = times
+
+
+def _read(tables: Tables, batch: Batch, manifest: Manifest, planned_at: datetime) -> dict[str, list[int | None]]:
+    """Return the largest time of each partition that the batch read, with what was read of it before, and keep it."""
+    found: dict[str, list[int | None]] = {}
+    for stream, parts in manifest.streams.items():
+        for partition, part in parts.items():
+            at = batch.topology, stream, partition
+            latest = capped(part.latest, planned_at)
+            if stream in batch.plan.partitioned and (latest := largest([latest, tables.latest.get(at)])) is not None:
+                tables.latest[at] = latest
+            found.setdefault(stream, []).append(latest)
+    return found
+
+
+def _behind(tables: Tables, topology: str, stream: str) -> Iterable[int | None]:
+    """Return the largest time of each partition that a batch could not read, or an aborted one was to, since it was read last."""
+    last: dict[str, int] = {}
+    missed: dict[str, int] = {}
+    for batch in tables.batches_of(topology):
+        planned = batch.plan.partitioned.get(stream)
+        if planned is None or batch.kind is BatchKind.RESTATE:
+            continue
+        aborted = batch.status is BatchStatus.ABORTED and batch.kind is BatchKind.ORDINARY
+        for partition in {**planned.ranges, **planned.unreadable}:
+            read = tables.partitions.get((topology, stream, partition, batch.txid))
+            if batch.status is BatchStatus.COMMITTED:
+                given_up = batch.kind is BatchKind.SKIP and partition not in planned.unreadable
+                (last if read is not None or given_up else missed)[partition] = batch.txid
+            elif aborted and partition in planned.ranges:
+                missed[partition] = batch.txid
+    behind = (partition for partition, txid in missed.items() if txid > last.get(partition, 0))
+    return [tables.latest.get((topology, stream, partition)) for partition in behind]
+
+
+def _whole_to(tables: Tables, topology: str) -> datetime | None:
+    """Return the end of the intervals of committed batches, up to the first gap."""
+    committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
+    ordinary = [batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE]
+    return whole_to(tables.intervals[topology, txid] for txid in ordinary if (topology, txid) in tables.intervals)

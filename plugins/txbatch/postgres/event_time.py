@@ -1,0 +1,67 @@
+"""The watermarks of the ledger in PostgreSQL (R25): read under its locks, decided by `core.event_time`, written by the commit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.event_time import Known, Marks, advanced, largest, late_of
+from txbatch.core.manifest import Manifest
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, BatchKind, canonical_json
+from txbatch.postgres.queries import query
+from txbatch.postgres.ranges import Ended
+
+
+def marks(connection: Connection, topology: str) -> Marks:
+    """Return the watermarks of a topology's streams as of its last commit."""
+    return connection.execute(query("watermarks"), {"topology": topology}).scalar() or {}
+
+
+def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
+    """Write where the watermarks are, now that this batch is committed, and how many of its records were late.
+
+    `ranges` are those that it read. A restate moves no watermark.
+    """
+    watermarks = topology.watermarks
+    if not watermarks:
+        return
+    found: Marks | None = None
+    if batch.kind is not BatchKind.RESTATE:
+        known = Known(
+            marks(connection, batch.topology),
+            _read(connection, batch, ranges),
+            lambda stream: _behind(connection, batch.topology, stream),
+            lambda: _whole_to(connection, batch.topology),
+        )
+        found = advanced(watermarks, batch.plan, known, topology.cut_by)
+    told: dict[str, Any] = {"watermark": found, "late": late_of(manifest)}
+    written = {name: canonical_json(value) if value else None for name, value in told.items()}
+    connection.execute(query("batch_times"), {"topology": batch.topology, "txid": batch.txid, **written})
+
+
+def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:
+    """Return the largest time of each partition that the batch read, with what was read of it before."""
+    found: dict[str, list[int | None]] = {}
+    for stream, planned in batch.plan.streams.items():
+        read = {
+            row["partition"]: row["latest"] for row in ranges if row["stream"] == stream and row["status"] == "read"
+        }
+        names = {"topology": batch.topology, "stream": stream, "partitions": list(read)}
+        before: dict[str, int | None] = {}
+        if stream in batch.plan.partitioned and planned.ranges:
+            before = {row.partition: row.latest for row in connection.execute(query("latest_of"), names)}
+        found[stream] = [largest([latest, before.get(partition)]) for partition, latest in read.items()]
+    return found
+
+
+def _behind(connection: Connection, topology: str, stream: str) -> list[int | None]:
+    names = {"topology": topology, "stream": stream}
+    return list(connection.execute(query("behind"), names).scalars())
+
+
+def _whole_to(connection: Connection, topology: str) -> datetime | None:
+    end: datetime | None = connection.execute(query("whole_to"), {"topology": topology}).scalar()
+    return end

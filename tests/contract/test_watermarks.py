@@ -1,0 +1,263 @@
+"""Watermarks: where commits move them, what is late by a plan, and what stays so when a batch is counted again (R25)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from contract.test_restate import restate_of
+from support import ListSpout, LogSpout, code, manifest_of, run
+
+from txbatch import Count, OpaqueState, Topology, window
+from txbatch.core import coordinator
+from txbatch.core.cuts import micros_of
+from txbatch.core.errors import SchemaMismatch
+from txbatch.core.manifest import Manifest
+from txbatch.core.spout import SpoutKind
+from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
+from txbatch.memory.emitter import described, partials_of, staged
+from txbatch.memory.operations import records
+
+pytestmark = pytest.mark.rule("R25")
+# Minutes of a day long ago, of each partition; None could not be read.
+Minutes = Mapping[str, Sequence[int] | None]
+DAY = datetime(2026, 1, 5, tzinfo=UTC)
+FUTURE = 75 * 365 * 24 * 60
+
+
+def at(minutes: int) -> datetime:
+    return DAY + timedelta(minutes=minutes)
+
+
+class Visits:
+    """A topology that counts visits by hours, ten minutes behind at most, on one of both ledgers."""
+
+    def __init__(self, backing: Any, delay: str | None = "10 minutes", name: str = "visits", **more: Any) -> None:
+        self.backing, self.ledger = backing, backing.ledger
+        self.spout: Any = LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)
+        self.spout.fields = "at timestamp, shop string"
+        self.topology = Topology("visits", max_pending=3)
+        self.name = name
+        stream = self.topology.new_stream(name, self.spout, **more)
+        stream = stream if delay is None else stream.with_watermark("at", delay)
+        grouped = stream.group_by(window("at", "1 hour"), "shop")
+        self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), visits=Count())
+
+    def planned(self, of: Run, *partitions: str) -> Batch:
+        """The next batch, of these partitions."""
+        lengths = self.spout.lengths
+        self.spout.lengths = dict.fromkeys(partitions or ("a",), 1000000)
+        self.ledger.register(self.topology, "jobs/job.py")
+        batch = coordinator.initialize_transaction(self.ledger, self.topology, of)
+        self.spout.lengths = lengths
+        assert isinstance(batch, Batch), batch
+        return batch
+
+    def emit(self, batch: Batch, minutes: Minutes, name: str = "run") -> Any:
+        """An attempt, as it is made in memory; returns what is to be committed."""
+        assignment = self.backing.attempt(batch, name)
+        manifest, partials = self.told(assignment, minutes)
+        self.ledger.record_manifest(assignment, manifest)
+        return partials
+
+    def told(self, assignment: Assignment, minutes: Minutes) -> tuple[Manifest, Any]:
+        """What an attempt says that it has read, and its partials."""
+        read = {at_: [{"at": at(each), "shop": "x"} for each in of] for at_, of in minutes.items() if of is not None}
+        kept = list(records(self.aggregate.stream, {self.name: read}))
+        partials = {"visits": partials_of(self.aggregate, kept, assignment.position)}
+        watermarks = self.topology.watermarks
+        time = watermarks[self.name].time if watermarks else None
+        says = staged(self.aggregate, len(partials["visits"]), kept, assignment.plan.watermark)
+        manifest = manifest_of(self.topology, assignment, partials)
+        states = {"visits": replace(manifest.states["visits"], kept=says.kept, late=says.late)}
+        streams = {self.name: {at_: described(part, time) for at_, part in read.items()}}
+        holes = {self.name: {at_: "it is away" for at_, of in minutes.items() if of is None}}
+        unreadable = holes if holes[self.name] else {}
+        return replace(manifest, streams=streams, states=states, unreadable=unreadable), partials
+
+    def commit(self, batch: Batch, partials: Any) -> tuple[int | None, int | None]:
+        """Where the watermark is then, in minutes of the day, and how many records were late."""
+        assert self.backing.commit(self.topology, batch, partials).applied
+        return self.times(batch.txid)
+
+    def times(self, txid: int) -> tuple[int | None, int | None]:
+        watermark, late = self.backing.times("visits", txid)
+        mark = None if watermark is None else (watermark[self.name] - micros_of(DAY)) // 60_000_000
+        return mark, None if late is None else late["visits"]
+
+    def counts(self, name: str | Run, **minutes: Sequence[int] | None) -> tuple[int | None, int | None]:
+        of = name if isinstance(name, Run) else run(name)
+        batch = self.planned(of, *minutes)
+        return self.commit(batch, self.emit(batch, minutes, of.name))
+
+
+def test_a_record_of_a_window_that_had_ended_by_the_plan_counts_and_is_counted_as_late(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[5, 69]) == (59, 0)
+    assert visits.counts("2", a=[3, 70, 71]) == (61, 0)
+    assert visits.counts("3", a=[3, 59, 60, 40]) == (61, 3)
+    assert visits.counts("4", a=[600]) == (590, 0)
+    hours = {row["window_start"]: row["visits"] for row in backing.report(visits.topology, "visits")}
+    assert hours == {at(0): 5, at(60): 4, at(600): 1}
+
+
+def test_all_attempts_of_a_batch_and_its_restates_find_the_same_records_late(backing: Any) -> None:
+    visits = Visits(backing)
+    visits.counts("1", a=[69])
+    second, third = visits.planned(run("2")), visits.planned(run("3"))
+    assert [each.plan.watermark for each in (second, third)] == 2 * [{"visits": micros_of(at(59))}]
+    visits.emit(third, {"a": [5]}, "3")
+    assert visits.commit(second, visits.emit(second, {"a": [5, 500]}, "2")) == (490, 0)
+    assert visits.commit(third, visits.emit(third, {"a": [5, 65]}, "3")) == (490, 0)
+    assert visits.counts("4", a=[5]) == (490, 1)
+    again = visits.planned(restate_of(3), "a")
+    assert again.plan.watermark == third.plan.watermark
+    assert visits.commit(again, visits.emit(again, {"a": [5, 900]}, "again")) == (None, 0)
+    assert visits.counts("5", a=[470, 490]) == (490, 1)
+
+
+def test_a_partition_that_is_known_to_be_behind_holds_it(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30], b=[40]) == (20, 0)
+    assert visits.counts("2", a=[300], b=None) == (30, 0)
+    assert visits.counts("3", a=[400]) == (30, 0)
+    assert visits.counts("4", b=[200]) == (190, 0)
+    assert visits.counts("5", a=[410]) == (400, 0)
+
+
+def test_a_partition_of_an_aborted_batch_holds_it_until_it_is_read(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30], b=[40]) == (20, 0)
+    aborted, after = visits.planned(run("2"), "b"), visits.planned(run("3"), "a")
+    visits.ledger.abort("visits", aborted.txid, "a test")
+    assert visits.commit(after, visits.emit(after, {"a": [500]}, "3")) == (30, 0)
+    assert visits.counts("4", b=[600]) == (590, 0)
+
+
+def test_a_partition_that_was_never_read_keeps_it_where_it_is_until_it_is_given_up(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30]) == (20, 0)
+    aborted, after = visits.planned(run("2"), "new"), visits.planned(run("3"), "a")
+    visits.ledger.abort("visits", aborted.txid, "a test")
+    assert visits.commit(after, visits.emit(after, {"a": [500]}, "3")) == (20, 0)
+    visits.ledger.skip("visits", aborted.txid, "it is lost")
+    assert visits.counts("4", a=[510]) == (500, 0)
+
+
+def test_it_is_behind_also_where_an_older_batch_reads_it_after_the_abort(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30], b=[40]) == (20, 0)
+    older, aborted = visits.planned(run("2"), "b"), visits.planned(run("3"), "b")
+    visits.ledger.abort("visits", aborted.txid, "a test")
+    assert visits.commit(older, visits.emit(older, {"b": [100]}, "2")) == (90, 0)
+    assert visits.counts("4", a=[500]) == (90, 0)
+    assert visits.counts("5", a=[510], b=None) == (90, 0)
+    assert visits.counts("6", b=[600]) == (590, 0)
+
+
+def test_a_partition_of_a_batch_that_was_to_count_again_is_not_behind(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30]) == (20, 0)
+    again = visits.planned(restate_of(1), "a")
+    visits.ledger.abort("visits", again.txid, "a test")
+    assert visits.counts("2", a=[500]) == (490, 0)
+
+
+def test_a_record_a_century_ahead_counts_as_of_when_its_batch_was_planned(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30]) == (20, 0)
+    mark, late = visits.counts("2", a=[FUTURE])
+    assert mark is not None
+    assert abs(timedelta(minutes=mark + 10) + DAY - datetime.now(UTC)) < timedelta(days=1)
+    assert late == 0
+    assert visits.counts("3", a=[40, FUTURE - 60])[1] == 1
+
+
+def test_a_batch_without_times_moves_nothing(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[30]) == (20, 0)
+    assert visits.counts("2", a=[]) == (20, 0)
+
+
+def test_another_delay_holds_from_now_on_and_is_applied_by_a_change(backing: Any) -> None:
+    Visits(backing, None).counts("1", a=[30])
+    told = r"stream 'visits' has a watermark 10 minutes behind at, late='merge' now, had no watermark.*from now on"
+    with pytest.raises(SchemaMismatch, match=told):
+        Visits(backing).planned(run("2"))
+    first, second = Visits(backing), Visits(backing, "1 hour")
+    backing.ledger.change(first.topology, "jobs/job.py", "a test")
+    assert first.counts("2", a=[100]) == (90, 0)
+    told = "has a watermark 1 hour behind at, late='merge' now, had a watermark 10 minutes behind at"
+    with pytest.raises(SchemaMismatch, match=told):
+        second.planned(run("3"))
+    backing.ledger.change(second.topology, "jobs/job.py", "a test")
+    assert second.counts("3", a=[110, 20]) == (90, 1)
+    assert second.counts("4", a=[200]) == (140, 0)
+
+
+@pytest.mark.rule("R23")
+def test_a_stream_that_was_renamed_goes_on_where_its_watermark_is(backing: Any) -> None:
+    Visits(backing).counts("1", a=[100])
+    renamed = Visits(backing, name="calls", was="visits")
+    backing.ledger.change(renamed.topology, "jobs/job.py", "a test")
+    assert renamed.times(1) == (90, 0)
+    batch = renamed.planned(run("2"))
+    assert batch.plan.watermark == {"calls": micros_of(at(90))}
+    assert renamed.commit(batch, renamed.emit(batch, {"a": [50, 95]}, "2")) == (90, 1)
+
+
+@pytest.mark.rule("R23")
+def test_a_rebuild_finds_late_what_the_plans_say(backing: Any) -> None:
+    visits, read = Visits(backing), [[69], [500], [5, 500]]
+    for number, minutes in enumerate(read):
+        visits.counts(str(number), a=minutes)
+    assert visits.times(3) == (490, 1)
+    rebuild = backing.rebuilds.begin(visits.topology, "jobs/job.py", code("new"), "a test")
+    for minutes in (*read[:2], [5, 6, 500]):
+        version = backing.rebuilds.next(rebuild)
+        attempt = TransactionAttempt(version.txid, 1)
+        assignment = Assignment("visits", attempt, f"token {version.txid}", version.metadata, code("new"))
+        manifest, partials = visits.told(assignment, {"a": minutes})
+        counted = backing.as_partials(visits.topology, partials)
+        assert backing.rebuilds.count(rebuild, visits.topology, assignment, manifest, counted)
+    backing.rebuilds.swap(rebuild, visits.topology)
+    assert [visits.times(txid) for txid in (1, 2, 3)] == [(59, 0), (490, 0), (490, 2)]
+    assert visits.counts("4", a=[5]) == (490, 1)
+
+
+class Daily(ListSpout):
+    """A day's visits, by the time of an interval."""
+
+    by_interval = True
+    fields = "at timestamp, shop string"
+    time = "at"
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return {"interval": curr_metadata["interval"]}
+
+
+def day(number: int) -> Run:
+    return Run(f"scheduled {number}", interval=Interval(at(number * 1440), at((number + 1) * 1440)))
+
+
+@pytest.mark.parametrize(("time", "delay"), [("at", 0), ("seen", 10)])
+def test_by_interval_it_is_the_end_of_those_without_a_gap(backing: Any, time: str, delay: int) -> None:
+    visits = Visits(backing)
+    visits.spout = spout = Daily()
+    spout.time = time
+    visits.topology = Topology("visits", max_pending=3)
+    stream = visits.topology.new_stream("visits", spout).with_watermark("at", "10 minutes")
+    grouped = stream.group_by(window("at", "1 hour"), "shop")
+    visits.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), guarantee="at_least_once", visits=Count())
+    found = []
+    for number in (1, 3, 2, 0, 4):
+        visits.ledger.register(visits.topology, "jobs/job.py")
+        batch = coordinator.initialize_transaction(visits.ledger, visits.topology, day(number))
+        partials = visits.emit(batch, {"": [number * 1440 + 5]}, f"scheduled {number}")
+        found.append(visits.commit(batch, partials))
+    days = [2, 2, 4, 4, 5]
+    assert [mark for mark, _ in found] == [each * 1440 - delay for each in days]
+    assert [late for _, late in found] == [0, 0, 0, 1, 0]
