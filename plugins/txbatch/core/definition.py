@@ -198,6 +198,8 @@ def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
         if state.name not in known.owners and state.database is None and known.states[state.was].database is None
     }
     known, found = _streams_renamed(topology, known)
+    if not names:
+        return known, found
     found += [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
     counted = known.committed and (known.committed[0], [names.get(state, state) for state in known.committed[1]])
     states = {names.get(name, name): state for name, state in known.states.items()}
@@ -212,6 +214,8 @@ def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPl
         for name, was in now.items()
         if was is not None and was in known.streams and was not in now and name not in known.streams
     ]
+    if not steps:
+        return known, []
     names = {step.was: step.stream for step in steps}
     streams = {names.get(name, name): stream for name, stream in known.streams.items()}
     states = {
@@ -450,6 +454,8 @@ def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str
 
 
 def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinition) -> Iterator[str]:
+    if _equal(stored.source, stream.source):
+        return
     kept = {entry: stream.source[entry] for entry in _NOT_ALWAYS_KEPT if entry in stream.source} | dict(stored.source)
     if _relative(kept, stream.source):
         kept["root"] = stream.source["root"]
@@ -470,6 +476,8 @@ def _state_changes(
     aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
 ) -> Iterator[Redefinition]:
     """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
+    if stored.columns == now.columns and _traits(stored) == _traits(now) and not stored.since:
+        return
     name = aggregate.state.name
     if (now.database is None) != (stored.database is None):
         without = ", without its contributions" if stored.contributions and now.database is not None else ""

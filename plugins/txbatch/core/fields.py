@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from txbatch.core.declared import fields_ddl
@@ -76,6 +77,11 @@ def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]
         raise DefinitionError(
             f"fields {ddl!r} are no text; write 'name type, name type', or give a dataclass or a StructType"
         )
+    return _parsed(ddl, arrays)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(ddl: str, arrays: bool) -> tuple[Field, ...]:
     found, at = [], 0
     while at < len(ddl):
         match = _FIELD.match(ddl, at) or (_ARRAY_FIELD.match(ddl, at) if arrays else None)
