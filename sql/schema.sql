@@ -667,6 +667,19 @@ CREATE FUNCTION report.far_before(rebuild bigint, state text, low bigint) RETURN
 COMMENT ON FUNCTION report.far_back(text, bigint, bigint) IS 'Whether so much of a state changed between two txids that its past is told in one pass; SET txbatch.far_back = on or off decides it.';
 COMMENT ON FUNCTION report.far_before(bigint, text, bigint) IS 'The same of the generation of a state before a rebuild.';
 
+-- An error that says how the past of a state is asked which merges by Python of its job.
+CREATE FUNCTION report.by_its_job(state text) RETURNS boolean
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+        MESSAGE = format('state %L merges values by Python of its job, which SQL cannot run: what it was is told with that alone', state),
+        HINT = format('Ask `txbatch as-of %s TXID` in the project''s folder, or Reports.as_of in Python; report.%I has what each batch contributed.',
+                      state, state || '_changes');
+END
+$$;
+
+COMMENT ON FUNCTION report.by_its_job(text) IS 'An error that says how the past of a state is asked which merges by Python of its job.';
+
 -- What each topology keeps of its past, and what it has left (R22).
 CREATE VIEW report.retention AS
 SELECT t.topology, (t.keep ->> 'txids')::bigint AS keep_txids, (t.keep ->> 'days')::double precision AS keep_days, s.horizon,

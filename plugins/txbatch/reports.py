@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from txbatch import settings
 from txbatch.core.errors import TerminalError
 from txbatch.core.operations import LiveLookup
 from txbatch.core.topology import Topology
+from txbatch.launch.jobs import jobs_above
 from txbatch.memory.queries import answers
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.multi_get import look_up, multi_get
@@ -152,7 +154,7 @@ class Reports:
     def __init__(self, of: settings.Settings) -> None:
         self._engine = connect(of.database_url, application_name="txbatch reports")
         self._warehouses = Warehouses(of.warehouse_url)
-        self._reader = PastReader(self._engine, self._warehouses)
+        self._reader = PastReader(self._engine, self._warehouses, jobs_above(self._engine, Path.cwd()))
 
     @classmethod
     def open(cls) -> Self:

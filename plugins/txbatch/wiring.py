@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 from txbatch.core.application import Submit
@@ -15,6 +16,7 @@ from txbatch.core.transaction import Batch
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job
+from txbatch.launch.jobs import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
 from txbatch.postgres.engine import connect
 from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
@@ -45,7 +47,8 @@ def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_S
     engine = connect(settings.database_url, application_name=name)
     check_migrated(engine)
     warehouses = Warehouses(settings.warehouse_url, application_name=name)
-    ledger = PostgresLedger(engine, lease_seconds=lease_seconds, warehouses=warehouses)
+    jobs = jobs_above(engine, job.path.parent)
+    ledger = PostgresLedger(engine, lease_seconds=lease_seconds, warehouses=warehouses, jobs=jobs)
     return Steps(job, ledger, Staging(settings.staging), PostgresRunLocks(engine))
 
 
@@ -118,9 +121,14 @@ def differs_from_plan(topology: Topology, batch: Batch) -> str:
     return how_to_restate(topology, batch, changed) if changed else ""
 
 
-def open_collector(settings: Settings) -> Collector:
-    """Return what folds the past of the topologies of a database; the embedded one is started."""
+def open_collector(settings: Settings, folder: Path) -> Collector:
+    """Return what folds the past of the topologies of a database; the embedded one is started.
+
+    Jobs whose own rules it takes are looked for in this folder, and in those above.
+    """
     check_uri(settings.staging)
     engine = connect(ensure_database(settings).database_url, application_name="txbatch gc")
     check_migrated(engine)
-    return Collector(Retention(engine), Leftovers(Staging(settings.staging), PostgresRunLocks(engine)))
+    return Collector(
+        Retention(engine, jobs_above(engine, folder)), Leftovers(Staging(settings.staging), PostgresRunLocks(engine))
+    )

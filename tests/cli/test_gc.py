@@ -96,3 +96,50 @@ def test_what_is_no_policy_is_refused(txbatch: Callable[..., Result], arguments:
     result = txbatch("gc", *arguments)
     assert result.exit_code in (1, 2)
     assert told in result.output
+
+
+OWN = """
+class Span(CombinerAggregator):
+    partial, result = "low string, high string", "string"
+
+    def init(self, value):
+        return None if value is None else (value, value)
+
+    def combine(self, left, right):
+        return min(left[0], right[0]), max(left[1], right[1])
+
+    def finish(self, partial):
+        return "-".join(partial)
+
+
+topology = Topology("spans")
+stream = topology.new_stream("log", PartitionedLogSpout({root!r}, max_records=1))
+stream.persistent_aggregate(OpaqueState("spans"), span=Span("line"))
+"""
+READER = """
+topology = Topology("reader")
+topology.new_stream("changes", StateSpout("spans", "span_after string")).persist(AppendState("read"))
+"""
+
+
+def test_what_python_of_a_job_merges_is_told_read_and_folded_with_its_file(
+    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    PartitionedLog(tmp_path / "log").append("a", ["x2", "x1", "x4", "x3"])
+    job, reader = write_job("spans.py", OWN.format(root=str(tmp_path / "log"))), write_job("reader.py", READER)
+    rows(txbatch("run", job, "--until-idle", "--json"))
+    assert [row["span"] for n in "123" for row in rows(txbatch("as-of", "spans", n, "--json"))] == [
+        "x2-x2",
+        "x1-x2",
+        "x1-x4",
+    ]
+    assert rows(txbatch("plan", reader, "--json"))[0]["next"]
+    away = Path(job).rename(tmp_path / "away.py")
+    told = f"the job file of spans, {job}, is neither here nor in a folder above; go to the project's folder"
+    refused(txbatch("as-of", "spans", "2"), f"Python of its job: what it was is told with that alone: {told}")
+    refused(txbatch("plan", reader), told)
+    asked = ("gc", "spans", "--keep-txids", "1", "--json")
+    refused(txbatch(*asked[:-1]), f"by which gc folds with that job alone: {told}")
+    away.rename(job)
+    assert rows(txbatch(*asked))[0]["horizon"] == 3
+    assert rows(txbatch("as-of", "spans", "3", "--json"))[0]["span"] == "x1-x4"

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 from support import Keyed, code, manifest_of, record_batch, run
 
 from txbatch.core import coordinator
+from txbatch.core.jobs import no_jobs
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
 from txbatch.core.rebuild import Rebuilds
@@ -36,7 +37,11 @@ class Backing:
     """A ledger, and what a test needs to see beside it."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+        self.ledger, self.jobs = ledger, dict[str, Topology]()
+
+    def job(self, topology: str) -> Topology:
+        """The job of a topology, if it is one of those at hand."""
+        return self.jobs.get(topology) or no_jobs(topology)
 
     @property
     def rebuilds(self) -> Rebuilds:
@@ -160,7 +165,7 @@ class Backing:
 class Memory(Backing):
     def __init__(self) -> None:
         self.now = datetime.now(UTC)
-        super().__init__(MemoryLedger(clock=lambda: self.now))
+        super().__init__(MemoryLedger(clock=lambda: self.now, jobs=self.job))
 
     @property
     def rebuilds(self) -> Rebuilds:
@@ -252,7 +257,7 @@ class Memory(Backing):
 class Postgres(Backing):
     def __init__(self, engine: Engine, databases: Callable[[str], str]) -> None:
         self.engine, self.databases = engine, databases
-        super().__init__(PostgresLedger(engine, warehouses=Warehouses(databases)))
+        super().__init__(PostgresLedger(engine, warehouses=Warehouses(databases), jobs=self.job))
 
     @property
     def rebuilds(self) -> Rebuilds:
@@ -260,7 +265,7 @@ class Postgres(Backing):
 
     @property
     def retention(self) -> Retention:
-        return PostgresRetention(self.engine)
+        return PostgresRetention(self.engine, self.job)
 
     def age(self, txid: int, days: int) -> None:
         with self.engine.begin() as connection:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract.test_restate import restate_of
 from every_aggregate import Span, Words
-from support import Keyed, LogSpout, run
+from support import Keyed, LogSpout, code, manifest_of, run
 
 from txbatch import (
     CombinerAggregator,
@@ -21,8 +21,10 @@ from txbatch import (
     TransactionalState,
 )
 from txbatch.core import coordinator
-from txbatch.core.errors import BadRecord, TerminalError
-from txbatch.core.transaction import Batch, Run
+from txbatch.core.errors import BadRecord, NotFoldable, TerminalError
+from txbatch.core.rebuild import Swapped
+from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.core.upstream import export
 from txbatch.memory.emitter import partials_of
 
 NAME = "own"
@@ -121,18 +123,118 @@ def test_apart(backing: Any, kind: str) -> None:
     assert {key: row for key, row in found.items() if key != "last"} == {("dog",): (100, 2), ("cat",): (1, 2)}
 
 
-def test_no_topology_reads_what_changed_in_it(backing: Any) -> None:
+class Folder:
+    """The folder of an attempt, as far as it is exported to."""
+
+    records: list[tuple[Any, ...]]
+
+    def write_export(self, number: int, fields: Any, records: Iterable[tuple[Any, ...]]) -> None:
+        self.records = sorted(map(tuple, records))
+
+
+class Reader:
+    """A topology that reads what changes in the state of a case."""
+
+    def __init__(self, case: Case, fields: str) -> None:
+        self.case, self.topology = case, Topology("reader")
+        changes = self.topology.new_stream("changes", StateSpout(NAME, fields))
+        changes.persistent_aggregate(OpaqueState("read"), count=Count())
+
+    def plans(self, name: str) -> Batch:
+        self.case.ledger.register(self.topology, "jobs/reader.py")
+        batch = coordinator.initialize_transaction(self.case.ledger, self.topology, run(name))
+        assert isinstance(batch, Batch)
+        return batch
+
+    def reads(self, name: str) -> list[tuple[Any, ...]]:
+        backing, folder, batch = self.case.backing, Folder(), self.plans(name)
+        export(self.topology, self.case.ledger.upstream, backing.attempt(batch, name), folder)  # type: ignore[arg-type]
+        partials = {"read": [((), (len(folder.records),))]}
+        backing.emit(self.topology, batch, partials, name)
+        assert backing.commit(self.topology, batch, partials).applied
+        assert self.case.ledger.success("reader", batch.txid)
+        return folder.records
+
+
+FAR = "word string, change string, far_before decimal(10,2), far_after decimal(10,2), txid bigint"
+
+
+@pytest.mark.rule("R17", "R19")
+def test_a_topology_reads_what_changed_in_it(backing: Any) -> None:
+    """Finished by the aggregator of the job that makes it, beside values that PostgreSQL finishes."""
+    case = Case(backing, value={"far": Span("price"), "number": Count()})
+    backing.jobs[NAME] = case.topology
+    reader = Reader(case, FAR)
+    case.counts("1", ("dog", 1), ("dog", 9), ("cat", 5))
+    assert reader.reads("a") == [("cat", "added", None, 0, 1), ("dog", "added", None, 8, 1)]
+    case.counts("2", ("dog", 12), ("emu", 3))
+    case.counts("3", ("emu", 3))
+    assert reader.reads("b") == [("dog", "changed", 8, 11, 2), ("emu", "added", None, 0, 3)]
+    case.counts(restate_of(1), ("dog", 2))
+    assert reader.reads("c") == [("cat", "removed", 0, None, 4), ("dog", "changed", 11, 10, 4)]
+
+
+@pytest.mark.rule("R23")
+def test_a_topology_reads_what_changed_by_a_rebuild_of_it(backing: Any) -> None:
+    case = Case(backing, value={"far": Span("price"), "number": Count()})
+    backing.jobs[NAME] = case.topology
+    reader = Reader(case, FAR)
+    case.counts("1", ("dog", 1), ("dog", 9), ("cat", 5))
+    reader.reads("a")
+    plan, partials = backing.ledger.batch(NAME, 1).metadata, case.partials([("dog", 2), ("dog", 3)])
+    assignment = Assignment(NAME, TransactionAttempt(1, 0), "token", plan, code("new"))
+    rebuilds, manifest = backing.rebuilds, manifest_of(case.topology, assignment, partials)
+    rebuild = rebuilds.begin(case.topology, "jobs/job.py", code("new"), "the source was wrong", "ann")
+    given = backing.as_partials(case.topology, partials)
+    assert rebuilds.count(rebuild, case.topology, assignment, manifest, given)
+    assert isinstance(rebuilds.swap(rebuild, case.topology), Swapped)
+    case.counts("2", ("dog", 7))
+    assert reader.reads("b") == [("cat", "removed", 0, None, 2), ("dog", "changed", 8, 5, 2)]
+
+
+@pytest.mark.rule("R22")
+@pytest.mark.parametrize("kind", STATES)
+def test_its_past_is_folded_with_its_job(backing: Any, kind: str) -> None:
+    case = Case(backing, kind)
+    case.counts("1", ("dog", 800), ("cat", 1))
+    case.counts("2", ("dog", 300))
+    case.counts(restate_of(1), ("dog", 850), ("fox", 2))
+    case.counts("3", ("dog", 1))
+    case.counts("4", ("emu", 1))
+    before = backing.state(NAME)
+    with pytest.raises(NotFoldable, match=r"merges 'count' by Clock\.combine, .*: the job of own is not at hand"):
+        list(backing.retention.fold(NAME, 4))
+    backing.jobs[NAME] = case.topology
+    assert [(each.horizon, each.versions) for each in backing.retention.fold(NAME, 4)] == [(4, 4)]
+    assert backing.base(NAME) == {("dog",): (151, 4), ("fox",): (2, 3)}
+    assert backing.state(NAME) == before
+    case.counts(restate_of(5, "fifth"), ("dog", 700), ("emu", 2))
+    assert backing.state(NAME) == {("dog",): (851, 6), ("fox",): (2, 3), ("emu",): (2, 6)}
+
+
+def test_another_job_is_not_taken_for_its_own(backing: Any) -> None:
+    """What was counted by one aggregator is not folded by another one, nor read."""
     case = Case(backing)
     case.counts("1", ("dog", 1))
-    reader = Topology("reader")
-    reader.new_stream("changes", StateSpout(NAME, "word string, count_after bigint")).persistent_aggregate(
-        OpaqueState("read"), count=Count()
+    case.counts("2", ("dog", 1))
+    backing.jobs[NAME] = Case(backing, value={"count": Span("number")}).topology
+    told = "the job of own defines state 'own' otherwise than it was counted"
+    with pytest.raises(NotFoldable, match=told):
+        list(backing.retention.fold(NAME, 1))
+    with pytest.raises(TerminalError, match=told):
+        Reader(case, "word string, count_after bigint").plans("reads")
+
+
+def test_no_topology_reads_what_changed_in_it_without_its_job(backing: Any) -> None:
+    """Refused before a txid is used."""
+    case = Case(backing)
+    case.counts("1", ("dog", 1))
+    told = (
+        r"state 'own' merges 'count' by Clock\.combine, which is Python of its job, .*: the job of own is not at hand"
     )
-    case.ledger.register(reader, "jobs/reader.py")
-    with pytest.raises(
-        TerminalError, match=r"state 'own' merges 'count' by Clock\.combine, which is Python of its job"
-    ):
-        coordinator.initialize_transaction(case.ledger, reader, run("reads"))
+    with pytest.raises(TerminalError, match=told):
+        Reader(case, "word string, count_after bigint").plans("reads")
+    assert backing.ledger.head("reader", run("reads")).own is None
 
 
 @pytest.mark.rule("R10", "R24")

@@ -6,14 +6,17 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from contract.test_restate import restate_of
 from every_aggregate import Span, Words
 from postgres_bench import Bench
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch
 
 from txbatch import Avg, CombinerAggregator, Keep, OpaqueState, Topology
+from txbatch.core import coordinator
 from txbatch.core.errors import NotFoldable, TerminalError
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.core.verify import Again, Outcome
 from txbatch.memory.emitter import partials_of
 from txbatch.postgres import by_python, preview
@@ -58,7 +61,7 @@ def test_reports_show_what_it_is_finished_to(bench: Bench) -> None:
 
 
 @pytest.mark.rule("R19")
-def test_of_its_past_there_is_what_each_batch_contributed(bench: Bench, engine: Engine) -> None:
+def test_without_its_job_there_is_what_each_batch_contributed(bench: Bench, engine: Engine) -> None:
     reader = PastReader(engine)
     why = reader.why("own", ("dog",))
     assert [(each["txid"], each["values"]["far"]) for each in why["versions"]] == [(1, 6), (2, 0)]
@@ -67,8 +70,50 @@ def test_of_its_past_there_is_what_each_batch_contributed(bench: Bench, engine: 
     for corrected in (False, True):
         with pytest.raises(TerminalError, match=told):
             reader.as_of("own", 1, corrected=corrected)
-    with pytest.raises(NotFoldable, match=r"'far_low' by Span\.combine, a rule of its job's own, which gc does not"):
+    for asked in ("as_of_own(1)", "corrected_own(1)", "changes_own(1, 2)"):
+        with pytest.raises(
+            DBAPIError, match=r"(?s)by Python of its job, which SQL cannot run.*`txbatch as-of own TXID`"
+        ):
+            bench.rows(f"SELECT * FROM report.{asked}")
+    with pytest.raises(
+        NotFoldable, match=r"'far_low' by Span\.combine, a rule of its job's own, by which gc folds with that"
+    ):
         list(Retention(engine).fold("own", 1))
+
+
+@pytest.mark.rule("R17", "R19", "R22")
+def test_what_it_was_is_told_with_its_job(bench: Bench, engine: Engine) -> None:
+    """Values of all kinds, finished as reports show them: of all keys and of some, and after retention."""
+    again, of = partials(bench, ("dog", 5), ("fox", 2)), restate_of(1)
+    batch = coordinator.initialize_transaction(bench.ledger, bench.topology, of)
+    assert isinstance(batch, Batch)
+    assignment = bench.ledger.start_attempt(batch, of, code())
+    assert bench.commit(bench.ledger.record_manifest(assignment, manifest_of(bench.topology, assignment, again)), again)
+    reader = PastReader(engine, jobs=lambda topology: bench.topology)
+    was = [("cat", 0, ["cat"], 2, 1), ("dog", 6, ["dog"], 4, 1)]
+    then = [was[0], ("dog", 8, ["dog"], Decimal("5.666667"), 2), ("emu", None, ["emu"], None, 2)]
+    now = [("dog", 4, ["dog"], 7, 3), then[2], ("fox", 0, ["fox"], 2, 3)]
+    assert [plain(reader.as_of("own", txid)) for txid in (0, 1, 2, 3)] == [[], was, then, now]
+    assert plain(reader.as_of("own", 1, corrected=True)) == [("dog", 0, ["dog"], 5, 3), now[2]]
+    assert plain(reader.as_of("own", 2, limit=1)) == then[:1]
+    found = reader.as_of("own", 2, [("emu",), ("fox",), ("cat",)])
+    assert [(each["word"], each["words"], each["txid"]) for each in found] == [
+        ("emu", ["emu"], 2),
+        ("fox", None, None),
+        ("cat", ["cat"], 1),
+    ]
+    (last,) = Retention(engine, lambda topology: bench.topology).fold("own", 2)
+    assert last.horizon == 0  # the restate waits to be older
+    bench.whole(partials(bench, ("gnu", 1)), "4")
+    (last,) = Retention(engine, lambda topology: bench.topology).fold("own", 3)
+    assert (last.horizon, plain(reader.as_of("own", 3))) == (3, now)
+    with pytest.raises(TerminalError, match="retention has folded what it was before txid 3"):
+        reader.as_of("own", 2)
+
+
+def plain(rows: Any) -> list[tuple[Any, ...]]:
+    """Rows as tuples, means of as many digits as they are compared by."""
+    return [tuple(round(each, 6) if isinstance(each, Decimal) else each for each in row.values()) for row in rows]
 
 
 @pytest.mark.rule("R24")

@@ -204,13 +204,17 @@ def test_what_merges_by_a_rule_of_the_jobs_own_is_not_folded_and_no_other_topolo
     for name in "123":
         own.whole({"own": [(("dog",), (4,))]}, name)
         other.whole(words(dog=1), name)
-    told = "state 'own' merges 'flags' by bit_or, a rule of its job's own, which gc does not know"
+    told = (
+        "state 'own' merges 'flags' by bit_or, a rule of its job's own, by which gc folds with that job alone: the job"
+    )
     for dry_run in (True, False):
         found = {row["topology"]: row for row in collector(engine).all(dry_run=dry_run)}
         assert (found["own"]["horizon"], found["word_count"]["horizon"]) == (0, 2)
         assert told in found["own"]["waits_for"]
         with pytest.raises(NotFoldable, match=told):
             collector(engine).one("own", dry_run=dry_run)
+    (folded,) = Retention(engine, lambda name: topology).fold("own", 2)
+    assert (folded.horizon, own.rows("SELECT word, flags, txid FROM contribution_base.own")) == (2, [("dog", 4, 2)])
 
 
 def collector(engine: Engine) -> Collector:

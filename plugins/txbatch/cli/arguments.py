@@ -21,6 +21,7 @@ from txbatch.core.fields import encodable
 from txbatch.core.text import WHY_MAX, shown
 from txbatch.core.transaction import Interval
 from txbatch.launch.job_file import Job, load_job
+from txbatch.launch.jobs import job_above
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
@@ -180,19 +181,8 @@ def job_of(given: str, where: Settings) -> Job:
         return load_job(given)
     engine = connect(where.database_url)
     check_migrated(engine)
-    file, here = Reader(engine).job(given), Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if (folder / file).is_file()), None)
-    if root is None:
-        raise DefinitionError(
-            f"the job file of {given}, {file}, is neither here nor in a folder above; go to the project's folder, or give the "
-            "path of the job file in place of the topology's name"
-        )
-    job = load_job(file, root)
-    if job.topology.name != given:
-        raise DefinitionError(
-            f"job file {job.path} defines topology {job.topology.name} by now; give the file of {given}"
-        )
-    return job
+    or_else = ", or give the path of the job file in place of the topology's name"
+    return job_above(Path.cwd(), given, Reader(engine).job(given), or_else)
 
 
 def interval(job: Job, given: tuple[datetime, datetime] | None) -> Interval | None:

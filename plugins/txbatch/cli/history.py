@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
+from txbatch.launch.jobs import jobs_above
 from txbatch.postgres.past_reader import PastReader
 from txbatch.tables import plain
 
@@ -74,7 +76,8 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
 
 
 def _reader() -> PastReader:
-    return PastReader(database.migrated(database.started()))
+    engine = database.migrated(database.started())
+    return PastReader(engine, jobs=jobs_above(engine, Path.cwd()))
 
 
 def show_why(rows: list[dict[str, Any]]) -> None:

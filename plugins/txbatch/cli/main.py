@@ -34,6 +34,7 @@ from txbatch.core.text import shown
 from txbatch.core.transaction import Run
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import check_emission, load_job
+from txbatch.launch.jobs import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.places import in_checkout, install
 from txbatch.postgres import state_tables
@@ -306,7 +307,8 @@ def plan(
             where.warehouse_url(aggregate.state.database)  # a run is refused without
     engine = _engine(where)
     finishes = RUN_PREFIX if run_id is None else ""
-    found = preview(PostgresLedger(engine), loaded.topology, run, loaded.name, finishes=finishes)
+    ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
+    found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)
     found |= kept(engine, loaded.topology)
     found["changed"] = [
         *changed(Reader(engine).counted(loaded.topology.name)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -48,7 +49,7 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
     was ended is called again. The newest batch is never folded.
     """
     keep = _asked(topology, keep_txids, keep_days)
-    collector = open_collector(database.ready())
+    collector = open_collector(database.ready(), Path.cwd())
     rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
         if row.get("waits_for"):

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from txbatch.core.errors import NotFoldable, TransientError
+from txbatch.core.errors import NotFoldable, TerminalError, TransientError
+from txbatch.core.jobs import Jobs, defined, own_rule
 from txbatch.core.keep import Keep
-from txbatch.core.merge import RowMerge, merge_named
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.transaction import Metadata
 
 # As many txids are folded by one transaction.
 SLICE_TXIDS = 10
@@ -170,18 +172,20 @@ def while_rebuilt(topology: str) -> TransientError:
     )
 
 
-def merges_of(topology: str, state: str, columns: Mapping[str, Any]) -> list[RowMerge]:
-    """Return how the values of a stored state merge; NotFoldable when one does by a rule that is its job's own."""
-    found: list[RowMerge] = []
-    for name, *_, rule in columns["values"]:
-        merge = merge_named(rule)
-        if merge is None:
-            raise NotFoldable(
-                f"{topology}: state {state!r} merges {name!r} by {rule}, a rule of its job's own, which gc does not "
-                "know: what the topology has counted is kept, all of it; or rebuild it without that value"
-            )
-        found.append(merge)
-    return found
+def own_of(topology: str, state: str, columns: Metadata, jobs: Jobs) -> PersistentAggregate | None:
+    """Return the state as its job defines it, where values merge by rules of its own; None: none does.
+
+    NotFoldable where that job is not at hand, or defines the state otherwise.
+    """
+    own = own_rule(columns)
+    if own is None:
+        return None
+    try:
+        return defined(jobs, topology, state, columns)
+    except TerminalError as error:
+        raise NotFoldable(
+            f"{topology}: state {state!r} merges {own}, a rule of its job's own, by which gc folds with that job alone: {error}"
+        ) from error
 
 
 def wanted(keep: Keep, final: Sequence[Final]) -> int:

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
-from txbatch.core.own_combiner import by_python
+from txbatch.core.jobs import Jobs, defined, python_rule
 from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
     from txbatch.core.fields import Field
+    from txbatch.core.persistent_aggregate import PersistentAggregate
     from txbatch.core.plan import StreamPlan
     from txbatch.core.staging import AttemptFolder
     from txbatch.core.topology import Topology
@@ -203,15 +204,21 @@ def check_dated(state: str, database: str | None, *, contributions: bool) -> Non
         )
 
 
-def check_merged(state: str, columns: Metadata) -> None:
-    """TerminalError for a state that Python of its job merges: what it was cannot be asked."""
-    own = [(name, rule) for name, _, rule in columns["values"] if by_python(rule)]
-    if own:
-        (name, rule), *_ = own
+def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> PersistentAggregate | None:
+    """Return the state as its job defines it, where Python of that merges values; None: none does.
+
+    TerminalError where the job is not at hand, or defines the state otherwise: what changed in it is not known.
+    """
+    own = python_rule(columns)
+    if own is None:
+        return None
+    try:
+        return defined(jobs, topology, state, columns)
+    except TerminalError as error:
         raise TerminalError(
-            f"state {state!r} merges {name!r} by {rule}, which is Python of its job: what changed in it is not known; let that "
-            "job keep the other values in a state of their own, and read that"
-        )
+            f"state {state!r} merges {own}, which is Python of its job, and so what changed in it is known with that alone: "
+            f"{error}"
+        ) from error
 
 
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
+from txbatch.core.jobs import Jobs
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
@@ -73,9 +74,12 @@ class MemoryLedger:
         lease_seconds: int = 120,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         warehouses: MemoryWarehouses | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
         self.lease_seconds, self.clock = lease_seconds, clock
         self.tables, self.warehouses = Tables(), warehouses or MemoryWarehouses()
+        self._registered: dict[str, Topology] = {}
+        self.jobs = jobs or self._registered.__getitem__
         self.uuid = uuid4().hex
         self._lock = Lock()
 
@@ -99,6 +103,7 @@ class MemoryLedger:
         """Make the topology known and its states ready; SchemaMismatch when its history is another's (R2, R23)."""
         with self.transaction() as tables:
             tables.define(topology, job)
+            self._registered[topology.name] = topology
             for aggregate in topology.aggregates:
                 new = tables.ensure_state(topology.name, aggregate)
                 if aggregate.state.database is not None:

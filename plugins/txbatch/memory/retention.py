@@ -10,8 +10,9 @@ from typing import Any
 from txbatch import failpoints
 from txbatch.core import retention
 from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.jobs import Jobs
 from txbatch.core.keep import Keep
-from txbatch.core.merge import RowMerge, merger
+from txbatch.core.merge import RowMerge, merge_named, merger
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
@@ -26,7 +27,7 @@ class MemoryRetention:
     """`core.retention.Retention` on a ledger in memory. Each slice is one of its transactions."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
-        self.ledger = ledger
+        self.ledger, self.jobs = ledger, ledger.jobs
 
     def policies(self) -> Mapping[str, Keep | None]:
         """Return what each topology keeps, as its job last said; None: everything."""
@@ -66,7 +67,7 @@ class MemoryRetention:
         attempts = _forget_attempts(tables, past.topology, past.horizon, past.reached)
         states = _states(tables, past.topology) if found.all else {}
         for name, each in states.items():
-            retention.merges_of(past.topology, name, each.definition.columns)
+            _merges(past.topology, name, each, self.jobs)
         return Slice(past.reached, len(found.all), sum(len(_gone(each, found)) for each in states.values()), attempts)
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
@@ -77,12 +78,12 @@ class MemoryRetention:
 
     def _fold(self, topology: str, wanted: int) -> Slice:
         with self.ledger.transaction() as tables:
-            done = _fold(tables, topology, wanted)
+            done = _fold(tables, topology, wanted, self.jobs)
             failpoints.hit("gc.before_commit")
             return done
 
 
-def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
+def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
     if tables.rebuilding(topology) is not None:
         raise retention.while_rebuilt(topology)
     wanted = retention.as_read(wanted, _readers(tables, topology))
@@ -91,7 +92,7 @@ def _fold(tables: Tables, topology: str, wanted: int) -> Slice:
     found, rows = retention.folded(versions, reached), 0
     for name, stored in _states(tables, topology).items():
         rows += len(_gone(stored, found))
-        merges = retention.merges_of(topology, name, stored.definition.columns)
+        merges = _merges(topology, name, stored, jobs)
         prunes = "prune" in stored.definition.columns
         folded = _pruned(stored, found) if prunes else _folded(tables, stored, found, merges)
         tables.states[name] = replace(folded, horizon=max(stored.horizon, reached))
@@ -118,6 +119,13 @@ def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence
         base |= {} if row is None else {key: row}
     left = {at: partial for at, partial in stored.contributions.items() if at not in gone}
     return replace(stored, base=base, contributions=left)
+
+
+def _merges(topology: str, state: str, stored: StoredState, jobs: Jobs) -> Sequence[RowMerge]:
+    """Return how the values of a state merge; NotFoldable when that takes its job, which is not at hand."""
+    columns = stored.definition.columns
+    own = retention.own_of(topology, state, columns, jobs)
+    return own.merges if own else [merge for *_, rule in columns["values"] if (merge := merge_named(rule))]
 
 
 def _pruned(stored: StoredState, found: Folded) -> StoredState:

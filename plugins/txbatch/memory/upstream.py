@@ -40,7 +40,9 @@ class MemoryUpstream:
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
         with self.ledger.transaction() as tables:
-            return known(tables, state, self.ledger.uuid)
+            found = known(tables, state, self.ledger.uuid)
+            check_merged(state, found.topology, tables.states[state].definition.columns, self.ledger.jobs)
+            return found
 
     def readers(self) -> Sequence[Reader]:
         """Return all streams that read a state."""
@@ -100,7 +102,6 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     if stored is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
     check_dated(state, stored.database, contributions=stored.definition.contributions)
-    check_merged(state, stored.definition.columns)
     committed = [each.txid for each in tables.batches_of(stored.topology) if each.status is BatchStatus.COMMITTED]
     replaced = []
     for number, each in tables.rebuilds.items():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
@@ -40,16 +42,22 @@ def gc_dag(
     arguments = {"catchup": False, "max_active_runs": 1, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
-        GcOperator(task_id="gc", topology=topology)
+        # As for `topology_dag`, the caller is the DAG file.
+        GcOperator(
+            task_id="gc", topology=topology, folder=Path(sys._getframe(1).f_globals["__file__"]).resolve().parent
+        )
     return dag
 
 
 class GcOperator(BaseOperator):
-    """Folds the past of one topology, or of all; a try that is killed is tried again, and goes on."""
+    """Folds the past of one topology, or of all; a try that is killed is tried again, and goes on.
 
-    def __init__(self, *, topology: str | None, **kwargs: Any) -> None:
+    Where values merge by rules of a job's own, its file is looked for in a folder and those above.
+    """
+
+    def __init__(self, *, topology: str | None, folder: Path, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.topology = topology
+        self.topology, self.folder = topology, folder
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Fold, tell, and return a row per topology, as `txbatch gc --json` has it."""
@@ -63,7 +71,7 @@ class GcOperator(BaseOperator):
     def _collected(self) -> list[dict[str, Any]]:
         from txbatch.wiring import open_collector
 
-        collector = open_collector(resolve_settings())
+        collector = open_collector(resolve_settings(), self.folder)
         return list(collector.all()) if self.topology is None else [collector.one(self.topology)]
 
 

@@ -64,6 +64,17 @@ def dated(connection: Connection, statements: StateStatements) -> str:
     return folds.dated(folded(connection, statements, folds))
 
 
+def amounts(connection: Connection, statements: StateStatements, versions: str, suffix: str) -> str:
+    """Return the query of what versions amount to, by key: values, `txid`, the last of theirs, and `stands`, whether one does.
+
+    `versions` is a query of keys, values, which are null where they do not stand, `txid` and `stands`.
+    """
+    keys, rows = listed(statements.keys), f"({versions}) r"
+    merged = _folded(connection, statements, rows, statements.aggregate.columns, suffix)
+    dated = f"SELECT {keys}, max(txid) AS txid, bool_or(stands) AS stands FROM {rows} GROUP BY {keys}"
+    return f"SELECT m.*, d.txid, d.stands FROM ({merged}) m JOIN ({dated}) d USING ({keys})"
+
+
 def _folded(
     connection: Connection, statements: StateStatements, rows: str, columns: Sequence[ValueColumn], suffix: str
 ) -> str:

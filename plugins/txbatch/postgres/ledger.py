@@ -18,6 +18,7 @@ from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
 from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
+from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.ledger import Committed, Head, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.redefinition import Redefinition, moves
@@ -52,15 +53,20 @@ class PostgresLedger:
     """`core.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
 
     def __init__(
-        self, engine: Engine, *, lease_seconds: int = CLI_LEASE_SECONDS, warehouses: Warehouses | None = None
+        self,
+        engine: Engine,
+        *,
+        lease_seconds: int = CLI_LEASE_SECONDS,
+        warehouses: Warehouses | None = None,
+        jobs: Jobs = no_jobs,
     ) -> None:
-        self.engine, self.warehouses = engine, warehouses or Warehouses()
+        self.engine, self.warehouses, self.jobs = engine, warehouses or Warehouses(), jobs
         self.lease_seconds = lease_seconds
 
     @property
     def upstream(self) -> PostgresUpstream:
         """What it tells of its states to topologies that read them."""
-        return PostgresUpstream(self.engine)
+        return PostgresUpstream(self.engine, self.jobs)
 
     def register(self, topology: Topology, job: str) -> None:
         """Make the topology known and create the tables of its states.

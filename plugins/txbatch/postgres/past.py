@@ -42,10 +42,10 @@ class Past:
     types: Mapping[str, str]
 
     def functions(self) -> list[Function]:
-        """All of them; where Python of the job merges values, `why` alone, which folds none."""
-        return (
-            [self.why()] if self.aggregate.by_python else [self.as_of(), self.corrected(), self.changes(), self.why()]
-        )
+        """All of them; where Python of the job merges values, those that would fold say how else the state is asked."""
+        if self.aggregate.by_python:
+            return [*self._by_its_job(), self.why()]
+        return [self.as_of(), self.corrected(), self.changes(), self.why()]
 
     def as_of(self) -> Function:
         """What the report showed when a txid was the newest final one."""
@@ -93,12 +93,25 @@ class Past:
             f"SELECT {selected} FROM ({folded}) c WHERE {asked} AND NOT {far} "
             f"UNION ALL SELECT {selected} FROM ({passed}) c WHERE {asked} AND {far}"
         )
+        return self._of_changes(body)
+
+    def _of_changes(self, body: str) -> Function:
         returns = self._changed_columns()
         takes = {free_name(name, returns): "bigint" for name in ("from_txid", "to_txid")}
         said = (
             f"What changed in state {self.aggregate.state.name!r} between two txids: one row per key, with both values"
         )
         return Function(self._called("changes"), takes, returns, body, said)
+
+    def _by_its_job(self) -> list[Function]:
+        """Those that would fold: an error, which says how a state is asked whose job's Python merges."""
+        asked = f"WHERE report.by_its_job({pg_text(self.aggregate.state.name)})"
+        rows, changed = (
+            f"SELECT {listed(f'NULL::{type_}' for type_ in types.values())} {asked}"
+            for types in (self.types, self._changed_columns())
+        )
+        said = "are told with its job alone"
+        return [self._dated("as_of", rows, said), self._dated("corrected", rows, said), self._of_changes(changed)]
 
     def _changed_columns(self) -> dict[str, str]:
         values = list(self.aggregate.aggregates)
@@ -109,6 +122,24 @@ class Past:
             "bigint",
         ]
         return dict(zip(changes_columns(list(self._key_types), values), types, strict=True))
+
+    def versions(self, moment: Moment, keys: str | None = None) -> str:
+        """Return the versions at a moment, of the keys that the query `keys` has, for Python to fold.
+
+        Keys, partials, which are null where they do not stand; `txid`, that changed the key last; and `stands`.
+        """
+        names = [*self._keys, *(pg_name(column.name) for column in self.aggregate.columns)]
+        of_keys = f" AND ({listed(f'v.{key}' for key in self._keys)}) IN ({keys})" if keys else ""
+        read = self._read([self._not_replaced(moment.when)], self._changed(moment.when), moment.holds + of_keys)
+        stands = self._stands(0)
+        values = [f"r.k{n}" for n in range(len(self._keys))]
+        values += [f"CASE WHEN {stands} THEN r.p{n} END" for n in range(len(self.aggregate.columns))]
+        selected = listed(f"{sql} AS {name}" for sql, name in zip(values, names, strict=True))
+        return f"SELECT {selected}, r.changed AS txid, {stands} AS stands FROM ({read}) r"
+
+    def touched(self, low: str, high: str) -> str:
+        """Return the keys that changed after a txid, up to another."""
+        return self._touched(low, high)
 
     def why(self) -> Function:
         """Every version of every position that a key has, and what retention folded of it."""

@@ -9,20 +9,23 @@ from math import isclose
 from typing import Any, cast
 
 import psycopg2
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError
 
 from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.jobs import Jobs, defined, no_jobs, python_rule
 from txbatch.core.merge import merge_named
-from txbatch.core.own_combiner import by_python
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.verify import TOLERANCE
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
-from txbatch.postgres.generations import past
+from txbatch.postgres.generations import CURRENT, past
+from txbatch.postgres.own_past import OwnPast
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import Reader, Rows, answered, checked_key, doubled, key_type, keys_listed
+from txbatch.postgres.warehouses import Warehouses
 
 # The last columns of report.why_<state>, whatever they are called there.
 _ABOUT = (
@@ -39,8 +42,13 @@ Key = Sequence[str]
 class PastReader(Reader):
     """Reads what states were. Every method is one transaction that sees one state of things.
 
-    UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`.
+    UnknownName for an unknown state; TerminalError for one whose past is not kept, and for keys as for `query`. `jobs` has those
+    whose Python merges values.
     """
+
+    def __init__(self, engine: Engine, warehouses: Warehouses | None = None, jobs: Jobs = no_jobs) -> None:
+        super().__init__(engine, warehouses)
+        self.jobs = jobs
 
     def txid_at(self, state: str, at: datetime) -> int:
         """Return the newest txid that was committed at a moment; 0: none was.
@@ -65,19 +73,21 @@ class PastReader(Reader):
 
         TerminalError for a txid that is not committed, or was folded.
         """
-        stored, schema, known = self._dated(state), "report", "report.known_at("
+        stored, generation, known = self._dated(state), CURRENT, "report.known_at("
         if not corrected and (before := self._before(state, txid)) is not None:
-            stored, schema = {**stored, "columns": before["columns"]}, past(before["rebuild"]).reports
+            stored, generation = {**stored, "columns": before["columns"]}, past(before["rebuild"])
             known = f"report.known_before({before['rebuild']:d}, "
-        _check_in_sql(stored)
+        own = self._own(stored)
         typed = dict(stored["columns"]["keys"])
         if keys and not typed:
             raise TerminalError(f"state {state!r} is one global value and has no key; ask without")
-        rows = f"{_function('corrected' if corrected else 'as_of', state, schema)}(%(txid)s)"
+        rows = f"{_function('corrected' if corrected else 'as_of', state, generation.reports)}(%(txid)s)"
         asked = [checked_key(key, typed) for key in keys]
         with self._asking(state, typed) as connection:
             # The function asks so for each row that it finds, which may be none.
             connection.exec_driver_sql(f"SELECT {known}%(state)s, %(txid)s)", {"state": state, "txid": txid})
+            if own:
+                rows = _folded(OwnPast.of(connection, own, generation), txid, typed, asked, corrected=corrected)
             if not asked:
                 connection.execute(query("hash_in_memory"), {"memory": _MEMORY})
                 order = f" ORDER BY {doubled(listed(map(pg_name, typed)))}" if typed else ""
@@ -89,7 +99,7 @@ class PastReader(Reader):
             one = f"SELECT * FROM {rows} WHERE {_same(typed)}"  # key by key: each by index
             given = [{"txid": txid, **_parameters(key)} for key in asked]
             found = [connection.exec_driver_sql(one, each).mappings().first() for each in given]
-            names = self._columns(connection, state, schema)
+            names = self._columns(connection, state, generation.reports)
             return [
                 answered(key, typed, dict(row or dict.fromkeys(names))) for key, row in zip(asked, found, strict=True)
             ]
@@ -144,6 +154,23 @@ class PastReader(Reader):
             )
         return stored
 
+    def _own(self, stored: Mapping[str, Any]) -> PersistentAggregate | None:
+        """Return the state as its job defines it, where Python of that merges values; None: none does.
+
+        TerminalError where the job is not at hand, or defines the state otherwise.
+        """
+        state, columns = stored["state"], stored["columns"]
+        rule = python_rule(columns)
+        if rule is None:
+            return None
+        try:
+            return defined(self.jobs, stored["topology"], state, columns)
+        except TerminalError as error:
+            raise TerminalError(
+                f"state {state!r} merges {rule}, which is Python of its job: what it was is told with that alone: {error}; "
+                f"`txbatch why {state} KEY` and report.{changes_name(state)} have what each batch contributed"
+            ) from error
+
     def _before(self, state: str, txid: int) -> dict[str, Any] | None:
         """Return the rebuild before whose swap reports showed the state as of a txid; None for none, or one not kept."""
         found = next(iter(self._rows("past_with", state=state, txid=txid)), None)
@@ -168,16 +195,19 @@ class PastReader(Reader):
                 raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 
-def _check_in_sql(stored: Mapping[str, Any]) -> None:
-    """TerminalError for a state whose values Python of its job merges, which has no functions on its past."""
-    own = [(name, rule) for name, _, rule in stored["columns"]["values"] if by_python(rule)]
-    if own:
-        (name, rule), *_ = own
-        raise TerminalError(
-            f"state {stored['state']!r} merges {name!r} by {rule}, which is Python of its job: the database cannot say what the "
-            f"state was; `txbatch why {stored['state']} KEY` and report.{changes_name(stored['state'])} have what each batch "
-            "contributed"
+def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[Key], *, corrected: bool) -> str:
+    """Return the rows of a state as of a txid, of these keys, or without any of all, as FROM takes them."""
+    of_keys = None
+    if asked:
+        keys = f"SELECT {listed(_casts(typed))}"
+        own.connection.exec_driver_sql(
+            f"CREATE TEMP TABLE asked ON COMMIT DROP AS {keys} WHERE false", _parameters(asked[0])
         )
+        for key in asked:
+            own.connection.exec_driver_sql(f"INSERT INTO pg_temp.asked {keys}", _parameters(key))
+        of_keys = "SELECT * FROM pg_temp.asked"
+    found = own.corrected(txid, of_keys) if corrected else own.as_of(txid, of_keys)
+    return f"({doubled(found)}) r"
 
 
 def _function(prefix: str, state: str, schema: str = "report") -> str:

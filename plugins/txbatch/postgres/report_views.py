@@ -158,6 +158,11 @@ def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> 
     return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {_selected(aggregate, there)} FROM state.{name} c{counted}"
 
 
+def shown(aggregate: PersistentAggregate, there: Sequence[str], rows: str) -> str:
+    """The same columns, in this order, of another query of keys, partials and txids."""
+    return f"SELECT {_selected(aggregate, there)} FROM ({rows}) c"
+
+
 def create_changes(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> str:
     """The view of what each batch contributed to each key, with the batch's time."""
     state, topology = aggregate.state.name, pg_text(aggregate.topology)

@@ -6,6 +6,7 @@ What is folded `core.retention` decides. Commits and reports go on meanwhile; pl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg2.errors import LockNotAvailable
@@ -13,15 +14,18 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import retention
+from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.keep import Keep
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.upstream import held
-from txbatch.postgres import rows
+from txbatch.postgres import by_python, rows
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_tables import PARTITION_TXIDS, execute
+from txbatch.postgres.statements import statements_of
 from txbatch.postgres.upstream import looked_up, readers
 
 _DAY_SECONDS = 86_400
@@ -29,10 +33,13 @@ _DROP_TIMEOUT = "SET LOCAL lock_timeout = '200ms'"
 
 
 class Retention:
-    """Folds the past of topologies. Called again, it goes on where it was ended."""
+    """Folds the past of topologies. Called again, it goes on where it was ended.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    `jobs` has those by whose own rules values merge.
+    """
+
+    def __init__(self, engine: Engine, jobs: Jobs = no_jobs) -> None:
+        self.engine, self.jobs = engine, jobs
 
     def policies(self) -> Mapping[str, Keep | None]:
         """Return what each topology keeps, as its job last said; None: everything."""
@@ -66,10 +73,10 @@ class Retention:
         found = retention.folded(past.versions, past.reached)
         with transaction(self.engine) as connection:
             stored = _states(connection, past.topology) if found.all else ()
-            states = [_folds(past.topology, each) for each in stored]
+            states = [_state(past.topology, each, self.jobs) for each in stored]
             given = {"topology": past.topology, "after": past.horizon, "horizon": past.reached}
             attempts = connection.execute(query("attempts_to_forget"), given).scalar_one()
-            rows_gone = sum(_number(connection, each, found) for each in states)
+            rows_gone = sum(_number(connection, each.folds, found) for each in states)
             return Slice(past.reached, len(found.all), rows_gone, attempts)
 
     def horizon(self, topology: str) -> int:
@@ -101,7 +108,7 @@ class Retention:
 
     def _fold(self, topology: str, wanted: int) -> Slice:
         with transaction(self.engine) as connection:
-            done = _fold(connection, topology, wanted)
+            done = _fold(connection, topology, wanted, self.jobs)
             failpoints.hit("gc.before_commit")
             return done
 
@@ -122,12 +129,20 @@ class Retention:
                     _drop_if_empty(connection, *partition)
 
 
-def _fold(connection: Connection, topology: str, wanted: int) -> Slice:
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state that is folded; `own` is how its job defines it, where values merge by rules of that."""
+
+    folds: Folds
+    own: PersistentAggregate | None = None
+
+
+def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jobs) -> Slice:
     rows.lock_topology(connection, topology)
     if connection.execute(query("running_rebuild"), {"topology": topology}).first() is not None:
         raise retention.while_rebuilt(topology)
     stored = _states(connection, topology)
-    states = [_folds(topology, each) for each in stored]
+    states = [_state(topology, each, jobs) for each in stored]
     given = {"topology": topology, "after": min((each["horizon"] for each in stored), default=0)}
     wanted = retention.as_read(wanted, _readers(connection, topology))
     versions = _versions(connection, {**given, "wanted": wanted})
@@ -167,17 +182,19 @@ def _states(connection: Connection, topology: str) -> Sequence[Any]:
     return connection.execute(query("states_with_contributions"), {"topology": topology}).mappings().all()
 
 
-def _folds(topology: str, stored: Mapping[str, Any]) -> Folds:
-    """Return how a state is folded; NotFoldable when a value merges by a rule that is its job's own."""
-    retention.merges_of(topology, stored["state"], stored["columns"])
-    return Folds(topology, stored["state"], stored["columns"])
+def _state(topology: str, stored: Mapping[str, Any], jobs: Jobs) -> _State:
+    """Return how a state is folded; NotFoldable when that takes its job, which is not at hand."""
+    own = retention.own_of(topology, stored["state"], stored["columns"], jobs)
+    return _State(Folds.of(own) if own else Folds(topology, stored["state"], stored["columns"]), own)
 
 
-def _fold_state(connection: Connection, folds: Folds, found: Folded) -> int:
+def _fold_state(connection: Connection, state: _State, found: Folded) -> int:
     """Put what counts into the base, take all versions away, and return how many rows went."""
     if not found.all:
         return 0
-    for statement in _pruned(folds, found) if folds.prunes else _into_base(folds, found):
+    folds = state.folds
+    statements = _pruned(folds, found) if folds.prunes else _into_base(folds, _based(connection, state, found))
+    for statement in statements:
         execute(connection, statement)
     deleted = execute(connection, f"DELETE FROM {folds.contribution} c WHERE {_among(found.all)}").rowcount
     return int(deleted)
@@ -190,13 +207,13 @@ def _pruned(folds: Folds, found: Folded) -> Sequence[str]:
     return (f"DELETE FROM {state} s USING {folds.contribution} c WHERE {same} AND {_among(found.counting)}",)
 
 
-def _into_base(folds: Folds, found: Folded) -> Sequence[str]:
+def _into_base(folds: Folds, based: str) -> Sequence[str]:
     keys, values = listed(folds.keys), folds.values
     same = " AND ".join(f"b.{key} = f.{key}" for key in folds.keys)
     columns = listed([*folds.keys, *values, "txid"])
     assigned = listed(f"{name} = EXCLUDED.{name}" for name in [*values, "txid"])
     return (
-        f"CREATE TEMP TABLE based ON COMMIT DROP AS {_folded(folds, found)}",
+        f"CREATE TEMP TABLE based ON COMMIT DROP AS {based}",
         f"DELETE FROM {folds.base} b USING pg_temp.based f WHERE {same} AND NOT f.stands",
         f"INSERT INTO {folds.base} ({columns}) SELECT {columns} FROM pg_temp.based WHERE stands ORDER BY {keys} "
         f"ON CONFLICT ({keys}) DO UPDATE SET {assigned}",
@@ -204,8 +221,19 @@ def _into_base(folds: Folds, found: Folded) -> Sequence[str]:
     )
 
 
-def _folded(folds: Folds, found: Folded) -> str:
+def _based(connection: Connection, state: _State, found: Folded) -> str:
     """Keys of what goes, with their values in base and counting versions; `stands` is false where no such key is any more."""
+    versions, folds = _versions_of(state.folds, found), state.folds
+    if state.own and state.own.by_python:
+        return by_python.amounts(connection, statements_of(state.own, "gone"), versions, "based")
+    keys, merged = listed(folds.keys), listed(folds.merged())
+    return (
+        f"SELECT {keys}, {merged}, max(r.txid) AS txid, bool_or(r.stands) AS stands FROM ({versions}) r GROUP BY {keys}"
+    )
+
+
+def _versions_of(folds: Folds, found: Folded) -> str:
+    """What goes, and the base of its keys; values are null where they do not stand."""
     keys, marks = listed(folds.keys), folds.removable
     later = (
         f"SELECT b.replaced_by FROM txbatch.batch b WHERE b.topology = {pg_text(folds.topology)} AND b.txid = c.txid"
@@ -226,11 +254,7 @@ def _folded(folds: Folds, found: Folded) -> str:
         stands = "stands AND counted AND position >= COALESCE(prev_txid, 0) AS stands"
         read = f"SELECT {columns}, txid, {stands} FROM (SELECT *, {last} FROM ({read}) u) v"
     standing = listed([*folds.keys, *(f"CASE WHEN stands THEN {value} END AS {value}" for value in folds.values)])
-    return (
-        f"WITH gone AS MATERIALIZED ({gone}) "
-        f"SELECT {keys}, {listed(folds.merged())}, max(r.txid) AS txid, bool_or(r.stands) AS stands "
-        f"FROM (SELECT {standing}, txid, stands FROM ({read}) w) r GROUP BY {keys}"
-    )
+    return f"WITH gone AS MATERIALIZED ({gone}) SELECT {standing}, txid, stands FROM ({read}) w"
 
 
 def _among(txids: Sequence[int]) -> str:

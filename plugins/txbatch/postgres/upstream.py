@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
@@ -25,6 +27,7 @@ from txbatch.core.upstream import (
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.generations import CURRENT, past
+from txbatch.postgres.own_past import OwnPast
 from txbatch.postgres.queries import query
 from txbatch.postgres.reader import doubled
 
@@ -32,15 +35,20 @@ _ROWS_AHEAD = 10_000
 
 
 class PostgresUpstream:
-    """`core.upstream.Upstream` on a ledger. Each method is one transaction, which sees one state of things."""
+    """`core.upstream.Upstream` on a ledger. Each method is one transaction, which sees one state of things.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    `jobs` has those whose Python merges values.
+    """
+
+    def __init__(self, engine: Engine, jobs: Jobs = no_jobs) -> None:
+        self.engine, self.jobs = engine.execution_options(isolation_level="REPEATABLE READ"), jobs
 
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
         with transaction(self.engine) as connection:
-            return known(connection, state)
+            found = known(connection, state)
+            check_merged(state, found.topology, _columns(connection, found, None) or {}, self.jobs)
+            return found
 
     def readers(self) -> Sequence[Reader]:
         """Return all streams that read a state."""
@@ -53,7 +61,7 @@ class PostgresUpstream:
             found = known(connection, state)
             check_same(found, range_)
             check_kept(found, range_)
-            changed = _changed(connection, found, range_["start"], range_["end"])
+            changed = _Cuts(connection, found, self.jobs).changes(range_["start"], range_["end"])
             yield from _streamed(connection, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
@@ -69,7 +77,7 @@ class PostgresUpstream:
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of a state as of a cut, a row per key."""
         with transaction(self.engine) as connection:
-            *_, shown = _as_of(connection, known(connection, state), txid, "txid")
+            *_, shown = _Cuts(connection, known(connection, state), self.jobs).as_of(txid, "txid")
             if shown:
                 yield from _streamed(connection, columns, shown, {"txid": txid})
 
@@ -102,7 +110,6 @@ def known(connection: Connection, state: str) -> UpstreamState:
     if row is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first; `txbatch status` lists them")
     check_dated(state, row["database"], contributions=row["contributions"])
-    check_merged(state, row["columns"])
     versions = {"name": f"report.{pg_name(versions_name(state))}"}
     if not connection.execute(query("relation_exists"), versions).scalar_one():
         raise TerminalError(
@@ -132,39 +139,62 @@ def _shown(columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
 
 
-def _changed(connection: Connection, of: UpstreamState, start: int, end: int) -> str:
-    """Return the SQL of what changed between two cuts, the parameters `start` and `end`, each of the generation that has it."""
-    if start and replaced_with(of, start) is None:
-        return f"SELECT * FROM report.{doubled(pg_name(f'changes_{of.state}'))}(%(start)s, %(end)s)"
-    (keys, values, after), (keys_before, values_before, before) = (
-        _as_of(connection, of, txid, name) for txid, name in ((end, "end"), (start, "start"))
-    )
-    if before and after:
-        check_keys(of.state, keys, keys_before)
-    none = f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in (*keys, *values, 'txid'))} WHERE false"
-    names = map(_quoted, changes_columns(keys, values))
-    pairs = [
-        sql
-        for value in values
-        for sql in (f"b.{_quoted(value)}" if value in values_before else "NULL", f"a.{_quoted(value)}")
-    ]
-    change = "CASE WHEN b.txid IS NULL THEN 'added' WHEN a.txid IS NULL THEN 'removed' ELSE 'changed' END"
-    made = [*(f"COALESCE(a.{key}, b.{key})" for key in map(_quoted, keys)), change, *pairs, "COALESCE(a.txid, %(end)s)"]
-    same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
-    differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
-    columns = listed(f"{sql} AS {name}" for sql, name in zip(made, names, strict=True))
-    return f"SELECT {columns} FROM ({before or none}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """What a state was, as SQL: of each cut by the generation that has it."""
 
+    connection: Connection
+    of: UpstreamState
+    jobs: Jobs
 
-def _as_of(connection: Connection, of: UpstreamState, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
-    """Return the keys and values of a state as of a cut, and the SQL of its rows; empty where there were none."""
-    replaced, schema = replaced_with(of, txid), CURRENT.reports
-    columns = _columns(connection, of, replaced)
-    if replaced is not None:
-        schema = past(replaced.rebuild).reports
-    if not txid or columns is None:
-        return [], [], ""
-    return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{of.state}')}(%({parameter})s)"
+    def changes(self, start: int, end: int) -> str:
+        """Return the SQL of what changed between two cuts, the parameters `start` and `end`."""
+        if start and replaced_with(self.of, start) is None:
+            if own := self._own(None):
+                return doubled(own.changes(start, end))
+            return f"SELECT * FROM report.{doubled(pg_name(f'changes_{self.of.state}'))}(%(start)s, %(end)s)"
+        (keys, values, after), (keys_before, values_before, before) = (
+            self.as_of(txid, name) for txid, name in ((end, "end"), (start, "start"))
+        )
+        if before and after:
+            check_keys(self.of.state, keys, keys_before)
+        none = f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in (*keys, *values, 'txid'))} WHERE false"
+        names = map(_quoted, changes_columns(keys, values))
+        pairs = [
+            sql
+            for value in values
+            for sql in (f"b.{_quoted(value)}" if value in values_before else "NULL", f"a.{_quoted(value)}")
+        ]
+        change = "CASE WHEN b.txid IS NULL THEN 'added' WHEN a.txid IS NULL THEN 'removed' ELSE 'changed' END"
+        made = [
+            *(f"COALESCE(a.{key}, b.{key})" for key in map(_quoted, keys)),
+            change,
+            *pairs,
+            "COALESCE(a.txid, %(end)s)",
+        ]
+        same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
+        differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
+        columns = listed(f"{sql} AS {name}" for sql, name in zip(made, names, strict=True))
+        return f"SELECT {columns} FROM ({before or none}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
+
+    def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
+        """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
+        replaced = replaced_with(self.of, txid)
+        columns = _columns(self.connection, self.of, replaced)
+        if not txid or columns is None:
+            return [], [], ""
+        if own := self._own(replaced):
+            return *_shown(columns), doubled(own.as_of(txid))
+        schema = (past(replaced.rebuild) if replaced else CURRENT).reports
+        return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
+
+    def _own(self, replaced: Replaced | None) -> OwnPast | None:
+        """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""
+        columns = _columns(self.connection, self.of, replaced) or {}
+        aggregate = check_merged(self.of.state, self.of.topology, columns, self.jobs)
+        if aggregate is None:
+            return None
+        return OwnPast.of(self.connection, aggregate, past(replaced.rebuild) if replaced else CURRENT)
 
 
 def _columns(connection: Connection, of: UpstreamState, replaced: Replaced | None) -> Mapping[str, Any] | None:
