@@ -269,12 +269,17 @@ SELECT a.pid, a.usename AS role, COALESCE(a.state, 'unknown to this role') AS st
        IN (('report', :state), ('report', :changes), ('contribution', :state), ('state', :state))
  GROUP BY a.pid, a.usename, a.state ORDER BY min(a.xact_start) LIMIT 5;
 
--- batch_of_key --
--- The batch a run finds again (R2).
-SELECT b.*, b.lease_until > clock_timestamp() AS lease_live
+-- batches_of_keys --
+-- The batches that runs find again, each by its key (R2).
+SELECT DISTINCT ON (k.key) k.key AS asked, b.*, b.lease_until > clock_timestamp() AS lease_live
   FROM txbatch.batch_key k JOIN txbatch.batch b USING (topology, txid)
- WHERE k.topology = :topology AND k.key = :key AND b.status <> 'aborted'
- ORDER BY k.ordinal DESC LIMIT 1;
+ WHERE k.topology = :topology AND k.key = ANY (:keys) AND b.status <> 'aborted'
+ ORDER BY k.key, k.ordinal DESC;
+
+-- batches_between --
+-- The batches of some txids, in their order.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND txid BETWEEN :first AND :last ORDER BY txid;
 
 -- committed_by --
 -- The last batch that a run brought to its commit, its own or an adopted one.

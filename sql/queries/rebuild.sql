@@ -27,12 +27,12 @@ SELECT rebuild FROM txbatch.rebuild WHERE rebuild = :rebuild AND status = 'runni
 -- What a rebuild counted last, and the transaction that did; no row before the first.
 SELECT txid, counted_in::text AS counted_in FROM txbatch.rebuilt WHERE rebuild = :rebuild ORDER BY txid DESC LIMIT 1;
 
--- next_to_count --
--- The version that a rebuild has to count next; no row when it has counted all.
-SELECT b.*, false AS lease_live FROM txbatch.batch b
- WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL
+-- to_count --
+-- The versions that a rebuild has to count next; no row when it has counted all, or was cancelled.
+SELECT b.*, false AS lease_live FROM txbatch.batch b JOIN txbatch.rebuild r USING (topology)
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.replaced_by IS NULL AND r.rebuild = :rebuild
    AND b.txid > COALESCE((SELECT max(txid) FROM txbatch.rebuilt WHERE rebuild = :rebuild), 0)
- ORDER BY b.txid LIMIT 1;
+ ORDER BY b.txid LIMIT :at_most;
 
 -- newest_to_count --
 -- The versions of the newest positions that a rebuild counts.

@@ -85,10 +85,14 @@ def test_days_are_emitted_by_one_job_and_committed_one_by_one(
 
 @pytest.mark.rule("R6", "R16")
 def test_one_that_fails_is_told_and_the_next_call_goes_on_without_emitting_the_others(
-    txbatch: Txbatch, spark: type[Together], job: str, engine: Engine
+    txbatch: Txbatch, spark: type[Together], job: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     spark.failing |= {"3:1", "3:2"}
     refused(txbatch("run", job, *CALL), "3:2 failed")
+    assert (
+        'behind txid 3 stay open: txid 4, txid 5; mend it, or `txbatch abort days 3 --why "..."`, and call this again'
+        in caplog.text
+    )
     assert [each["status"] for each in rows(txbatch("batches", "days", "--json"))][::-1] == [
         *["committed"] * 2,
         "planned",
@@ -111,3 +115,55 @@ def test_plan_says_why_batches_are_emitted_one_by_one(
     alone = write_job("alone.py", fixed + COUNT.format(state="f"))
     why = "stream 'in': FixedBatchSpout reads batch by batch"
     assert json.loads(txbatch("plan", alone, "--json").stdout)[0]["one_by_one"] == why
+
+
+@pytest.mark.rule("R23")
+def test_a_rebuild_emits_by_one_job_what_it_counts_one_by_one(
+    txbatch: Txbatch, spark: type[Together], job: str, engine: Engine
+) -> None:
+    """What fails there is emitted again by itself."""
+    rows(txbatch("run", job, *CALL, "--json"))
+    spark.failing |= {"3:0"}
+    (done,) = rows(txbatch("rebuild", job, "--why", "all of it", "--json"))
+    assert (done["status"], done["counted"], done["swapped_txid"]) == ("swapped", 5, 5)
+    assert spark.together[1:] == [[f"{txid}:0" for txid in range(1, 6)]]
+    assert spark.alone == ["3:1"]
+    with engine.connect() as connection:
+        hours = dict(connection.execute(text('SELECT name, "count" FROM report.days')).tuples().all())
+    assert hours == {"hour0": 5, "hour1": 4, "hour2": 3, "hour3": 2, "hour4": 1}
+
+
+@pytest.mark.rule("R17")
+def test_restates_of_a_call_are_emitted_by_one_job(
+    txbatch: Txbatch, spark: type[Together], job: str, engine: Engine, tmp_path: Path
+) -> None:
+    rows(txbatch("run", job, *CALL, "--json"))
+    with (tmp_path / "in" / "a").open("a") as file:
+        file.write("2026-01-02T05:00:00+00:00,late\n2026-01-04T05:00:00+00:00,late\n")
+    done = rows(txbatch("restate", "days", "2", "3", "4", "--why", "late files", "--json"))
+    assert [(each["position"], each["txid"]) for each in done] == [(2, 6), (3, 7), (4, 8)]
+    assert spark.together[1:] == [["6:1", "7:1", "8:1"]]
+    assert spark.alone == []
+    with engine.connect() as connection:
+        late = connection.execute(text("SELECT count, txid FROM report.days WHERE name = 'late'")).tuples().all()
+    assert late == [(2, 8)]
+
+
+@pytest.mark.rule("R16", "R17")
+def test_restates_behind_one_that_fails_are_told_and_the_same_call_goes_on_with_them(
+    txbatch: Txbatch, spark: type[Together], job: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when that one is given up; nothing is emitted again."""
+    rows(txbatch("run", job, *CALL, "--json"))
+    asked = ("restate", "days", "1", "2", "3", "--why", "late files")
+    spark.failing |= {"7:1", "7:2"}
+    refused(txbatch(*asked), "7:2 failed")
+    assert (
+        'behind txid 7 stay open: txid 8; mend it, or `txbatch abort days 7 --why "..."`, and call this again'
+        in caplog.text
+    )
+    assert txbatch("abort", "days", "7", "--why", "bad").exit_code == 0
+    done = rows(txbatch(*asked, "--json"))
+    assert {each["txid"]: each["position"] for each in done} == {6: 1, 8: 3, 9: 2}
+    assert len(spark.together) == 2
+    assert spark.alone == ["7:2", "9:1"]

@@ -58,6 +58,9 @@ class Rebuilding:
         version = self.rebuilds.next(self.rebuild)
         return version and version.txid
 
+    def to_count(self, at_most: int) -> list[int]:
+        return [version.txid for version in self.rebuilds.to_count(self.rebuild, at_most)]
+
     @property
     def progress(self) -> tuple[int, int]:
         found = self.rebuilds.progress(self.rebuild)
@@ -121,6 +124,7 @@ def test_what_is_restated_meanwhile_is_counted_in_its_turn(case: Case) -> None:
     assert rebuilding.count(1, dog=1, cat=2)
     case.restates(1, dog=4)
     case.restates(1, "once more", dog=5)
+    assert [rebuilding.to_count(number) for number in (1, 9)] == [[2], [2, 4]]
     assert (rebuilding.next, rebuilding.progress) == (2, (0, 2))
     assert rebuilding.count(2, dog=10)
     assert rebuilding.next == 4  # 3 was replaced before it was counted

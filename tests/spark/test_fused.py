@@ -367,3 +367,13 @@ def test_too_many_keys_for_the_driver_are_emitted_by_fewer(
     monkeypatch.setattr("txbatch.spark.fused.ROWS_MAX", 6)
     emitter.compare(topology, planned(topology, intervals))
     assert one_job == [4, 2, 2]
+
+
+@pytest.mark.rule("R17")
+def test_what_is_to_be_read_whole_comes_to_the_same(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    """As restates and rebuilds plan it."""
+    intervals = days(date(2013, 1, 1), 3)
+    write_csv(tmp_path / "a.csv", rows_of(intervals))
+    topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
+    emitter.compare(topology, [{**plan, "format": 3, "whole": True} for plan in planned(topology, intervals)])
+    assert one_job == [3]

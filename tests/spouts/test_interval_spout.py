@@ -52,6 +52,22 @@ def test_a_folder_of_three_years_of_hours_is_planned(tmp_path: Path, monkeypatch
     assert list(planned["files"]) == names
 
 
+def test_plans_of_one_look_name_the_same_files(tmp_path: Path) -> None:
+    spout, asked = (
+        IntervalSpout(tmp_path, FIELDS, time="sale"),
+        {"interval": [DAY.start.isoformat(), DAY.end.isoformat()]},
+    )
+    (tmp_path / "a.csv").touch()
+    with spout.one_look():
+        first = spout.initialize_transaction(1, None, asked)
+        (tmp_path / "b.csv").touch()
+        assert spout.initialize_transaction(2, None, asked) == first
+    assert [list(each["files"]) for each in (first, spout.initialize_transaction(2, None, asked)) if each] == [
+        ["a.csv"],
+        ["a.csv", "b.csv"],
+    ]
+
+
 @pytest.mark.parametrize("name", ["", "_half.csv"])
 def test_a_root_without_a_file_is_no_empty_day(tmp_path: Path, name: str) -> None:
     (tmp_path / "_half.csv").touch()

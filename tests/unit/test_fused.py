@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +29,7 @@ from txbatch import (
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.fused import PIECES_MAX, Span, go_together, pieces, planned_bytes, why_not
 from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.plan import BatchPlan
+from txbatch.core.plan import BatchPlan, Range, Ranges
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.launch.fused import Attempt, Halving
@@ -104,6 +105,16 @@ def test_what_is_not_says_why(define: Define, why: str) -> None:
     define(topology.new_stream("in", FileSpout("/in")))
     assert (told := why_not(topology)) is not None
     assert re.search(why, told)
+
+
+def test_what_is_to_be_read_whole_goes_together_and_what_has_holes_does_not() -> None:
+    """As restates and rebuilds plan; in a job of several nothing is left out."""
+    topology = Topology("t")
+    topology.new_stream("in", FileSpout("/in"))
+    one, two = (Ranges({name: Range(0, 3)}) for name in ("a", "b"))
+    whole = BatchPlan({"in": one}, whole=True)
+    assert go_together(topology, whole, BatchPlan({"in": two}))
+    assert not go_together(topology, whole, BatchPlan({"in": replace(two, unreadable={"c": "gone"})}))
 
 
 def test_a_spout_that_reads_in_its_own_way_is_left_alone() -> None:
@@ -379,6 +390,27 @@ def test_a_killed_call_goes_on_together(case: Case) -> None:
     case.begin()
     assert case.run(4) == [1, 2, 3, 4, 1, 2, 3, 4]
     assert (case.application.together, case.application.alone) == ([["1:2", "2:2", "3:2", "4:2"]], [])
+
+
+def test_restates_of_a_call_are_emitted_together_also_when_it_was_killed(case: Case) -> None:
+    """Each is its own run; the next call for the same goes on with them."""
+
+    class KilledError(BaseException):
+        """As by SIGKILL."""
+
+    def kill() -> None:
+        raise KilledError
+
+    assert case.run(3) == [1, 2, 3]
+    case.application.before = kill
+    with pytest.raises(KilledError):
+        list(case.runner.restate([3, 1], "late"))
+    assert len({batch.lease_run for batch in case.batches()[3:]}) == 2
+    case.begin()
+    assert [(batch.txid, batch.position) for batch in case.runner.restate([1, 3], "late")] == [(4, 1), (5, 3)] * 2
+    assert (case.application.together, case.application.alone) == ([["4:2", "5:2"]], [])
+    assert [batch.txid for batch in case.runner.restate([1, 3], "late")] == [6, 7]
+    assert case.count == 3
 
 
 def test_when_the_job_as_a_whole_fails_each_is_emitted_by_itself(case: Case) -> None:

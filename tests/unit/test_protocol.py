@@ -83,6 +83,7 @@ def test_a_run_goes_on_with_what_it_adopted_and_died_over() -> None:
 def test_a_head_that_moved(change: Any) -> None:
     assert not moved(HEAD, HEAD)
     assert moved(HEAD, replace(HEAD, **change))
+    assert moved(HEAD, HEAD, replace(HEAD, own=PLANNED))
 
 
 def test_a_lease_that_ended_meanwhile_does_not_move_the_head() -> None:

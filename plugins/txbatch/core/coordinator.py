@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from txbatch.core.ledger import Head, Ledger
-from txbatch.core.planning import plan_batch, plan_restate
-from txbatch.core.protocol import Adopt, Use, Wait, WaitReason, check_parameters, decide_initialize, waited_for
+from txbatch.core import fused
+from txbatch.core.errors import TxbatchError
+from txbatch.core.ledger import Head, Ledger, RunPlan
+from txbatch.core.planning import Coordinators, plan_batch, plan_restate
+from txbatch.core.protocol import (
+    Adopt,
+    PlanNew,
+    Use,
+    Wait,
+    WaitReason,
+    check_parameters,
+    decide_initialize,
+    followed,
+    waited_for,
+)
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, Metadata, Run
+from txbatch.core.transaction import STORED_BYTES_MAX, Batch, BatchKind, BatchStatus, Metadata, Run, canonical_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +46,15 @@ class FinishFirst:
 Turn = Yours | Wait | FinishFirst
 
 
-def initialize_transaction(ledger: Ledger, topology: Topology, run: Run, ahead: int = 0) -> Batch | Wait | NothingNew:
+def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batch | Wait | NothingNew:
     """Find the run's batch again, or plan it; adopt one that nobody looks after, if there is one.
 
     An adopted batch is finished first, and then this is asked again (see `protocol.is_adopted`). Returns a Wait when max_pending
-    batches are in flight, without those `ahead` that the caller looks after and is going to emit together with this one.
+    batches are in flight.
     """
     while True:
         head = ledger.head(topology.name, run)
-        decision = decide_initialize(head, run, topology.max_pending + ahead)
+        decision = decide_initialize(head, run, topology.max_pending)
         if isinstance(decision, Use):
             check_parameters(decision.batch, run)
             return decision.batch
@@ -54,6 +69,62 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run, ahead: 
             batch = ledger.plan(head, run, metadata, topology)
         if batch is not None:
             return batch
+
+
+def plan_many(ledger: Ledger, topology: Topology, runs: Sequence[Run]) -> list[Batch]:
+    """Find the batches of several runs, or plan them: by one look at the sources, in one transaction, up to the bounds of a job.
+
+    Returns those of the first runs, in order. The one behind them has none: it waits, adopts, is refused, or nothing is new. Why,
+    `initialize_transaction` tells. None of them counts as in flight: max_pending is for those of others.
+    """
+    heads = ledger.heads(topology.name, runs)
+    found, new = _planned_ahead(ledger, topology, heads, runs)
+    stored: Iterator[Batch] = iter(())
+    with suppress(TxbatchError):
+        stored = iter(ledger.plan_many(heads[0], new, topology) or ()) if new else stored
+    batches = [batch or next(stored, None) for batch in found]
+    end = batches.index(None) if None in batches else len(batches)
+    return [batch for batch in batches[:end] if batch is not None]
+
+
+def _planned_ahead(
+    ledger: Ledger, topology: Topology, heads: Sequence[Head], runs: Sequence[Run]
+) -> tuple[list[Batch | None], list[RunPlan]]:
+    """Return the batches of the first runs, None for each that is new, and the plans of the new ones."""
+    found, new, size, at = list[Batch | None](), list[RunPlan](), 0, _without_own(heads)
+    with Coordinators() as coordinators, suppress(TxbatchError):
+        for run, head in zip(runs, heads, strict=True):
+            match decide_initialize(replace(at, own=head.own), run, topology.max_pending):
+                case Use(batch):
+                    check_parameters(batch, run)
+                    found.append(batch)
+                case PlanNew():
+                    planned = _planned(ledger, topology, at, run, coordinators)
+                    if planned is None:
+                        break
+                    batch = _as_stored(at, run, planned)
+                    new.append((run, batch.metadata))
+                    found.append(None)
+                    at = followed(at, batch)
+                case _:
+                    break
+            size += fused.adds_bytes(topology, batch.plan)
+            if size >= fused.BYTES_MAX:
+                break
+    return found, new
+
+
+def _without_own(heads: Sequence[Head]) -> Head:
+    """Return how things stand for all of these runs: what they have themselves is in nobody's way."""
+    own = {head.own.txid for head in heads if head.own is not None}
+    return replace(heads[0], own=None, pending=tuple(each for each in heads[0].pending if each.txid not in own))
+
+
+def _as_stored(head: Head, run: Run, planned: Metadata) -> Batch:
+    """Return the batch that a plan makes, with its metadata as the ledger gives it back."""
+    metadata = json.loads(canonical_json(planned, STORED_BYTES_MAX))
+    kind = BatchKind.ORDINARY if run.restate is None else BatchKind.RESTATE
+    return Batch(head.topology, head.next_txid, BatchStatus.PLANNED, metadata, run.key, kind=kind)
 
 
 def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
@@ -71,8 +142,10 @@ def take_turn(ledger: Ledger, own: Batch, run: Run) -> Turn:
     return Yours()
 
 
-def _planned(ledger: Ledger, topology: Topology, head: Head, run: Run) -> Metadata | None:
+def _planned(
+    ledger: Ledger, topology: Topology, head: Head, run: Run, by: Coordinators | None = None
+) -> Metadata | None:
     if run.restate is None:
-        return plan_batch(topology, head, run, ledger.upstream)
+        return plan_batch(topology, head, run, ledger.upstream, by)
     version = ledger.version(topology.name, run.restate.position)
-    return plan_restate(topology, head, version, run.restate, ledger.upstream)
+    return plan_restate(topology, head, version, run.restate, ledger.upstream, by)

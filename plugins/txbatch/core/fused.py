@@ -81,11 +81,15 @@ def _of_node(node: Node) -> str | None:
 
 
 def go_together(topology: Topology, first: BatchPlan, other: BatchPlan) -> bool:
-    """True if both plans may be read in one pass."""
+    """True if both plans may be read in one pass, in which nothing is left out: so may those that are to be read whole."""
     plans = [first, other]
-    if any(each.whole or each.as_of for each in plans) or first.static != other.static:
+    if any(each.as_of or _has_holes(each) for each in plans) or first.static != other.static:
         return False
     return all(_fused(topology, name, plans) is not None for name in {**first.streams, **other.streams})
+
+
+def _has_holes(plan: BatchPlan) -> bool:
+    return any(of.unreadable for of in plan.streams.values())
 
 
 def planned_bytes(topology: Topology, plans: Sequence[BatchPlan]) -> int | None:

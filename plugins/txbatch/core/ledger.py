@@ -17,6 +17,8 @@ from txbatch.core.upstream import Upstream
 ReadBy = Mapping[str, Mapping[str, ReadPartition | None]]
 # Per stream and partition: where the next batch starts.
 Offsets = Mapping[str, Mapping[str, Metadata]]
+# A run, and what its batch reads.
+RunPlan = tuple[Run, Metadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,21 @@ class Ledger(Protocol):
     def head(self, topology: str, run: Run) -> Head:
         """How things stand, for planning."""
 
+    def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
+        """The same for each of several runs, as of one moment."""
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved meanwhile.
 
         SchemaMismatch when the topology that made the plan is not what is stored by now (R23).
+        """
+
+    def plan_many(
+        self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None
+    ) -> Sequence[Batch] | None:
+        """Store the next txids, each planned after the one before, in one transaction (R1); None when the head moved meanwhile.
+
+        Raises what the first is refused for; one behind it that is refused is not stored, nor are those after it.
         """
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from copy import deepcopy
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 from txbatch.core import restate
 from txbatch.core.called import told
@@ -22,7 +23,35 @@ from txbatch.core.transaction import Interval, Metadata, Restate, Run, canonical
 from txbatch.core.upstream import Upstream, UpstreamCoordinator, check_acyclic, check_again, exported
 
 
-def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | None = None) -> Metadata | None:
+class Coordinators:
+    """The coordinators of several plans that are made by one look at the sources: each is made when it is asked first.
+
+    They are closed when the `with` block ends.
+    """
+
+    def __init__(self) -> None:
+        self._made, self._ending = dict[str, BatchCoordinator](), ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.close()
+
+    def of(self, stream: Stream) -> BatchCoordinator:
+        """Return the coordinator of a stream."""
+        if stream.name not in self._made:
+            made = stream.spout.coordinator()
+            self._ending.enter_context(told(f"{stream.topology.name}: the coordinator of stream {stream.name!r}"))
+            self._ending.callback(made.close)
+            self._ending.enter_context(made.one_look())
+            self._made[stream.name] = made
+        return self._made[stream.name]
+
+
+def plan_batch(
+    topology: Topology, head: Head, run: Run, upstream: Upstream | None = None, by: Coordinators | None = None
+) -> Metadata | None:
     """Ask the spouts for the plan of the next txid, and return it as it is to be stored. Those that read states ask `upstream`.
 
     None when no stream has anything new, or one that reads by time is not ready: its interval would be skipped. Raises
@@ -37,7 +66,7 @@ def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | No
     for stream in topology.streams.values():
         last = _last_plan(stream, head)
         with told(f"{topology.name}: the coordinator of stream {stream.name!r}"):
-            planned = _plan_stream(stream, head, last, run, upstream)
+            planned = _plan_stream(stream, head, last, run, upstream, by)
         if planned is not None:
             streams[stream.name] = planned
         elif stream.spout.by_interval:
@@ -51,16 +80,26 @@ def plan_batch(topology: Topology, head: Head, run: Run, upstream: Upstream | No
 
 
 def plan_restate(
-    topology: Topology, head: Head, version: Version, asked: Restate, upstream: Upstream | None = None
+    topology: Topology,
+    head: Head,
+    version: Version,
+    asked: Restate,
+    upstream: Upstream | None = None,
+    by: Coordinators | None = None,
 ) -> Metadata:
     """Return the plan by which a committed batch is counted again (R17). TerminalError for one that cannot be."""
     restate.check_topology(topology)
     restate.check_version(version, asked)
-    return plan_again(topology, head, version, asked, upstream)
+    return plan_again(topology, head, version, asked, upstream, by)
 
 
 def plan_again(
-    topology: Topology, head: Head, version: Version, asked: Restate, upstream: Upstream | None = None
+    topology: Topology,
+    head: Head,
+    version: Version,
+    asked: Restate,
+    upstream: Upstream | None = None,
+    by: Coordinators | None = None,
 ) -> Metadata:
     """Return the plan that reads again what the batch of a position read, as it is to be stored.
 
@@ -75,7 +114,7 @@ def plan_again(
                 f"{topology.name}: txid {asked.position} read stream {name!r}, which is not defined any more"
             )
         with told(f"{topology.name}: the coordinator of stream {name!r}"):
-            again = _again(topology.streams[name], planned, head, version, asked)
+            again = _again(topology.streams[name], planned, head, version, asked, by)
         if not isinstance(again, Ranges) or again.partitions or again.unreadable:
             streams[name] = again
     if not any(planned.ranges for planned in streams.values()):
@@ -89,14 +128,16 @@ def plan_again(
     return _stored(topology, now)
 
 
-def _again(stream: Stream, planned: StreamPlan, head: Head, version: Version, asked: Restate) -> StreamPlan:
+def _again(
+    stream: Stream, planned: StreamPlan, head: Head, version: Version, asked: Restate, by: Coordinators | None
+) -> StreamPlan:
     match planned:
         case Ranges():
             return _ranges_again(stream, restate.ranges_again(stream.name, planned, version), asked)
         case OfInterval(_, interval):
             of = Interval(*map(datetime.fromisoformat, interval))
             as_then = Run("restate", interval=of, parameters=version.first.plan.parameters)
-            anew = _plan_stream(stream, head, None, as_then)
+            anew = _plan_stream(stream, head, None, as_then, by=by)
             if anew is None:
                 raise TransientError(f"{head.topology}: stream {stream.name!r} is not ready for {of}; try again")
             return anew
@@ -159,10 +200,14 @@ def _last_plan(stream: Stream, head: Head) -> StreamPlan | None:
 
 
 def _plan_stream(
-    stream: Stream, head: Head, last: StreamPlan | None, run: Run, upstream: Upstream | None = None
+    stream: Stream,
+    head: Head,
+    last: StreamPlan | None,
+    run: Run,
+    upstream: Upstream | None = None,
+    by: Coordinators | None = None,
 ) -> StreamPlan | None:
-    coordinator = stream.spout.coordinator()
-    try:
+    with _coordinator(stream, by) as coordinator:
         _check_reads(stream, coordinator)
         if isinstance(coordinator, PartitionedCoordinator):
             coordinator.offsets = head.offsets.get(stream.name, {})
@@ -172,8 +217,6 @@ def _plan_stream(
             return None
         asked = _asked(stream, run)
         plan = coordinator.initialize_transaction(head.next_txid, deepcopy(last.plan) if last else None, asked)
-    finally:
-        coordinator.close()
     if plan is None:
         return None
     _check_json(stream, plan)
@@ -181,6 +224,16 @@ def _plan_stream(
         _check_ranges(stream, plan)
         return Ranges.from_json(plan)
     return OfInterval(plan, asked["interval"]) if asked and stream.spout.by_interval else Whole(plan)
+
+
+@contextmanager
+def _coordinator(stream: Stream, by: Coordinators | None) -> Iterator[BatchCoordinator]:
+    """Context manager. Yield a stream's coordinator: that of several plans, or one of its own, closed when the block ends."""
+    if by is not None:
+        yield by.of(stream)
+        return
+    with closing(stream.spout.coordinator()) as coordinator:
+        yield coordinator
 
 
 def _check_reads(stream: Stream, coordinator: BatchCoordinator) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -17,8 +17,9 @@ from txbatch.core.errors import (
     RecordsGone,
     StaleAttempt,
     TerminalError,
+    TxbatchError,
 )
-from txbatch.core.ledger import Head, Offsets
+from txbatch.core.ledger import Head, Offsets, RunPlan
 from txbatch.core.plan import OfInterval, Range, Ranges, StreamPlan, Whole
 from txbatch.core.transaction import (
     INIT_TXID,
@@ -160,10 +161,31 @@ def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
     return [*free, Interval(at, interval.end)] if at < interval.end else free
 
 
-def moved(head: Head, now: Head) -> bool:
-    """True if the head is no longer the one that a plan was made for (R1)."""
+def moved(head: Head, now: Head, *others: Head) -> bool:
+    """True if the head is no longer the one that plans were made for (R1), or one of their runs has a batch by now (R2)."""
     expected = (head.next_txid, head.prev_txid, head.offsets, None)
-    return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected
+    return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
+
+
+def followed(head: Head, batch: Batch) -> Head:
+    """Return the head once this batch is stored: what the next plan builds on (R3)."""
+    prev = head.prev if batch.kind is BatchKind.RESTATE else batch
+    return replace(head, next_txid=batch.txid + 1, prev=prev, offsets=consumed(head.offsets, [batch]))
+
+
+def before_refused(plans: Sequence[RunPlan], check: Callable[[Run], None]) -> Iterator[RunPlan]:
+    """Yield plans up to the first whose run `check` refuses, each checked when those before it are stored.
+
+    Raises what the very first is refused for.
+    """
+    for number, each in enumerate(plans):
+        try:
+            check(each[0])
+        except TxbatchError:
+            if not number:
+                raise
+            return
+        yield each
 
 
 def check_attempt(batch: Batch, run: Run) -> None:

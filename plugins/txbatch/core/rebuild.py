@@ -9,7 +9,7 @@ that was committed before. What is refused is decided here; `postgres.rebuilds` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never, Protocol
@@ -112,6 +112,9 @@ class Rebuilds(Protocol):
 
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None when all are."""
+
+    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[Batch]:
+        """Return that one and those behind it, in their order, so many at most."""
 
     def count(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from enum import StrEnum
 from functools import reduce
@@ -52,6 +53,10 @@ class BatchCoordinator(ABC):
         None. A txid that has a plan keeps it and is not asked for again, whatever is retried or cleared; one whose plan was
         not stored, as another run was faster, is.
         """
+
+    def one_look(self) -> AbstractContextManager[object]:
+        """Context manager. Several txids are planned in the block, one after the other: one look at the source may do for all."""
+        return nullcontext()
 
     def success(self, txid: int) -> None:
         """The txid is committed for good; called twice, late or never (R8)."""
@@ -232,9 +237,21 @@ class OpaquePartitionedSpout(PartitionedSpout):
 class PartitionedCoordinator(BatchCoordinator):
     """Plans a partitioned spout: for each partition the range after its last one, at most `max_partitions` of them."""
 
+    # While several txids are planned: the partitions that may have something new.
+    _listed: dict[str, None] | None = None
+
     def __init__(self, spout: PartitionedSpout) -> None:
         self.spout = spout
         self.offsets: Mapping[str, Metadata] = {}
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. What is planned in the block is of one listing; who has nothing new is not asked again."""
+        self._listed = {}
+        try:
+            yield
+        finally:
+            self._listed = None
 
     def initialize_transaction(
         self, txid: int, prev_metadata: Metadata | None, curr_metadata: Metadata | None
@@ -246,7 +263,8 @@ class PartitionedCoordinator(BatchCoordinator):
         """
         planned: dict[str, Metadata] = {}
         unreadable: dict[str, str] = {}
-        for partition in self._partitions():
+        left = self._to_ask()
+        for partition in list(left):
             try:
                 range_ = self._next_range(txid, partition)
             except PartitionUnreadable as error:
@@ -254,8 +272,10 @@ class PartitionedCoordinator(BatchCoordinator):
                     raise
                 unreadable[partition] = str(error)
                 continue
-            if range_ is not None:
-                planned[partition] = range_
+            if range_ is None:
+                del left[partition]
+                continue
+            planned[partition] = range_
             if len(planned) == self.spout.max_partitions:
                 break
         if all(range_["start"] == range_["end"] and "gone" not in range_ for range_ in planned.values()):
@@ -263,6 +283,15 @@ class PartitionedCoordinator(BatchCoordinator):
         planned = {name: range_ for name, range_ in planned.items() if "gone" in range_} or planned
         more = {"continues": [name for name in planned if name in self.offsets], "unreadable": unreadable}
         return {"partitions": planned, **{name: value for name, value in more.items() if value}}
+
+    def _to_ask(self) -> dict[str, None]:
+        """Return the partitions that may have something new, in order."""
+        if self._listed:
+            return self._listed
+        found = dict.fromkeys(self._partitions())
+        if self._listed is not None:
+            self._listed = found
+        return found
 
     def _partitions(self) -> Sequence[str]:
         """Return the partitions' names. DefinitionError for no list, or a name that is no string, empty, too long or repeated."""

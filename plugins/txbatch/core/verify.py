@@ -232,6 +232,12 @@ class EmitAgain(Protocol):
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
         """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
 
+    def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Mapping[int, Again]:
+        """Do the same of several by one job: plans that go together (`core.fused`), with their positions, by txid.
+
+        Return by txid what came of them. What failed is not among that: emitted by itself, it says why.
+        """
+
     def close(self) -> None:
         """Remove what was staged, and end Spark."""
 

@@ -6,8 +6,9 @@ the ledger is told nothing.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
@@ -22,6 +23,7 @@ from txbatch.core.verify import Again, Unverifiable
 from txbatch.spouts.listing import ABORT
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
+log = logging.getLogger(__name__)
 _LEASE_SECONDS = 120.0
 
 
@@ -38,13 +40,9 @@ class EmitAgain:
 
     def emit(self, topology: str, txid: int, plan: BatchPlan, position: int) -> Again:
         """Read what a plan names, and aggregate it for a position; Unverifiable with the reason when that fails."""
-        attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
-        self._emitted[txid] += 1
-        folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
-        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code, position)
-        folder.write_assignment(assignment)
+        folder, assignment = self._begin(topology, txid, plan, position)
         try:
-            with _kept_alive(folder):
+            with _kept_alive([folder]):
                 self._export(folder, assignment)
                 self.application.emit(folder, assignment)
         except RecordsGone as error:
@@ -55,13 +53,42 @@ class EmitAgain:
                 raise
             folder.remove()
             raise Unverifiable(_of_committed(said["message"])) from error
-        manifest = folder.read_manifest()
-        return Again(assignment, manifest, lambda: folder.read_partials(manifest), folder.remove)
+        return _again(folder, assignment)
+
+    def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
+        """Do the same of several by one job, by txid. What failed is left out."""
+        attempts = [self._begin(topology, txid, plan, position) for txid, (plan, position) in plans.items()]
+        try:
+            with _kept_alive([folder for folder, _ in attempts]):
+                self.application.emit_fused(attempts)
+        except TransientError as error:
+            log.warning("%s; each is emitted by itself", error)
+        done = dict[int, Again]()
+        for folder, assignment in attempts:
+            if folder.said_something() and folder.read_error() is None:
+                done[assignment.attempt.txid] = _again(folder, assignment)
+            else:
+                folder.remove()
+        return done
 
     def close(self) -> None:
         """Remove what was staged, and end Spark."""
         self.application.close()
         self.root.remove()
+
+    def _begin(self, topology: str, txid: int, plan: BatchPlan, position: int) -> tuple[AttemptFolder, Assignment]:
+        """Make a folder, and say there what to do."""
+        attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
+        self._emitted[txid] += 1
+        folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
+        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code, position)
+        folder.write_assignment(assignment)
+        return folder, assignment
+
+
+def _again(folder: AttemptFolder, assignment: Assignment) -> Again:
+    manifest = folder.read_manifest()
+    return Again(assignment, manifest, lambda: folder.read_partials(manifest), folder.remove)
 
 
 def _of_committed(message: str) -> str:
@@ -70,16 +97,18 @@ def _of_committed(message: str) -> str:
 
 
 @contextmanager
-def _kept_alive(folder: AttemptFolder) -> Iterator[None]:
-    """Context manager. Raise the heartbeat, by which the driver goes on, until the block ends."""
+def _kept_alive(folders: Sequence[AttemptFolder]) -> Iterator[None]:
+    """Context manager. Raise the heartbeats, by which the driver goes on, until the block ends."""
     heartbeat = Heartbeat(_LEASE_SECONDS)
-    folder.write_heartbeat(heartbeat)
+    for folder in folders:
+        folder.write_heartbeat(heartbeat)
 
     def beat() -> None:
         nonlocal heartbeat
         heartbeat = replace(heartbeat, beat=heartbeat.beat + 1)
-        with suppress(OSError):  # the next one may be written
-            folder.write_heartbeat(heartbeat)
+        for folder in folders:
+            with suppress(OSError):  # the next one may be written
+                folder.write_heartbeat(heartbeat)
 
     with repeated(beat, seconds=_LEASE_SECONDS / 4, name="heartbeat"):
         yield

@@ -16,10 +16,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -31,7 +32,7 @@ from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.jobs import Jobs
-from txbatch.core.ledger import Committed, Head, Unfinished, Version
+from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
 from txbatch.core.quarantine import check_joined
@@ -149,29 +150,43 @@ class MemoryLedger:
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run."""
+        return self.heads(topology, [run])[0]
+
+    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
+        """The same for each of several runs, as of one moment."""
         with self.transaction() as tables:
-            return tables.head(topology, run)
+            return tables.heads(topology, runs)
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
+        found = self.plan_many(head, [(run, metadata)], topology)
+        return None if found is None else found[0]
+
+    def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
+        """Store the next txids, each planned after the one before (R1); None when the head moved since it was read.
+
+        One behind the first that is refused ends it.
+        """
         with self.transaction() as tables:
             tables.check_known(head.topology)
-            if protocol.moved(head, tables.head(head.topology, run)):
+            if protocol.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
                 return None
             if topology is not None:
                 tables.define(topology, tables.topologies[topology.name].job)
-            if run.interval:
-                self._check_interval(tables, head.topology, run.interval)
-                tables.intervals[head.topology, head.next_txid] = run.interval
-            if topology is not None and topology.watermarks:
-                event_time.planned(tables, head.topology, head.next_txid, self.clock())
-                if run.restate is None:
-                    metadata = fixed(metadata, topology.watermarks, event_time.marks(tables, head.topology))
-            stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
-            batch = self._batch(tables, head, run, stored)
-            tables.let_find(batch, run)
-            tables.waiting.pop((head.topology, run.name), None)
-            return self._lease(tables, batch, run)
+            watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
+            for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
+                if watermarks and run.restate is None:
+                    metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology))
+                batch = self._lease(tables, self._batch(head, run, metadata), run)
+                if run.interval:
+                    tables.intervals[head.topology, batch.txid] = run.interval
+                if watermarks:
+                    event_time.planned(tables, head.topology, batch.txid, self.clock())
+                tables.let_find(batch, run)
+                tables.waiting.pop((head.topology, run.name), None)
+                found.append(batch)
+                head = replace(head, next_txid=batch.txid + 1, prev=head.prev if run.restate else batch)
+            return found
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
@@ -371,15 +386,22 @@ class MemoryLedger:
             self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology), tables.view)
         return tables.abort(batch)
 
-    def _batch(self, tables: Tables, head: Head, run: Run, metadata: Metadata) -> Batch:
-        """The next txid; of a restate, if its position may still be counted again."""
-        batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, metadata, run.key)
+    def _batch(self, head: Head, run: Run, metadata: Metadata) -> Batch:
+        """The next txid."""
+        stored = json.loads(canonical_json(metadata, STORED_BYTES_MAX))
+        batch = Batch(head.topology, head.next_txid, BatchStatus.PLANNED, stored, run.key)
         if run.restate is None:
             return replace(batch, prev_txid=head.prev_txid)
         again = run.restate
-        check_version(tables.version(head.topology, again.position), again)
         of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
         return replace(of, reason=shown(again.why), requested_by=again.by)
+
+    def _check_run(self, tables: Tables, topology: str, run: Run) -> None:
+        """Refuse an interval that may not be planned, and a restate of what may not be counted again."""
+        if run.interval:
+            self._check_interval(tables, topology, run.interval)
+        if run.restate is not None:
+            check_version(tables.version(topology, run.restate.position), run.restate)
 
     def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:
         taken = list(tables.overlapping(topology, interval).values())

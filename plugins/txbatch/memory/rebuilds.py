@@ -62,8 +62,12 @@ class MemoryRebuilds:
 
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None when all are."""
+        return next(iter(self.to_count(rebuild, 1)), None)
+
+    def to_count(self, rebuild: Rebuild, at_most: int) -> list[Batch]:
+        """Return that one and those behind it, in their order, so many at most."""
         with self.ledger.transaction() as tables:
-            return next(iter(_left(tables, rebuild)), None)
+            return _left(tables, rebuild)[:at_most]
 
     def count(
         self,

@@ -212,21 +212,26 @@ class Tables:
             raise UnknownName(f"{batch.topology}: txid {batch.txid} has no attempt yet; run emit_batch first")
         return self.attempts[batch.topology, batch.attempt]
 
-    def head(self, topology: str, run: Run) -> Head:
-        """How things stand for one run."""
+    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
+        """How things stand for each of these runs."""
         batches = self.batches_of(topology)
         pending = tuple(batch for batch in batches if not batch.status.final)
         alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
         ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
-        own = [self.batch(topology, txid) for txid in self.batch_keys.get((topology, run.key), ())]
-        return Head(
+        head = Head(
             topology=topology,
             next_txid=protocol.next_txid([batch.txid for batch in batches]),
-            own=next((batch for batch in reversed(own) if batch in alive), None),
+            own=None,
             pending=pending,
             prev=ordinary[-1] if ordinary else None,
             offsets=protocol.consumed(self.offsets(topology), pending),
         )
+        return [replace(head, own=self._own(topology, run)) for run in runs]
+
+    def _own(self, topology: str, run: Run) -> Batch | None:
+        """The batch that a run finds again, which is not aborted."""
+        own = [self.batch(topology, txid) for txid in self.batch_keys.get((topology, run.key), ())]
+        return next((batch for batch in reversed(own) if batch.status is not BatchStatus.ABORTED), None)
 
     def offsets(self, topology: str) -> dict[str, dict[str, Metadata]]:
         """The last committed range of each stream and partition."""

@@ -6,8 +6,9 @@ Locks are always taken in the order topology, batch, state keys (R1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
@@ -19,7 +20,7 @@ from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
 from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.jobs import Jobs, no_jobs
-from txbatch.core.ledger import Committed, Head, Unfinished, Version
+from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.redefinition import Redefinition, moves
 from txbatch.core.restate import check_version
@@ -133,30 +134,51 @@ class PostgresLedger:
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run, in one snapshot and without a lock."""
+        return self.heads(topology, [run])[0]
+
+    def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
+        """The same for each of several runs, in one snapshot."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return rows.head(connection, topology, run)
+            return rows.heads(connection, topology, runs)
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
-        ids: dict[str, Any] = {"topology": head.topology, "txid": head.next_txid}
+        found = self.plan_many(head, [(run, metadata)], topology)
+        return None if found is None else found[0]
+
+    def plan_many(self, head: Head, plans: Sequence[RunPlan], topology: Topology | None = None) -> list[Batch] | None:
+        """Store the next txids, each planned after the one before (R1); None when the head moved since it was read.
+
+        One behind the first that is refused ends it.
+        """
         failpoints.hit("initialize.before_lock")
         with transaction(self.engine) as connection:
             stored = rows.lock_topology(connection, head.topology)
-            now = rows.head(connection, head.topology, run)
-            if protocol.moved(head, now):
+            if protocol.moved(head, *rows.heads(connection, head.topology, [run for run, _ in plans])):
                 return None
             if topology is not None:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
-            if run.interval:
-                _check_interval(connection, head.topology, run.interval)
-            state_tables.ensure_partitions(connection, head.topology, head.next_txid)
-            if topology is not None and topology.watermarks and run.restate is None:
-                metadata = fixed(metadata, topology.watermarks, event_time.marks(connection, head.topology))
-            stored_metadata = {"metadata": canonical_json(metadata, STORED_BYTES_MAX), **self._lease(run)}
-            _insert_batch(connection, head, run, {**ids, **stored_metadata})
+            if topology is not None and topology.watermarks:
+                marks = event_time.marks(connection, head.topology)
+                plans = [(run, plan if run.restate else fixed(plan, topology.watermarks, marks)) for run, plan in plans]
+            last = self._plan_each(connection, head, plans)
+            between = {"topology": head.topology, "first": head.next_txid, "last": last}
+            return list(rows.batches(connection, "batches_between", **between))
+
+    def _plan_each(self, connection: Connection, head: Head, plans: Sequence[RunPlan]) -> int:
+        """Store plans, one after the other; return the last txid."""
+        topology, first, prev_txid, txid = head.topology, head.next_txid, head.prev_txid, head.next_txid
+        may = protocol.before_refused(plans, partial(_check_run, connection, topology))
+        for txid, (run, metadata) in enumerate(may, first):
+            if (txid - first) % state_tables.AHEAD_TXIDS == 0:
+                state_tables.ensure_partitions(connection, topology, txid)
+            ids: dict[str, Any] = {"topology": topology, "txid": txid}
+            stored = {"metadata": canonical_json(metadata, STORED_BYTES_MAX), **self._lease(run)}
+            _insert_batch(connection, prev_txid, run, {**ids, **stored})
             _insert_key(connection, ids, run)
-            connection.execute(query("forget_wait"), {"topology": head.topology, "run": run.name})
-            return rows.batch(connection, **ids)
+            connection.execute(query("forget_wait"), {"topology": topology, "run": run.name})
+            prev_txid = txid if run.restate is None else prev_txid
+        return txid
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
@@ -361,17 +383,24 @@ def _insert_key(connection: Connection, ids: Mapping[str, Any], run: Run) -> Non
     connection.execute(query("insert_batch_key"), {**ids, **row})
 
 
-def _insert_batch(connection: Connection, head: Head, run: Run, row: Mapping[str, Any]) -> None:
-    """Store the next txid; of a restate, if its position may still be counted again."""
+def _check_run(connection: Connection, topology: str, run: Run) -> None:
+    """Refuse an interval that may not be planned, and a restate of what may not be counted again."""
+    if run.interval:
+        _check_interval(connection, topology, run.interval)
+    if run.restate is not None:
+        check_version(rows.version(connection, topology, run.restate.position), run.restate)
+
+
+def _insert_batch(connection: Connection, prev_txid: int | None, run: Run, row: Mapping[str, Any]) -> None:
+    """Store the next txid."""
     if run.restate is not None:
         again = run.restate
-        check_version(rows.version(connection, head.topology, again.position), again)
         said = {"position": again.position, "reason": shown(again.why), "requested_by": again.by}
         connection.execute(query("insert_restate"), {**row, "key": run.key, **said})
         return
     start, end = (run.interval.start, run.interval.end) if run.interval else (None, None)
     interval = {"interval_start": start, "interval_end": end}
-    connection.execute(query("insert_batch"), {**row, "key": run.key, "prev_txid": head.prev_txid, **interval})
+    connection.execute(query("insert_batch"), {**row, "key": run.key, "prev_txid": prev_txid, **interval})
 
 
 def _run_of(batch: Batch, found: RowMapping) -> Run:

@@ -74,15 +74,22 @@ class PostgresRebuilds:
             return [dict(row) for row in connection.execute(query("rebuilds"), {"topology": topology}).mappings()]
 
     def progress(self, rebuild: Rebuild) -> Progress:
-        """How far it is."""
+        """How far it is; TerminalError for a rebuild that was cancelled."""
         with transaction(self.engine) as connection:
-            row = rows.one(connection, "rebuild_progress", rebuild=rebuild.number)
+            row = connection.execute(query("rebuild_progress"), {"rebuild": rebuild.number}).mappings().first()
+            if row is None:
+                raise decided.runs_no_more(rebuild)
             return Progress(row["counted"], row["to_count"], row["seconds_each"])
 
     def next(self, rebuild: Rebuild) -> Batch | None:
         """Return the version to be counted next; None when all are."""
         with transaction(self.engine) as connection:
             return _next(connection, rebuild)
+
+    def to_count(self, rebuild: Rebuild, at_most: int) -> tuple[Batch, ...]:
+        """Return that one and those behind it, in their order, so many at most."""
+        with transaction(self.engine) as connection:
+            return _to_count(connection, rebuild, at_most)
 
     def count(
         self,
@@ -228,8 +235,12 @@ def _lock(connection: Connection, rebuild: Rebuild) -> None:
 
 
 def _next(connection: Connection, rebuild: Rebuild) -> Batch | None:
-    found = rows.batches(connection, "next_to_count", topology=rebuild.topology, rebuild=rebuild.number)
+    found = _to_count(connection, rebuild, 1)
     return found[0] if found else None
+
+
+def _to_count(connection: Connection, rebuild: Rebuild, at_most: int) -> tuple[Batch, ...]:
+    return rows.batches(connection, "to_count", topology=rebuild.topology, rebuild=rebuild.number, at_most=at_most)
 
 
 def _insert(

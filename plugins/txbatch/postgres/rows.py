@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
@@ -93,20 +95,22 @@ def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch
     return tuple(batch_from(row) for row in connection.execute(query(name), parameters).mappings())
 
 
-def head(connection: Connection, topology: str, run: Run) -> Head:
-    """How things stand for one run."""
+def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[Head]:
+    """How things stand for each of these runs."""
     pending = batches(connection, "open_batches", topology=topology)
-    own = batches(connection, "batch_of_key", topology=topology, key=run.key)
+    of_keys = {"topology": topology, "keys": [run.key for run in runs]}
+    own = {row["asked"]: batch_from(row) for row in connection.execute(query("batches_of_keys"), of_keys).mappings()}
     prev = batches(connection, "newest_ordinary", topology=topology)
     committed = offsets(connection, "consumed", topology=topology)
-    return Head(
+    found = Head(
         topology=topology,
         next_txid=last_txid(connection, topology) + 1,
-        own=own[0] if own else None,
+        own=None,
         pending=pending,
         prev=prev[0] if prev else None,
         offsets=consumed(committed, pending),
     )
+    return [replace(found, own=own.get(run.key)) for run in runs]
 
 
 def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, dict[str, Metadata]]:

@@ -24,6 +24,8 @@ from txbatch.postgres.statements import statements_of
 
 # A contribution partition holds this many txids.
 PARTITION_TXIDS = 1_000
+# The txids for which there are partitions already, from one that is planned on.
+AHEAD_TXIDS = PARTITION_TXIDS // 2
 
 
 def ensure(connection: Connection, topology: str, aggregate: PersistentAggregate, txids: Sequence[int]) -> bool:
@@ -93,7 +95,7 @@ def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
     """Make sure that the contributions of this txid, and of those soon to come, have their partition."""
     for state in connection.execute(query("states_of"), {"topology": topology}).mappings():
         if state["contributions"]:
-            create_partition(connection, state["state"], txid + PARTITION_TXIDS // 2)
+            create_partition(connection, state["state"], txid + AHEAD_TXIDS)
             create_partition(connection, state["state"], txid)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from txbatch import failpoints
-from txbatch.core import fused, protocol
+from txbatch.core import fused
 from txbatch.core.application import Application
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.staging import AttemptFolder
@@ -19,23 +19,12 @@ log = logging.getLogger(__name__)
 Planned = tuple[Batch, Run]
 
 
-def plan_ahead(steps: Steps, runs: Iterator[Run]) -> tuple[list[Planned], Run | None]:
-    """Find or plan the batches of the next runs, up to the bounds; return them, and the run that has none, if one was asked.
+def plan_ahead(steps: Steps, runs: Sequence[Run]) -> list[Planned]:
+    """Find or plan the batches of these runs at once, and return those of the first, up to the bounds of one job.
 
-    Why that has none, it finds out by itself: nothing is new, another run is in the way, or it raises.
+    The run behind them has none. Why that is so, it finds out by itself: nothing is new, another run is in the way, or it raises.
     """
-    topology, planned, size = steps.job.topology, list[Planned](), 0
-    for run in runs:
-        with suppress(TxbatchError):
-            found = steps.find_or_plan(run, ahead=len(planned))
-            if isinstance(found, Batch) and not protocol.is_adopted(found, run):
-                planned.append((found, run))
-                size += fused.adds_bytes(topology, found.plan)
-                if len(planned) < fused.BATCHES_MAX and size < fused.BYTES_MAX:
-                    continue
-                return planned, None
-        return planned, run
-    return planned, None
+    return list(zip(steps.plan_many(runs), runs, strict=False))
 
 
 def emit_ahead(steps: Steps, application: Application, planned: Sequence[Planned]) -> None:

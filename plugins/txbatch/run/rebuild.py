@@ -1,26 +1,26 @@
 """`txbatch rebuild`: count every batch of a topology again by the job as it is now, and swap when all are counted (R23).
 
-Each batch is emitted beside the ledger, one after the other in one application, and counted in a transaction of its own. A call
-that was killed is called again, and goes on.
+Batches are emitted beside the ledger, in one application, several by one job where that goes. Each is counted in a transaction of
+its own. A call that was killed is called again, and goes on.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import assert_never
 
-from txbatch.core import planning, restate
-from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, Unavailable
+from txbatch.core import fused, planning, restate
+from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
 from txbatch.core.ledger import Version
 from txbatch.core.plan import BatchPlan
 from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.run_locks import REBUILD
 from txbatch.core.transaction import Batch, Restate, Run
-from txbatch.core.verify import EmitAgain, Unverifiable
+from txbatch.core.verify import Again, EmitAgain, Unverifiable
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -88,30 +88,70 @@ class Rebuilder:
         return found
 
     def _count_all(self, rebuild: Rebuild) -> None:
+        ahead = dict[int, Emitted | None]()
         while (version := self.rebuilds.next(rebuild)) is not None:
             job = self.steps.job.now()
             check_same(rebuild, job.topology, job.code)
-            if self._count(rebuild, version):
+            if version.txid not in ahead:
+                ahead = self._emit_ahead(rebuild)
+            if self._count(rebuild, version, ahead.pop(version.txid, None)):
                 log.info("%s: txid %s is counted; %s", rebuild, version.txid, self.rebuilds.progress(rebuild))
 
-    def _count(self, rebuild: Rebuild, version: Batch) -> bool:
-        """Emit a version and count it; False where another has taken its place."""
-        topology = self.steps.job.topology
-        try:
-            planned = plan_of(self.steps, version, rebuild.why)
-            if planned is None:
-                return False
-            again = self.emitter.emit(topology.name, version.txid, planned.plan, version.position)
-        except (RecordsGone, Unverifiable) as error:
-            raise TerminalError(
-                f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "
-                f"mend the job, `txbatch rebuild {rebuild.topology} --cancel` and begin again; or the source, and call it again"
-            ) from error
+    def _emit_ahead(self, rebuild: Rebuild) -> dict[int, Emitted | None]:
+        """Emit by one job those that are counted next, and return that by txid; None for one that is to be emitted by itself.
+
+        Nothing where the next one does not go together with those behind it.
+        """
+        name, planned = self.steps.job.topology.name, self._plan_ahead(rebuild)
+        if len(planned) < 2:
+            return {}
+        log.info("%s: emitting %d batches by one job", rebuild, len(planned))
+        plans = {version.txid: (of.plan, version.position) for version, of in planned}
+        again = self.emitter.emit_fused(name, plans)
+        return {version.txid: (of, again[version.txid]) if version.txid in again else None for version, of in planned}
+
+    def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
+        """Return what is read again of the next versions, up to the bounds of one job, and to one that does not go together."""
+        topology, size, found = self.steps.job.topology, 0, list[tuple[Batch, Planned]]()
+        if fused.why_not(topology) is not None:
+            return found
+        versions = self.rebuilds.to_count(rebuild, fused.BATCHES_MAX)
+        plans = plans_of(self.steps, versions, rebuild.why)
+        with suppress(TxbatchError), closing(plans):  # whose plan fails is told when it is the next
+            for version, planned in plans:
+                if found and not fused.go_together(topology, found[0][1].plan, planned.plan):
+                    break
+                found.append((version, planned))
+                size += fused.adds_bytes(topology, planned.plan)
+                if size >= fused.BYTES_MAX:
+                    break
+        return found
+
+    def _count(self, rebuild: Rebuild, version: Batch, emitted: Emitted | None) -> bool:
+        """Count a version, which is emitted where it is not yet; False where another has taken its place."""
+        topology, found = self.steps.job.topology, emitted or self._emit(rebuild, version)
+        if found is None:
+            return False
+        planned, again = found
         try:
             restate.check_whole(topology, planned.version, again.manifest)
             return self.rebuilds.count(rebuild, topology, again.assignment, again.manifest, again.partials())
         finally:
             again.remove()
+
+    def _emit(self, rebuild: Rebuild, version: Batch) -> Emitted | None:
+        """Emit a version by itself; None where another has taken its place."""
+        try:
+            planned = plan_of(self.steps, version, rebuild.why)
+            if planned is None:
+                return None
+            again = self.emitter.emit(self.steps.job.topology.name, version.txid, planned.plan, version.position)
+        except (RecordsGone, Unverifiable) as error:
+            raise TerminalError(
+                f"{rebuild}: {_of(version)} cannot be counted by the job as it is now: {error}. The states go on as they are: "
+                f"mend the job, `txbatch rebuild {rebuild.topology} --cancel` and begin again; or the source, and call it again"
+            ) from error
+        return planned, again
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +162,27 @@ class Planned:
     version: Version
 
 
+Emitted = tuple[Planned, Again]
+
+
 def plan_of(steps: Steps, version: Batch, why: str) -> Planned | None:
     """Return what is read again of a version; None where another has taken its place."""
-    name, ledger = version.topology, steps.ledger
-    found = ledger.version(name, version.txid)
-    if found.current.txid != version.txid:
-        return None
-    asked = Restate(version.position, why)
-    metadata = planning.plan_again(steps.job.topology, ledger.head(name, Run(REBUILD)), found, asked, ledger.upstream)
-    return Planned(BatchPlan.from_json(metadata, f"{name}: the plan of {_of(version)}"), found)
+    found = list(plans_of(steps, [version], why))
+    return found[0][1] if found else None
+
+
+def plans_of(steps: Steps, versions: Iterable[Batch], why: str) -> Generator[tuple[Batch, Planned], None, None]:
+    """Yield what is read again of each version, by one look at the sources; nothing where another has taken its place."""
+    topology, ledger = steps.job.topology, steps.ledger
+    head = ledger.head(topology.name, Run(REBUILD))
+    with planning.Coordinators() as coordinators:
+        for version in versions:
+            found = ledger.version(topology.name, version.txid)
+            if found.current.txid == version.txid:
+                asked = Restate(version.position, why)
+                metadata = planning.plan_again(topology, head, found, asked, ledger.upstream, coordinators)
+                plan = BatchPlan.from_json(metadata, f"{topology.name}: the plan of {_of(version)}")
+                yield version, Planned(plan, found)
 
 
 def _of(version: Batch) -> str:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+from txbatch.core import fused
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import (
@@ -24,7 +25,6 @@ from txbatch.core.errors import (
     TerminalError,
     TxbatchError,
 )
-from txbatch.core.fused import BATCHES_MAX, why_not
 from txbatch.core.ledger import Unfinished
 from txbatch.core.protocol import Wait
 from txbatch.core.restate import how_to_restate, told_some
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 RUN_PREFIX = "cli:"
 # Between the name of a call that plans several batches ahead and the number of one of its runs.
 OF_CALL = "+"
-_OF_CALL = re.compile(rf"({RUN_PREFIX}[0-9a-f]{{12}})\{OF_CALL}\d+")
+_OF_CALL = re.compile(rf"({RUN_PREFIX}(?:[0-9a-f]{{12}}|restate-[0-9a-f]{{12}}-\d+))\{OF_CALL}\d+")
 
 
 # Which files of a batch's source differ from its plan, which is not committed yet.
@@ -108,6 +108,9 @@ class Runner:
             self.steps.check_restate(run)
         if run_id is None:
             yield from self._unfinished()
+        if run_id is None and len(runs) > 1 and fused.why_not(self.job.topology) is None:
+            yield from self._together(_call(runs[0].name), iter(runs))
+            return
         for run in runs:
             with self._held(run):
                 done = self._finish(run)
@@ -123,8 +126,9 @@ class Runner:
         """Return the runs of the first call for the same that did not finish: an earlier one that was killed, or a new one."""
         topology, ledger = self.job.topology.name, self.steps.ledger
         for number in count(1):
-            runs = _runs(f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}", asked)
-            done = [ledger.head(topology, run).own for run in runs]
+            call = f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}"
+            runs = _runs(call, asked, each_by_name=len(asked) > 1)
+            done = [head.own for head in ledger.heads(topology, runs)]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
             counted = told_some([f"txid {batch.txid}" for batch in done if batch])
@@ -143,20 +147,31 @@ class Runner:
 
         Where the topology lets that, several are planned ahead and emitted by one job.
         """
-        if why := why_not(self.job.topology):
+        if why := fused.why_not(self.job.topology):
             log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
             yield from self._one_by_one(intervals, parameters, until_idle=until_idle)
             return
         call = f"{RUN_PREFIX}{_new()}"
-        names = (f"{call}{OF_CALL}{number}" for number in count(1))
-        runs = (Run(next(names), interval=each, parameters=parameters or {}) for each in intervals)
+        names = _names(call)
+        yield from self._together(
+            call,
+            (Run(next(names), interval=each, parameters=parameters or {}) for each in intervals),
+            until_idle=until_idle,
+        )
+
+    def _together(self, call: str, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
+        """Yield the batches of the runs of a call: as many as can be are planned ahead at once, and emitted by one job."""
+        left = list[Run]()
         with self._held(Run(call)):
-            while True:
-                planned, other = plan_ahead(self.steps, runs)
-                yield from self._finish_planned(planned)
-                done = [] if other is None else self._finish(other)
+            while left := [*left, *islice(runs, fused.BATCHES_MAX - len(left))]:
+                if planned := plan_ahead(self.steps, left):
+                    left = left[len(planned) :]
+                    yield from self._finish_planned(planned)
+                    continue
+                run, *left = left
+                done = self._finish(run)
                 yield from done
-                if (other is None and not planned) or (until_idle and other and not done):
+                if until_idle and not done:
                     return
 
     def _one_by_one(
@@ -173,8 +188,10 @@ class Runner:
         """Emit batches by one job, and bring each to its commit, in order. What is not emitted then is emitted by itself."""
         emit_ahead(self.steps, self.application, planned)
         with batches_kept(self.steps.ledger, planned, self.steps.repeat):
-            for batch, run in planned:
-                yield from self._finish_emitted(batch, run)
+            for number, (batch, run) in enumerate(planned, 1):
+                with _told_behind(batch, [other for other, _ in planned[number:]]):
+                    done = self._finish_emitted(batch, run)
+                yield from done
 
     def _finish_emitted(self, batch: Batch, run: Run) -> list[Batch]:
         """Commit and succeed a batch that is emitted; where that cannot be, finish its run as any other."""
@@ -206,7 +223,9 @@ class Runner:
     def _begun_by(self, found: Unfinished | None) -> list[Planned]:
         """Return an unfinished batch, and those behind it of the same call."""
         name, ledger, begun = self.job.topology.name, self.steps.ledger, list[Planned]()
-        while found and (not begun or _call(found.run.name) == _call(begun[0][1].name)) and len(begun) < BATCHES_MAX:
+        while (
+            found and (not begun or _call(found.run.name) == _call(begun[0][1].name)) and len(begun) < fused.BATCHES_MAX
+        ):
             begun.append((ledger.batch(name, found.txid), found.run))
             found = ledger.oldest_unfinished(name, RUN_PREFIX, above=found.txid)
         return begun
@@ -271,6 +290,21 @@ class Runner:
         self.application.emit(folder, assignment)
 
 
+@contextmanager
+def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
+    """Context manager. Say of a batch that fails which ones of the same call stay open behind it, and what goes on with them."""
+    try:
+        yield
+    except TxbatchError:
+        if behind:
+            topology, txid, open_ = batch.topology, batch.txid, told_some([f"txid {each.txid}" for each in behind])
+            log.warning(
+                '%s: behind txid %s stay open: %s; mend it, or `txbatch abort %s %s --why "..."`, and call this again',
+                *(topology, txid, open_, topology, txid),
+            )
+        raise
+
+
 def _new() -> str:
     return uuid4().hex[:12]
 
@@ -281,6 +315,13 @@ def _call(name: str) -> str:
     return found[1] if found else name
 
 
-def _runs(name: str, asked: Sequence[Restate]) -> list[Run]:
-    """Return a run of this name for each position."""
-    return [Run(f"{RUN_PREFIX}{name}", restate=each) for each in asked]
+def _names(call: str) -> Iterator[str]:
+    """Yield names for the runs of a call."""
+    return (f"{call}{OF_CALL}{number}" for number in count(1))
+
+
+def _runs(name: str, asked: Sequence[Restate], *, each_by_name: bool = False) -> list[Run]:
+    """Return a run of this name for each position; or of this call, each by a name of its own."""
+    call = f"{RUN_PREFIX}{name}"
+    names = _names(call) if each_by_name else repeat(call)
+    return [Run(each_name, restate=each) for each_name, each in zip(names, asked, strict=False)]

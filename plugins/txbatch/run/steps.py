@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -55,12 +55,18 @@ class Steps:
         self.register()
         return self.find_or_plan(run)
 
-    def find_or_plan(self, run: Run, ahead: int = 0) -> Batch | Wait | NothingNew:
-        """Do the same for a topology that this process has registered; `ahead` as the coordinator takes it."""
-        found = coordinator.initialize_transaction(self.ledger, self.job.topology, run, ahead)
+    def find_or_plan(self, run: Run) -> Batch | Wait | NothingNew:
+        """Do the same for a topology that this process has registered."""
+        found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
-            log.info("%s: txid %s is %s, for %s", found.topology, found.txid, found.status, run.name)
-            failpoints.hit("initialize.planned")
+            _say_planned(found, run)
+        return found
+
+    def plan_many(self, runs: Sequence[Run]) -> list[Batch]:
+        """Find or plan the batches of the first of several runs at once, as the coordinator does."""
+        found = coordinator.plan_many(self.ledger, self.job.topology, runs)
+        for batch, run in zip(found, runs, strict=False):
+            _say_planned(batch, run)
         return found
 
     def check_restate(self, run: Run) -> Batch | None:
@@ -196,6 +202,11 @@ class Steps:
         self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)
+
+
+def _say_planned(batch: Batch, run: Run) -> None:
+    log.info("%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, run.name)
+    failpoints.hit("initialize.planned")
 
 
 def _tell_spout(stream: Stream, batch: Batch) -> None:

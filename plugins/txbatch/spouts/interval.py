@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from itertools import pairwise
@@ -45,6 +46,7 @@ class IntervalSpout(PlainSpout):
 
     by_interval = True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
+    _looked: Metadata | None = None  # while several txids are planned: the files that are there, once somebody looked
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class IntervalSpout(PlainSpout):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the spout's attributes without those that belong to this process."""
-        return {**self.__dict__, "_kept": None}
+        return {**self.__dict__, "_kept": None, "_looked": None}
 
     @property
     def identity(self) -> Metadata:
@@ -100,13 +102,29 @@ class IntervalSpout(PlainSpout):
         if curr_metadata is None:
             raise DefinitionError("IntervalSpout reads by time: the run has no interval")
         self._check_days(curr_metadata["interval"])
+        if self._looked is None:
+            return {**curr_metadata, "files": self._found()}
+        self._looked = self._looked or self._found()
+        return {**curr_metadata, "files": self._looked}
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Context manager. All that is planned in the block names the same files."""
+        self._looked = {}
+        try:
+            yield
+        finally:
+            self._looked = None
+
+    def _found(self) -> Metadata:
+        """Return the files that are there, as a plan names them. TransientError when there are none."""
         files = self._files()
         if not files:
             raise TransientError(
                 f"{self.root} has no file to read: none matches {self.pattern!r} whose name does not begin with '_' or '.'"
             )
         entry = look if self.format == "parquet" else planned
-        return {**curr_metadata, "files": {name: found for name in files if (found := entry(self._folder / name))}}
+        return {name: found for name in files if (found := entry(self._folder / name))}
 
     def appeared(self, plan: Metadata) -> list[str]:
         """Return the files that are there now and that this plan does not name: what they hold of its interval is not counted."""
