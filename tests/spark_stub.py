@@ -48,8 +48,8 @@ def emit(driver: Driver, assignment: Assignment, folder: AttemptFolder) -> None:
         path = folder.path(f"partials/{number}/part.parquet")
         folder.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         pq.write_table(table, path, filesystem=folder.filesystem)
-        kept = told.states[aggregate.state.name].kept
-        states[aggregate.state.name] = replace(parquet.describe(folder, number, aggregate), kept=kept)
+        of = told.states[aggregate.state.name]
+        states[aggregate.state.name] = replace(parquet.describe(folder, number, aggregate), kept=of.kept, late=of.late)
     plans = assignment.plan.streams
     read = {name: read_partitions(topology.streams[name].spout, plan) for name, plan in plans.items()}
     manifest = replace(told, streams=read, states=states)

@@ -159,6 +159,10 @@ UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept, late = d.late
         SELECT position, keys, kept, late FROM txbatch.rebuilt WHERE rebuild = :rebuild AND position <> txid) d
  WHERE b.topology = :topology AND b.txid = d.txid AND b.kind <> 'skip';
 
+-- streams_as_rebuilt --
+-- The fields and watermarks of a topology's streams are as the rebuild counted them.
+UPDATE txbatch.topology SET streams = CAST(:streams AS json), watermarks = CAST(:watermarks AS json) WHERE topology = :topology;
+
 -- emit_again --
 -- What was emitted by the definition before counts no more: another token, and the next attempt reads anew (R5).
 UPDATE txbatch.batch SET status = 'planned', token = gen_random_uuid()::text

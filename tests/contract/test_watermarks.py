@@ -18,7 +18,7 @@ from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import Manifest
 from txbatch.core.spout import SpoutKind
 from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
-from txbatch.memory.emitter import described, partials_of, staged
+from txbatch.memory.emitter import counting, described, partials_of
 from txbatch.memory.operations import records
 
 pytestmark = pytest.mark.rule("R25")
@@ -35,14 +35,16 @@ def at(minutes: int) -> datetime:
 class Visits:
     """A topology that counts visits by hours, ten minutes behind at most, on one of both ledgers."""
 
-    def __init__(self, backing: Any, delay: str | None = "10 minutes", name: str = "visits", **more: Any) -> None:
+    def __init__(
+        self, backing: Any, delay: str | None = "10 minutes", name: str = "visits", late: str = "merge", **more: Any
+    ) -> None:
         self.backing, self.ledger = backing, backing.ledger
         self.spout: Any = LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)
         self.spout.fields = "at timestamp, shop string"
         self.topology = Topology("visits", max_pending=3)
         self.name = name
         stream = self.topology.new_stream(name, self.spout, **more)
-        stream = stream if delay is None else stream.with_watermark("at", delay)
+        stream = stream if delay is None else stream.with_watermark("at", delay, late=late)
         grouped = stream.group_by(window("at", "1 hour"), "shop")
         self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), visits=Count())
 
@@ -66,13 +68,18 @@ class Visits:
     def told(self, assignment: Assignment, minutes: Minutes) -> tuple[Manifest, Any]:
         """What an attempt says that it has read, and its partials."""
         read = {at_: [{"at": at(each), "shop": "x"} for each in of] for at_, of in minutes.items() if of is not None}
-        kept = list(records(self.aggregate.stream, {self.name: read}))
-        partials = {"visits": partials_of(self.aggregate, kept, assignment.position)}
+        reached = list(records(self.aggregate.stream, {self.name: read}))
+        counted = {
+            each.state.name: counting(each, reached, assignment.plan.watermark) for each in self.topology.aggregates
+        }
+        partials = {
+            each.state.name: partials_of(each, counted[each.state.name][0], assignment.position)
+            for each in self.topology.aggregates
+        }
         watermarks = self.topology.watermarks
         time = watermarks[self.name].time if watermarks else None
-        says = staged(self.aggregate, len(partials["visits"]), kept, assignment.plan.watermark)
         manifest = manifest_of(self.topology, assignment, partials)
-        states = {"visits": replace(manifest.states["visits"], kept=says.kept, late=says.late)}
+        states = {name: replace(manifest.states[name], kept=len(of), late=late) for name, (of, late) in counted.items()}
         streams = {self.name: {at_: described(part, time) for at_, part in read.items()}}
         holes = {self.name: {at_: "it is away" for at_, of in minutes.items() if of is None}}
         unreadable = holes if holes[self.name] else {}
@@ -226,6 +233,83 @@ def test_a_rebuild_finds_late_what_the_plans_say(backing: Any) -> None:
     backing.rebuilds.swap(rebuild, visits.topology)
     assert [visits.times(txid) for txid in (1, 2, 3)] == [(59, 0), (490, 0), (490, 2)]
     assert visits.counts("4", a=[5]) == (490, 1)
+
+
+def counted(visits: Visits) -> dict[datetime, int]:
+    return {row["window_start"]: row["visits"] for row in visits.backing.report(visits.topology, "visits")}
+
+
+def aside(visits: Visits) -> list[tuple[int, datetime, datetime]]:
+    rows = visits.backing.report(visits.topology, "visits_late")
+    return sorted((row["batch"], row["at"], row["window_start"]) for row in rows)
+
+
+@pytest.mark.parametrize("late", ["drop", "side"])
+def test_late_records_do_not_count_where_they_are_left_out_or_kept_aside(backing: Any, late: str) -> None:
+    visits = Visits(backing, late=late)
+    assert visits.counts("1", a=[5, 69]) == (59, 0)
+    assert visits.counts("2", a=[3, 70, 71]) == (61, 0)
+    assert visits.counts("3", a=[3, 59, 60, 40]) == (61, 3)
+    assert counted(visits) == {at(0): 2, at(60): 4}
+    assert visits.counts("4", a=[4]) == (61, 1)
+    assert counted(visits) == {at(0): 2, at(60): 4}
+    if late == "side":
+        assert aside(visits) == [*((3, at(each), at(0)) for each in (3, 40, 59)), (4, at(4), at(0))]
+
+
+@pytest.mark.rule("R17")
+def test_a_restate_keeps_aside_what_is_late_by_the_plan_in_the_place_of_what_was(backing: Any) -> None:
+    visits = Visits(backing, late="side")
+    visits.counts("1", a=[69])
+    visits.counts("2", a=[5, 500])
+    assert visits.counts("3", a=[5, 10, 500])[1] == 2
+    again = visits.planned(restate_of(3), "a")
+    visits.emit(again, {"a": [5, 5, 11, 490]}, "again")
+    assert visits.commit(again, visits.emit(again, {"a": [10, 12, 12, 490, 600]}, "again")) == (None, 3)
+    assert aside(visits) == [(3, at(each), at(0)) for each in (10, 12, 12)]
+    assert counted(visits) == {at(0): 1, at(60): 1, at(480): 2, at(600): 1}
+
+
+@pytest.mark.rule("R23")
+@pytest.mark.parametrize("late", ["merge", "side"])
+def test_what_becomes_of_late_records_is_changed_by_a_rebuild(backing: Any, late: str) -> None:
+    """Those count, or are kept, that were left out. A watermark that is new holds from now on, whatever it says."""
+    Visits(backing, None).counts("1", a=[69])
+    dropping = Visits(backing, late="drop")
+    backing.ledger.change(dropping.topology, "jobs/job.py", "a test")
+    read = [[69], [200], [5, 300]]
+    for number, minutes in enumerate(read[1:], 2):
+        dropping.counts(str(number), a=minutes)
+    assert counted(dropping) == {at(60): 1, at(180): 1, at(300): 1}
+    merging = Visits(backing, late=late)
+    told = f"10 minutes behind at, late='{late}' now, had a watermark 10 minutes behind at, late='drop'.*rebuild"
+    with pytest.raises(SchemaMismatch, match=told):
+        merging.planned(run("4"))
+    rebuild = backing.rebuilds.begin(merging.topology, "jobs/job.py", code("new"), "a test")
+    for minutes in read:
+        version = backing.rebuilds.next(rebuild)
+        attempt = TransactionAttempt(version.txid, 1)
+        assignment = Assignment("visits", attempt, f"token {version.txid}", version.metadata, code("new"))
+        manifest, partials = merging.told(assignment, {"a": minutes})
+        given = backing.as_partials(merging.topology, partials)
+        assert backing.rebuilds.count(rebuild, merging.topology, assignment, manifest, given)
+    backing.rebuilds.swap(rebuild, merging.topology)
+    assert merging.counts("4", a=[6]) == (290, 1)
+    of_late = {at(0): 2} if late == "merge" else {}
+    assert counted(merging) == {**of_late, at(60): 1, at(180): 1, at(300): 1}
+    if late == "side":
+        assert aside(merging) == [(3, at(5), at(0)), (4, at(6), at(0))]
+
+
+@pytest.mark.rule("R23")
+def test_a_state_of_late_records_begins_with_the_watermark(backing: Any) -> None:
+    Visits(backing, None).counts("1", a=[69])
+    visits = Visits(backing, late="side")
+    backing.ledger.change(visits.topology, "jobs/job.py", "a test")
+    visits.counts("2", a=[200])
+    assert visits.counts("3", a=[7]) == (190, 1)
+    assert aside(visits) == [(3, at(7), at(0))]
+    assert counted(visits) == {at(60): 1, at(180): 1}
 
 
 class Daily(ListSpout):

@@ -197,16 +197,23 @@ def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job:
 
 @pytest.mark.rule("R25")
 def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
-    """Of windows that slide each by itself; a state by no window says nothing."""
+    """Of windows that slide each by itself; a state by no window says nothing. What is left out counts nowhere, and what is
+    kept aside as rows, of batches that are emitted one by one.
+    """
     (tmp_path / "in").mkdir()
     intervals = days(date(2013, 3, 9), 3)
     write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
-    topology = Topology("late")
-    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
-    stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour")
-    by = window("sale", "1 hour", slide="30 minutes")
-    stream.group_by(by, "shop").persistent_aggregate(OpaqueState("hours"), sales=Count())
-    stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+
+    def late(policy: str, slide: str) -> Topology:
+        topology = Topology("late")
+        spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+        stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour", late=policy)
+        by = window("sale", "1 hour", slide=slide)
+        stream.group_by(by, "shop").persistent_aggregate(OpaqueState("hours"), sales=Count())
+        stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+        return topology
+
+    topology = late("merge", "30 minutes")
     first, *plans = planned(topology, intervals)
     marks = [intervals[1].start + timedelta(hours=5.5), intervals[2].end]
     fixed = [
@@ -222,6 +229,27 @@ def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path
         (18, 15),
     ]
     assert [each.states["shops"].late for each in manifests] == [None, None, None]
+    whole = [emitter.rows(folder, 0, 2) for folder in emitter.alone(topology, [first, *fixed])]
+    dropping = late("drop", "30 minutes")
+    manifests = emitter.compare(dropping, [first, *fixed])
+    assert [(each.states["hours"].kept, each.states["hours"].late) for each in manifests] == [(18, 0), (9, 9), (3, 15)]
+    folders = emitter.together(dropping, [first, *fixed])
+    counted = [
+        {key: row for key, row in rows.items() if n == 0 or key[0] + timedelta(hours=1) > marks[n - 1]}
+        for n, rows in enumerate(whole)
+    ]
+    assert [emitter.rows(folder, 0, 2) for folder in folders] == counted
+    siding = late("side", "1 hour")
+    folders = emitter.alone(siding, [first, *fixed])
+    told = [folder.read_manifest().states for folder in folders]
+    assert [(each["hours"].kept, each["hours"].late, each["hours_late"].rows) for each in told] == [
+        (9, 0, 0),
+        (6, 3, 3),
+        (0, 9, 9),
+    ]
+    rows = emitter.rows(folders[1], 1, 3)
+    assert {key[0] for key in rows} == {2}
+    assert all(row[-1] + timedelta(hours=1) <= marks[0] for row in rows.values())
 
 
 def test_dates_and_intervals_of_any_length(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:

@@ -13,16 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.test_window import PLAIN, TIMES, ZONED
 
-from txbatch import Count, FixedBatchSpout, OpaqueState, Stream, Topology, window
+from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
 from txbatch.core.cuts import micros_of
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.event_time import Known, advanced, capped, fixed, whole_to
 from txbatch.core.guarantee import guarantees
+from txbatch.core.late import check_kept_aside
+from txbatch.core.manifest import StagedState
 from txbatch.core.operations import one_for_one
+from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Interval
 from txbatch.core.watermark import BEGIN, Watermark
-from txbatch.memory.emitter import described, staged
+from txbatch.memory.emitter import counting, described
 from txbatch.memory.operations import records
 
 few = settings(max_examples=60, deadline=None)
@@ -124,11 +127,10 @@ def test_of_windows_that_slide_those_that_have_ended_are_late() -> None:
     read = {"visits": {"": [{"at": at(8, 20), "shop": "x"}, {"at": at(8, 40), "shop": "x"}]}}
     kept = list(records(aggregate.stream, read))
     assert len(kept) == 4
-    late = [
-        staged(aggregate, 3, kept, {"visits": micros_of(at(*mark))}).late for mark in ((8, 29), (8, 30), (9,), (9, 30))
-    ]
-    assert late == [0, 1, 3, 4]
-    assert staged(aggregate, 3, kept, {}).late == 0
+    marks = [{"visits": micros_of(at(*mark))} for mark in ((8, 29), (8, 30), (9,), (9, 30))]
+    assert [counting(aggregate, kept, mark)[1] for mark in marks] == [0, 1, 3, 4]
+    assert counting(aggregate, kept, {}) == (kept, 0)
+    assert all(counting(aggregate, kept, mark)[0] == kept for mark in marks)
     assert described(read["visits"][""], "at").latest == micros_of(at(8, 40))
     assert described([{"at": None}], "at").latest is None
 
@@ -166,14 +168,64 @@ def test_where_streams_are_merged_each_has_its_own_and_the_least_counts() -> Non
         ({"delay": "soon"}, "the delay 'soon' is not a whole number and a unit"),
         ({"delay": "0 seconds"}, "the delay '0 seconds' is not at least 1 second"),
         ({"delay": "1 month"}, "months and years differ in length, and the delay '1 month' is one; give days"),
-        ({"late": "drop"}, "late='drop' is not known; late='merge' is"),
-        ({"late": "side"}, "late='side' is not known; late='merge' is"),
+        ({"late": "never"}, "late='never' is neither 'merge', by which late records count like all others, nor 'drop'"),
     ],
     ids=str,
 )
 def test_what_is_no_watermark_is_refused_by_name(given: Any, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         visits().with_watermark(**{"time": "at", "delay": "1 hour", **given})
+
+
+def hourly(late: str, *streams: Stream) -> PersistentAggregate:
+    topology = streams[0].topology
+    merged = (
+        topology.merge(*streams, name="all")
+        if len(streams) > 1
+        else streams[0].with_watermark("at", "1 hour", late=late)
+    )
+    return merged.group_by(window("at", "1 hour"), "shop").persistent_aggregate(OpaqueState("hours"), n=Count())
+
+
+def test_what_does_not_count_is_left_out_or_kept_in_a_state_of_its_own() -> None:
+    marks = {"visits": micros_of(at(9))}
+    reached = [{"at": at(hour, 30), "shop": "x", "window_start": at(hour)} for hour in (7, 8, 9)]
+    dropping = hourly("drop", visits())
+    assert counting(dropping, reached, marks) == (reached[2:], 2)
+    assert counting(dropping, reached, {}) == (reached, 0)
+    stream = visits()
+    siding = hourly("side", stream)
+    main, aside = stream.topology.aggregates  # type: ignore[attr-defined]
+    assert (main, aside.state.name, isinstance(aside.state, AppendState)) == (siding, "hours_late", True)
+    assert [field.name for field in aside.rows_of] == ["at", "shop", "window_start"]
+    assert counting(aside, reached, marks) == (reached[:2], None)
+    assert counting(main, reached, marks) == (reached[2:], 2)
+    told = {name: StagedState((), 0, {}, kept, late) for name, kept, late in (("hours", 1, 2), ("hours_late", 2, None))}
+    check_kept_aside("t", [main, aside], told)
+    with pytest.raises(
+        TransientError, match="t: of state 'hours' 3 records were late, and 2 were kept aside; the source changed"
+    ):
+        check_kept_aside("t", [main, aside], {**told, "hours": StagedState((), 0, {}, 1, 3)})
+
+
+def test_what_is_left_out_is_by_a_window_that_is_a_key_and_by_one_policy() -> None:
+    dropping = visits().with_watermark("at", "1 hour", late="drop")
+    by_hour = dropping.group_by(window("at", "1 hour"), "shop").aggregate(n=Count())
+    told = (
+        "state 'most': late='drop' leaves records out by their window, which is no key here; group by the window last"
+    )
+    with pytest.raises(DefinitionError, match=told):
+        by_hour.group_by("shop").persistent_aggregate(OpaqueState("most"), most=Max("n"))
+    assert dropping.group_by("shop").persistent_aggregate(OpaqueState("all"), n=Count()).late == "merge"
+    topology = Topology("t")
+    streams = [
+        visits(name, topology).with_watermark("at", "1 hour", late=late)
+        for name, late in (("a", "drop"), ("b", "side"))
+    ]
+    with pytest.raises(
+        DefinitionError, match="state 'hours': its streams say late='drop' and late='side'; of one state say one"
+    ):
+        hourly("", *streams)
 
 
 def test_it_comes_first_and_once() -> None:

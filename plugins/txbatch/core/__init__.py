@@ -2,6 +2,6 @@
 
 Reading order. What a job defines: `errors`, `fields`, `merge`, `aggregator`, `state`, `update`, `spout`, `batch_spout`, `static`,
 `nodes`, `state_query`, `batch_steps`, `cuts`, `window`, `watermark`, `operations`, `watermarked`, `python_steps`, `quarantine`,
-`grouped`, `stream`, `united`, `persistent_aggregate`, `query_stream`, `topology`, `guarantee`, `definition`.
+`grouped`, `stream`, `united`, `persistent_aggregate`, `late`, `query_stream`, `topology`, `guarantee`, `definition`.
 What then happens to it: `formats`, `plan`, `transaction`, `ledger`, `protocol`, `coordinator`, `manifest`, `event_time`, `apart`.
 """

@@ -42,7 +42,7 @@ from txbatch.core.redefinition import (
 from txbatch.core.state import changes_name
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, canonical_json
-from txbatch.core.watermark import Watermark
+from txbatch.core.watermark import MERGE, Watermark
 
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
@@ -428,12 +428,20 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
     yield from _watermark_changes(known.watermarks, stream_watermarks(topology))
 
 
-def _watermark_changes(stored: Mapping[str, Metadata], now: Mapping[str, Metadata]) -> Iterator[FromNowOn]:
-    """What is otherwise of the watermarks: batches are late by what was fixed when they were planned, also if counted again."""
+def _watermark_changes(
+    stored: Mapping[str, Metadata], now: Mapping[str, Metadata]
+) -> Iterator[FromNowOn | NeedsRebuild]:
+    """What is otherwise of the watermarks. Plans say which records are late, also if they are counted again, and the job what
+    becomes of these: of all batches that had a watermark.
+    """
     for stream in sorted(stored.keys() | now.keys()):
         before, after = (_watermark(each.get(stream)) for each in (stored, now))
-        if before != after:
-            yield FromNowOn(f"stream {stream!r} has {after} now, had {before}", Define())
+        what = f"stream {stream!r} has {after} now, had {before}"
+        policies = {each.get(stream, {}).get("late", MERGE) for each in (stored, now)}
+        if stream in stored and len(policies) > 1:
+            yield NeedsRebuild(what)
+        elif before != after:
+            yield FromNowOn(what, Define())
 
 
 def _watermark(stored: Metadata | None) -> str:

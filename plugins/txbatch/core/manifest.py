@@ -44,8 +44,8 @@ class StagedFile:
 class StagedState:
     """The partials of one state: files, rows, and per value column the total over all rows, as text.
 
-    `kept` says how many records reached the state after the stream's operations; None where an older version wrote it. `late`
-    says how many of these were of a window that had ended by the plan's watermark; None where the state has none.
+    `kept` says how many records count in the state, after the stream's operations; None where an older version wrote it. `late`
+    says how many were of a window that had ended by the plan's watermark; None where the state has none.
     """
 
     files: tuple[StagedFile, ...]

@@ -18,8 +18,8 @@ from txbatch.core.reducer import ReducerAggregator
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
-from txbatch.core.watermark import BEGIN
-from txbatch.core.watermarked import watermarks
+from txbatch.core.watermark import BEGIN, MERGE
+from txbatch.core.watermarked import policy, watermarks
 from txbatch.core.where import Condition, check_where
 from txbatch.core.window import Window
 
@@ -121,6 +121,11 @@ class PersistentAggregate:
         if streams.keys() - watermark.keys():
             return BEGIN
         return self.window.ended_before(min(watermark[stream] for stream in streams))
+
+    @property
+    def late(self) -> str:
+        """Return what becomes of its late records; where nothing says which are, all count."""
+        return MERGE if self.window is None else policy(f"state {self.state.name!r}", self.stream)
 
     @property
     def summed(self) -> str:

@@ -106,8 +106,9 @@ class Stream:
         """Say that records come at most so much behind the latest: `with_watermark("ts", "1 hour")`, before any operation.
 
         A window has ended once the watermark has passed its end: the largest time so far, less the delay. With `late="merge"` a
-        record of an ended window counts like any other, and each batch says how many it had. Where streams are merged, each has a
-        watermark of its own, by its field in the place of `time`, and the least of them counts.
+        record of an ended window counts like any other, with `"drop"` it is left out, with `"side"` it is a row of the state
+        `<state>_late`; each batch says how many it had. Where streams are merged, each has a watermark of its own, by its field
+        in the place of `time`, and the least of them counts.
 
         Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and another policy.
         """

@@ -11,6 +11,7 @@ from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.files import check_folders
 from txbatch.core.keep import Keep
+from txbatch.core.late import kept_aside
 from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Arguments, Source
 from txbatch.core.operations import per_batch, queries
@@ -123,11 +124,11 @@ class Topology:
         return static
 
     def add(self, aggregate: PersistentAggregate) -> None:
-        """Take a persistent aggregate in; a state has exactly one."""
-        states = [*(each.state for each in self.aggregates), aggregate.state]
-        unique((state.name for state in states), "state")
-        check_reports(states)
-        self.aggregates.append(aggregate)
+        """Take a persistent aggregate in, with what keeps its late records; a state has exactly one."""
+        aggregates = [*self.aggregates, aggregate, *kept_aside(aggregate)]
+        unique((each.state.name for each in aggregates), "state")
+        check_reports([each.state for each in aggregates])
+        self.aggregates[:] = aggregates
         self._renew_quarantine()
 
     def _renew_quarantine(self) -> None:

@@ -22,7 +22,8 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.errors import DefinitionError
 from txbatch.core.window import lasting
 
-MERGE = "merge"
+# What becomes of late records: they count like all others, are left out, or are kept in a state of their own.
+MERGE, DROP, SIDE = "merge", "drop", "side"
 # Nothing ends before the year 1.
 BEGIN = micros_of(datetime.min.replace(tzinfo=UTC))
 
@@ -71,8 +72,9 @@ def _later(before: int | None, found: int) -> int | None:
 
 def checked_late(of: str, late: str) -> str:
     """Return what late records do; DefinitionError for what is not known."""
-    if late != MERGE:
+    if late not in (MERGE, DROP, SIDE):
         raise DefinitionError(
-            f"{of}: late={late!r} is not known; late='merge' is: late records count like all others, and each batch says how many"
+            f"{of}: late={late!r} is neither 'merge', by which late records count like all others, nor 'drop', nor 'side', which "
+            "keeps them as rows"
         )
     return late

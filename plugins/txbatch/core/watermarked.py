@@ -8,7 +8,7 @@ from dataclasses import replace
 from txbatch.core.errors import DefinitionError
 from txbatch.core.nodes import Merged, Source
 from txbatch.core.operations import Each, Filter, Node, Peek, Project, Repartition, Watermarked, Windowed, on_the_way
-from txbatch.core.watermark import Watermark, checked_late
+from txbatch.core.watermark import MERGE, Watermark, checked_late
 from txbatch.core.window import Window, micros
 
 
@@ -72,6 +72,16 @@ def _times(node: Node, name: str) -> Iterable[tuple[Watermark, str]]:
 def watermarks(node: Node) -> dict[str, Watermark]:
     """Return the watermarks of the sources that the node's records come from, by stream."""
     return {each.name: each.watermark for each in on_the_way(node) if isinstance(each, Watermarked)}
+
+
+def policy(of: str, node: Node) -> str:
+    """Return what becomes of a node's late records; DefinitionError where its streams say different things."""
+    policies = {says.late for says in watermarks(node).values()} or {MERGE}
+    if len(policies) > 1:
+        raise DefinitionError(
+            f"{of}: its streams say {' and '.join(f'late={each!r}' for each in sorted(policies))}; of one state say one"
+        )
+    return policies.pop()
 
 
 def watermarks_of(topology: str, nodes: Iterable[Node]) -> Mapping[str, Watermark]:

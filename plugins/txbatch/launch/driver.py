@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
+from txbatch.core.late import check_kept_aside
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
@@ -254,7 +255,8 @@ def write_partials(
         reader.check_unchanged()
     tables.check_unchanged(topology.looked_up.values())
     for aggregator in aggregators:
-        aggregator.check_read(staged[aggregator.state].kept)
+        aggregator.check_read(staged[aggregator.state])
+    check_kept_aside(topology.name, topology.aggregates, staged)
     return staged
 
 

@@ -124,6 +124,6 @@ def _write_partials(
                 found = parquet.write(folder, number, aggregate, partials[txid], watermark)
             else:
                 found = parquet.describe(folder, number, aggregate, watermark)
-            aggregator.check_read(found.kept)
+            aggregator.check_read(found)
             staged[txid][aggregator.state] = found
     return staged

@@ -12,6 +12,7 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
+from txbatch.core.late import LateState
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
@@ -24,6 +25,7 @@ from txbatch.core.stream import Stream
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, digest
 from txbatch.core.upstream import stream_numbers
+from txbatch.core.watermark import MERGE
 from txbatch.memory.appended import appended
 from txbatch.memory.functions import called, init_of
 from txbatch.memory.operations import records
@@ -81,10 +83,15 @@ def emit_batch(
             found_failed = kept[each.state.name]
             of = f"{assignment.topology} {assignment.attempt}"
             check_number(of, each.state, len(found_failed), next(iter(found_failed), None))
-    partials = {
-        each.state.name: partials_of(each, kept[each.state.name], assignment.position) for each in topology.aggregates
+    counted = {
+        each.state.name: counting(each, kept[each.state.name], assignment.plan.watermark)
+        for each in topology.aggregates
     }
-    fixed, times = assignment.plan.watermark, {name: says.time for name, says in topology.watermarks.items()}
+    partials = {
+        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position)
+        for each in topology.aggregates
+    }
+    times = {name: says.time for name, says in topology.watermarks.items()}
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,
@@ -96,8 +103,8 @@ def emit_batch(
             for name, (parts, _) in found.items()
         },
         states={
-            each.state.name: staged(each, len(partials[each.state.name]), kept[each.state.name], fixed)
-            for each in topology.aggregates
+            name: StagedState((), len(partials[name]), {}, len(records), late)
+            for name, (records, late) in counted.items()
         },
         unreadable={name: holes for name, (_, holes) in found.items() if holes},
     )
@@ -111,13 +118,21 @@ def described(part: list[Record], time: str | None = None) -> ReadPartition:
     return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)), latest)
 
 
-def staged(aggregate: PersistentAggregate, rows: int, kept: list[Record], watermark: Marks) -> StagedState:
-    """Describe so many rows of a state that are made of these records, of which some are late by a plan's watermarks."""
-    before = aggregate.late_before(watermark)
-    if before is None or aggregate.window is None:
-        return StagedState((), rows, {}, len(kept))
-    starts = (record[aggregate.window.name] for record in kept)
-    return StagedState((), rows, {}, len(kept), sum(micros_of(start) < before for start in starts if start is not None))
+def counting(
+    aggregate: PersistentAggregate, reached: list[Record], watermark: Marks
+) -> tuple[list[Record], int | None]:
+    """Return which of the records that reach a state count there, and how many were late by a plan's watermarks (R25)."""
+    of = aggregate.state.of if isinstance(aggregate.state, LateState) else aggregate
+    before = of.late_before(watermark)
+    if of.window is None or before is None:
+        return reached, None
+    parts: dict[bool, list[Record]] = {False: [], True: []}
+    for record in reached:
+        start = record[of.window.name]
+        parts[start is not None and micros_of(start) < before].append(record)
+    if of is not aggregate:
+        return parts[True], None
+    return reached if aggregate.late == MERGE else parts[False], len(parts[True])
 
 
 def _read(

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch.core import rebuild as decided
-from txbatch.core.definition import check_owner, state_definition
+from txbatch.core.definition import check_owner, state_definition, stream_fields, stream_watermarks
 from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
@@ -112,6 +112,8 @@ class MemoryRebuilds:
                 if late or (name, txid) in tables.times:
                     times = tables.times.get((name, txid)) or Times(tables.committed_at[name, txid])
                     tables.times[name, txid] = replace(times, late=late)
+            fields, watermarks = stream_fields(topology), stream_watermarks(topology)
+            tables.topologies[name] = replace(tables.topologies[name], fields=fields, watermarks=watermarks)
             tables.define(topology, rebuild.job)
             for batch in batches:
                 if not batch.status.final and batch.fence:  # what was emitted by the definition before counts no more

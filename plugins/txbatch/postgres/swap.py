@@ -97,6 +97,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     for aggregate in topology.aggregates:
         _define(connection, topology.name, aggregate)
     connection.execute(query("counts_as_rebuilt"), {"rebuild": rebuild.number, "topology": topology.name})
+    connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job))
     definitions.store(connection, topology, rebuild.job)
     _emit_again(connection, topology.name)
     done = {"rebuild": rebuild.number, "txid": txid, "past": canonical_json({row["state"]: _past(row) for row in old})}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
+from txbatch.core.late import LateState
+from txbatch.core.manifest import StagedState
 from txbatch.core.nodes import Failed, Source
 from txbatch.core.operations import makes_records, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
@@ -17,6 +19,7 @@ from txbatch.core.plan import Ranges
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.core.watermark import MERGE
 from txbatch.spark.appended import appended
 from txbatch.spark.counted import Counted
 from txbatch.spark.counted_first import counted_first
@@ -87,21 +90,25 @@ class BatchAggregator:
     def _grouped(self, frame: DataFrame) -> DataFrame:
         if isinstance(self.aggregate.state, QuarantineState):
             frame = frame.limit(self.aggregate.state.limit + 1)
+        assignment = next(iter(self.readers.values())).assignment
+        if isinstance(self.aggregate.state, LateState):
+            frame = _late(frame, self.aggregate.state.of, assignment.plan.watermark)
         if self.aggregate.state.appends:
-            return appended(frame, self.aggregate, next(iter(self.readers.values())).assignment.position)
+            return appended(frame, self.aggregate, assignment.position)
         return _aggregated(frame, self.aggregate)
 
-    def check_read(self, kept: int | None) -> None:
-        """TransientError when the partials, made of `kept` records, are made of others than the audit read (R7).
+    def check_read(self, staged: StagedState) -> None:
+        """TransientError when the partials that are staged are made of other records than the audit read (R7).
 
         Where a step may drop or add records, only streams whose plan says how many they have are counted while they are read.
         """
-        sources = one_for_one(self.aggregate.stream)
+        sources = self._one_for_one
         if sources is None:
             changed = any(not counted.are(self.readers[name].read) for name, counted in self._counted)
         else:
             read = sum(self.readers[source.name].read for source in sources if source.name in self.readers)
-            changed = kept not in (None, read)
+            left_out = 0 if self.aggregate.late == MERGE else staged.late or 0
+            changed = staged.kept not in (None, read - left_out)
         if changed:
             raise TransientError(
                 f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
@@ -142,11 +149,16 @@ class BatchAggregator:
         names = (spark_name(field.name) for field in root.fields)
         records = reader.records(partitions)
         records = records.selectExpr(*([_of(root)] if parted else carried(records)), *names)
-        if places is not None or not reader.says_records or one_for_one(self.aggregate.stream) is not None:
+        if places is not None or not reader.says_records or self._one_for_one is not None:
             return records
         counted = Counted.of(records)
         self._counted.append((root.name, counted))
         return counted.frame
+
+    @property
+    def _one_for_one(self) -> tuple[Source, ...] | None:
+        """The sources of which as many records reach the state as they have; None where some may be dropped or added."""
+        return None if isinstance(self.aggregate.state, LateState) else one_for_one(self.aggregate.stream)
 
     def _bad_value(self, error: Exception) -> BadRecord | None:
         found = _BAD_VALUE.search(str(error))
@@ -197,6 +209,13 @@ class BatchAggregator:
 
     def _told(self, error: Exception) -> TxbatchError:
         return self._bad_value(error) or in_our_words(error, show=self.show)
+
+
+def _late(frame: DataFrame, of: PersistentAggregate, watermark: Mapping[str, int]) -> DataFrame:
+    """Return the records of windows that had ended by a plan's watermarks."""
+    if of.window is None:
+        raise AssertionError(f"{of.state.name}: it is by no window")
+    return frame.filter(f"unix_micros({spark_name(of.window.name)}) < {of.late_before(watermark)}")
 
 
 def _record(problem: TxbatchError | None) -> str:

@@ -16,6 +16,7 @@ from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.manifest import StagedFile, StagedState
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
+from txbatch.storage.late import Late
 from txbatch.storage.links import links_on
 
 if TYPE_CHECKING:
@@ -58,34 +59,25 @@ def _staged(
     contents: Iterable[tuple[str, bytes]],
     watermark: Mapping[str, int],
 ) -> StagedState:
-    columns, before = aggregate.partial_columns, aggregate.late_before(watermark)
+    columns, late = aggregate.partial_columns, Late.of(aggregate, watermark)
     files: list[StagedFile] = []
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
-    start = aggregate.window.name if aggregate.window is not None and before is not None else None
-    kept, late, selected = list[int](), 0, {*totals, RECORDS_COLUMN, start}
-    for path, content in contents:
+    kept, found = list[int](), 0
+    for path, written in contents:
+        number, content = late.found(written) if late else (0, written)
+        found += number
+        if content is not written:
+            folder.filesystem.pipe_file(path, content)
         files.append(_described(folder, path, content))
         partials = pq.ParquetFile(pa.BufferReader(content))
-        values = partials.read([name for name in partials.schema_arrow.names if name in selected])
+        values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])
         if RECORDS_COLUMN in values.column_names:
             kept.append(pc.sum(values[RECORDS_COLUMN]).as_py() or 0)
-            late += 0 if start is None else _late(values[start], values[RECORDS_COLUMN], before or 0)
         for column in columns:
             totals[column.name].append(_total(column, values[column.name]))
     together = {column.name: column.partial.total.together(totals[column.name]) for column in columns}
-    return StagedState(
-        tuple(files),
-        sum(file.rows for file in files),
-        together,
-        sum(kept) if len(kept) == len(files) else None,
-        None if start is None else late,
-    )
-
-
-def _late(starts: pa.ChunkedArray, records: pa.ChunkedArray, before: int) -> int:
-    """Return how many records are of windows that begin before this time, in microseconds since 1970."""
-    micros = starts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    return pc.sum(records.filter(pc.less(micros, before))).as_py() or 0
+    rows, known = sum(file.rows for file in files), sum(kept) if len(kept) == len(files) else None
+    return StagedState(tuple(files), rows, together, known, found if late else None)
 
 
 def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
