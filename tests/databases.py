@@ -26,7 +26,11 @@ CATALOGS = (
     *("attribute", "attrdef", "constraint", "namespace", "proc", "rewrite", "trigger", "type", "enum", "policy"),
     *("extension", "default_acl", "collation", "cast", "operator", "event_trigger", "publication"),
 )
-DEFINED = " UNION ALL ".join(f"SELECT '{each}', count(*), sum(xmin::text::numeric) FROM pg_{each}" for each in CATALOGS)
+# The schemas of temporary tables stay, empty, once a session had one.
+LASTING = {"namespace": "WHERE nspname !~ '^pg_(toast_)?temp_'"}
+DEFINED = " UNION ALL ".join(
+    f"SELECT '{each}', count(*), sum(xmin::text::numeric) FROM pg_{each} {LASTING.get(each, '')}" for each in CATALOGS
+)
 RELATIONS = """
 SELECT format('%I.%I', nspname, relname), relkind::text, pg_get_userbyid(relowner), relacl::text, reloptions::text
   FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
