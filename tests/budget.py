@@ -62,6 +62,11 @@ class Meter:
         own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return sum(each.ru_utime + each.ru_stime for each in own) + sum(living.values()) + self.ended
 
+    def servers(self) -> float:
+        """CPU seconds of those that live now and are nobody's children: what ends them is seen by no `read`."""
+        living = [process for process in psutil.process_iter() if self._ours(process)]
+        return sum(spent(process) for process in living if not descends(process))
+
     def _ours(self, process: psutil.Process) -> bool:
         if process.pid == os.getpid():
             return False
@@ -85,6 +90,13 @@ def parent(process: psutil.Process) -> int:
     return 0
 
 
+def descends(process: psutil.Process) -> bool:
+    """True if it was started by this process, or by one that was."""
+    with suppress(psutil.Error):
+        return os.getpid() in {each.pid for each in process.parents()}
+    return False
+
+
 class Budget:
     """The plugin: measures at the borders of tiers, prints what each took, and fails a run that took too much."""
 
@@ -94,7 +106,7 @@ class Budget:
         self.partial: set[str] = set()
         self.too_dear: list[str] = []
         self.meter: Meter | None = None
-        self.last = 0.0
+        self.last = self.servers = 0.0
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.partial |= {tier_of(item) for item in items}
@@ -113,6 +125,12 @@ class Budget:
             self.last = now
         return done
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """Look at the servers that end with the session, a moment before."""
+        if nextitem is None and self.meter is not None:
+            self.servers = self.meter.servers()
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run of whole tiers in which all went well but the time."""
         if session.exitstatus == pytest.ExitCode.OK:
@@ -130,7 +148,8 @@ class Budget:
         of = self.budget["tiers"]
         each = [f"{tier} {seconds:.0f}/{of.get(tier, '?')}" for tier, seconds in self.spent.items()]
         if each:
-            terminalreporter.write_line(f"CPU seconds of their budget: {', '.join(each)}")
+            beside = f"; of servers that ended with it, in no budget: {self.servers:.0f}" if self.servers >= 1 else ""
+            terminalreporter.write_line(f"CPU seconds of their budget: {', '.join(each)}{beside}")
         for tier in self.too_dear:
             terminalreporter.write_line(
                 f"ERROR tests/{tier} took {self.spent[tier]:.0f} CPU seconds, {of[tier]} are its budget: make it cheaper, or"
