@@ -126,6 +126,18 @@ def test_all_attempts_of_a_batch_and_its_restates_find_the_same_records_late(bac
     assert visits.counts("5", a=[470, 490]) == (490, 1)
 
 
+def test_batches_that_are_planned_together_and_their_restates_say_what_each_would_alone(backing: Any) -> None:
+    visits = Visits(backing)
+    assert visits.counts("1", a=[69]) == (59, 0)
+    visits.spout.lengths = {"a": 1_000_025}
+    ahead = coordinator.plan_many(visits.ledger, visits.topology, [run("2"), run("3")])
+    assert [each.plan.watermark for each in ahead] == 2 * [{"visits": micros_of(at(59))}]
+    for batch, name, minutes in zip(ahead, "23", ([500], [5, 65]), strict=True):
+        assert visits.commit(batch, visits.emit(batch, {"a": minutes}, name)) == (490, 0)
+    again = coordinator.plan_many(visits.ledger, visits.topology, [restate_of(1), restate_of(3)])
+    assert [each.plan.watermark for each in again] == [{}, {"visits": micros_of(at(59))}]
+
+
 def test_a_partition_that_is_known_to_be_behind_holds_it(backing: Any) -> None:
     visits = Visits(backing)
     assert visits.counts("1", a=[30], b=[40]) == (20, 0)
