@@ -282,8 +282,10 @@ def test_cancelling_leaves_no_trace_and_dropping_takes_all_generations(bench: Be
     assert bench.rows(NEXT) == bench.rows("SELECT rebuild FROM txbatch.rebuild") == []
     with pytest.raises(UnknownName, match="no rebuild of topology 'word_count' is running"):
         rebuilding.rebuilds.cancel("word_count")
-    with pytest.raises(TerminalError, match="does not run any more"):
-        rebuilding.count_next(counted(man=1)) if rebuilding.rebuilds.next(rebuilding.rebuild) else None
+    assert rebuilding.rebuilds.next(rebuilding.rebuild) is None
+    for ask in (rebuilding.swap, lambda: rebuilding.rebuilds.progress(rebuilding.rebuild)):
+        with pytest.raises(TerminalError, match="does not run any more"):
+            ask()
     again = Rebuilding(bench)
     again.count(counted(man=1))
     assert again.swap() == Swapped(1)
