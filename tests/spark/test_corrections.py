@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from txbatch import settings
 from txbatch.cli.main import main
+from txbatch.launch import driver
 from txbatch.local.flights import ensure_flights
 from txbatch.postgres.engine import connect
 
@@ -112,6 +113,7 @@ def test_the_story_goes_as_it_is_told(
     monkeypatch.setattr("txbatch.wiring.Application", InThisProcess)
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
     monkeypatch.chdir(tmp_path)
+    jobs = staged_together(monkeypatch)
     told = list(said(data))
 
     def texts(command: str) -> list[str]:
@@ -142,10 +144,24 @@ def test_the_story_goes_as_it_is_told(
     assert "value 'distance_total' of state 'flights' is new (bigint, summed)" in refused
     (rebuilt,) = texts("rebuild jobs/flights_next.py")
     assert rebuilt.splitlines()[-2].split()[:6] == ["flights", "1", "swapped", "3", "2699", "4"]
+    assert jobs[-1] == [1, 3, 4]  # the rebuild, by one job
     assert "committed" in fourth
     shown = [(0, 0, ()), (29, 1, (126,)), (31, 1, (191,)), (32, 1, (316,)), (32, 1, (376,)), (32, 1, (376, 432_444))]
     assert analyst.seen == [each for each in [*shown, (32, 1, (500, 574_940))] if each in analyst.seen]
     assert {shown[-2], shown[-1]} <= set(analyst.seen)
+
+
+def staged_together(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return a list, which the txids of each job of several batches are added to once they are staged."""
+    jobs, stage = list[list[int]](), driver.stage
+
+    def noted(*given: Any) -> Any:
+        staged = stage(*given)
+        jobs.append(sorted(staged))
+        return staged
+
+    monkeypatch.setattr(driver, "stage", noted)
+    return jobs
 
 
 def flights(printed: str) -> int:
