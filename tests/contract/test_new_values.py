@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract.test_rebuild import Rebuilding, counted, longest
+from contract.test_rebuild import JOB, Rebuilding, counted, longest
 from contract.test_restate import NAME, Case, restate_of, words
 from support import LogSpout, run, word_count
 
@@ -138,6 +138,30 @@ def test_a_rebuild_writes_nothing(backing: Any) -> None:
     of = run("2")
     case.goes(case.initialize(of), of, counted(dog=1))
     assert case.backing.new_values("audit.more") == [("dog", "changed", 5, 6, "dog", "dog", 2)]
+
+
+@pytest.mark.rule("R23")
+def test_a_renamed_value_has_its_new_name_in_the_table_too(backing: Any) -> None:
+    case = Audited(backing)
+    case.counts("1", dog=1)
+    case.topology = word_count(LogSpout({"a": 100}), number=Count(was="count"))
+    case.topology.aggregates[0].new_values_into(TABLE)
+    case.ledger.change(case.topology, JOB, "a better name")
+    case.counts("2", dog=2)
+    assert case.audited == [("dog", "added", None, 1, 1), ("dog", "changed", 1, 3, 2)]
+
+
+@pytest.mark.rule("R23")
+def test_a_value_that_the_table_has_no_column_for_is_told_by_the_change(backing: Any) -> None:
+    case = Audited(backing)
+    case.counts("1", dog=1)
+    more = word_count(LogSpout({"a": 100}), count=Count(), pairs=Count(since="now"))
+    more.aggregates[0].new_values_into(TABLE)
+    if not hasattr(backing, "engine"):
+        return  # tables in memory have no columns
+    with pytest.raises(SchemaMismatch, match=r"has no 'pairs_before'.* ADD COLUMN"):
+        case.ledger.change(more, JOB, "one more")
+    case.counts("2", dog=2)
 
 
 def test_a_restate_that_waits_is_of_the_same_table(case: Audited) -> None:

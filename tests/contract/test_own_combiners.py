@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -252,3 +253,4 @@ def test_a_combine_that_fails_commits_nothing(backing: Any, before: int, then: i
     with pytest.raises(BadRecord, match=says):
         case.counts("2", ("dog", then), ("cat", 2))
     assert backing.state(NAME) == {("dog",): (before, 1), ("cat",): (1, 1)}
+    assert gc.isenabled()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import reduce
 from itertools import chain, groupby
 from typing import Any
@@ -37,10 +38,12 @@ def merge_staged(connection: Connection, statements: StateStatements, *, walk: b
     kept = [pg_name(column.name) for column in partials]
     read = [*(f"e.{name}::text" for name in texts), "s.txid::text", *(f"e.{name}" for name in kept)]
     query = f"SELECT {listed([*read, *map(statements.unless_removed, kept)])} FROM {statements.staged_with_state(walk=walk)}"
-    for columns in _chunks(connection, query):
-        of_texts, values = columns[: len(texts) + 1], _plain(partials * 2, columns[len(texts) + 1 :])
-        merged = _merged(own, values[len(kept) :], values[: len(kept)])
-        _copy(connection, table, [*texts, "txid"], of_texts, list(chain.from_iterable(own.values())), merged)
+    made_columns = list(chain.from_iterable(own.values()))
+    with _no_garbage():
+        for columns in _chunks(connection, query):
+            of_texts, values = columns[: len(texts) + 1], _plain(partials * 2, columns[len(texts) + 1 :])
+            merged = _merged(own, values[len(kept) :], values[: len(kept)])
+            _copy(connection, table, [*texts, "txid"], of_texts, made_columns, merged)
     return table
 
 
@@ -92,10 +95,23 @@ def _folded(
         (*key, *reduce(combine, (row[len(keys) :] for row in same)))
         for key, same in groupby(found, lambda row: row[: len(keys)])
     )
-    for chunk in _in_chunks(merged):
-        both = [*zip(*chunk, strict=True)]
-        _copy(connection, table, keys, both[: len(keys)], columns, both[len(keys) :])
+    with _no_garbage():
+        for chunk in _in_chunks(merged):
+            both = [*zip(*chunk, strict=True)]
+            _copy(connection, table, keys, both[: len(keys)], columns, both[len(keys) :])
     return f"SELECT {listed([*keys, *values])} FROM {table}"
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Context manager. No cycles are looked for: rows have none, and to look through so many takes as long as to merge them."""
+    looked_for = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looked_for:
+            gc.enable()
 
 
 def _own(columns: Sequence[ValueColumn]) -> dict[OwnCombiner, list[ValueColumn]]:

@@ -5,7 +5,7 @@ Every name is pg_name; the only values are txids, which are integers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -116,6 +116,20 @@ def ensure(connection: Connection, aggregate: PersistentAggregate) -> None:
         f"COMMENT ON TABLE {_quoted(table)} IS {pg_text(said)}",
     ):
         connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+def rename(connection: Connection, aggregate: PersistentAggregate, was: Mapping[str, str]) -> None:
+    """Give the table's columns of values that are renamed, by their names of now, the names that they have now."""
+    table = aggregate.state.new_values
+    if table is None or not was:
+        return
+    keys, there = [key.name for key in aggregate.keys], _types(connection, _quoted(table))
+    values = list(aggregate.aggregates)
+    before, after = (changes_columns(keys, names) for names in ([was.get(name, name) for name in values], values))
+    for old, new in zip(before, after, strict=True):
+        if old != new and old in there and new not in there:
+            statement = f"ALTER TABLE {_quoted(table)} RENAME COLUMN {pg_name(old)} TO {pg_name(new)}"
+            connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
 def _types(connection: Connection, relation: str) -> dict[str, str]:

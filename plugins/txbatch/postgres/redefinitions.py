@@ -44,7 +44,7 @@ from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
 from txbatch.core.upstream import check_changed
-from txbatch.postgres import definitions, renamed_plans, report_views, rows, state_tables, upstream
+from txbatch.postgres import definitions, new_values, renamed_plans, report_views, rows, state_tables, upstream
 from txbatch.postgres.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT
 from txbatch.postgres.kept_reports import KeptReports
@@ -155,6 +155,8 @@ def _change_state(
     state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
     state_tables.run_all(connection, reports.grants(connection))
     state_tables.run_all(connection, _said_since(aggregate, changed.since))
+    new_values.rename(connection, aggregate, {now: was for was, now in values.items()})
+    new_values.ensure(connection, aggregate)
 
 
 def _alterations(name: str, stored: StateDefinition, steps: Sequence[Step]) -> Iterator[str]:
