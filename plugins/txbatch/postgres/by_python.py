@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import reduce
 from itertools import chain, groupby
 from typing import Any
 
 from sqlalchemy import Connection
 
+from txbatch.core import garbage
 from txbatch.core.merge import merger
 from txbatch.core.own_combiner import ByPython, OwnCombiner
 from txbatch.core.persistent_aggregate import ValueColumn
@@ -39,7 +39,7 @@ def merge_staged(connection: Connection, statements: StateStatements, *, walk: b
     read = [*(f"e.{name}::text" for name in texts), "s.txid::text", *(f"e.{name}" for name in kept)]
     query = f"SELECT {listed([*read, *map(statements.unless_removed, kept)])} FROM {statements.staged_with_state(walk=walk)}"
     made_columns = list(chain.from_iterable(own.values()))
-    with _no_garbage():
+    with garbage.not_looked_for():
         for columns in _chunks(connection, query):
             of_texts, values = columns[: len(texts) + 1], _plain(partials * 2, columns[len(texts) + 1 :])
             merged = _merged(own, values[len(kept) :], values[: len(kept)])
@@ -95,23 +95,11 @@ def _folded(
         (*key, *reduce(combine, (row[len(keys) :] for row in same)))
         for key, same in groupby(found, lambda row: row[: len(keys)])
     )
-    with _no_garbage():
+    with garbage.not_looked_for():
         for chunk in _in_chunks(merged):
             both = [*zip(*chunk, strict=True)]
             _copy(connection, table, keys, both[: len(keys)], columns, both[len(keys) :])
     return f"SELECT {listed([*keys, *values])} FROM {table}"
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Context manager. No cycles are looked for: rows have none, and to look through so many takes as long as to merge them."""
-    looked_for = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if looked_for:
-            gc.enable()
 
 
 def _own(columns: Sequence[ValueColumn]) -> dict[OwnCombiner, list[ValueColumn]]:

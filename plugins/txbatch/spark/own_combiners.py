@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_type
+from txbatch.core import garbage
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import TxbatchError
 from txbatch.core.fields import Field
@@ -108,8 +109,9 @@ def together(grouped: DataFrame, owns: Sequence[Own], *, removable: bool = False
         for batch in batches:
             columns = dict(zip(names, batch.columns, strict=True))
             arrays = [column for name, column in columns.items() if name not in lists]
-            for own in owns:
-                arrays += _whole(own.aggregator, list(_listed(columns[own.column])), removable)
+            with garbage.not_looked_for():
+                for own in owns:
+                    arrays += _whole(own.aggregator, list(_listed(columns[own.column])), removable)
             yield pa.record_batch(arrays, names=[field.name for field in numbered])
 
     frame = grouped.toDF(*(f"c{number}" for number in range(len(names))))
@@ -142,6 +144,10 @@ class _Task:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records, where they are asked for, and the partials."""
+        with garbage.not_looked_for():
+            yield from self._run(batches)
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.types = dict(zip(self.names, batch.schema.types, strict=True))
             columns = dict(zip(self.names, batch.columns, strict=True))
