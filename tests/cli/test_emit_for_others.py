@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cli_support import DAYS
 from click.testing import Result
 from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.run_locks import PostgresRunLocks
@@ -76,6 +79,40 @@ def test_each_is_an_attempt_of_its_own_run(steps: Steps, four: list[Batch], engi
     with engine.connect() as connection:
         attempts = connection.execute(text("SELECT attempt, run FROM report.attempts ORDER BY txid")).all()
     assert [tuple(row) for row in attempts] == [(f"{n}:1", f"airflow:words:{n}") for n in (2, 3, 4)]
+
+
+class OneJob(Spark):
+    """Emits several batches by one job, too."""
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Note which they are."""
+        self.together = [assignment.attempt.txid for _, assignment in attempts]
+        super().emit_fused(attempts)
+
+
+def test_those_that_go_together_are_emitted_by_one_job(
+    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    (root := tmp_path / "in").mkdir()
+    (root / "hours").write_text("\n".join(f"2026-01-0{day}T09:00+00:00,nine" for day in (1, 2, 3, 4)))
+    job = DAYS.format(root=str(root)).replace('Topology("days"', 'Topology("days", max_pending=4')
+    steps = open_steps(load_job(write_job("days.py", job)), settings.resolve())
+    for day in (1, 2, 3, 4):
+        planned(
+            steps,
+            Run(f"airflow:days:{day}", interval=Interval(*(datetime(2026, 1, n, tzinfo=UTC) for n in (day, day + 1)))),
+        )
+    spark = OneJob(steps, failing=(3,))
+    shared_emission.emit_for_others(steps, Run("airflow:days:1"), spark)
+    assert spark.together == [2, 3, 4]
+    assert [steps.ledger.batch("days", txid).status for txid in (1, 2, 3, 4)] == [
+        "planned",
+        "emitted",
+        "planned",
+        "emitted",
+    ]
+    own = steps.emit_batch(steps.ledger.batch("days", 3), Run("airflow:days:3"), Spark(steps).emit)
+    assert str(own.attempt) == "3:2"
 
 
 def test_what_was_tried_and_what_nobody_looks_after_is_left(steps: Steps, four: list[Batch], engine: Engine) -> None:

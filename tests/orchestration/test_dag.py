@@ -214,6 +214,7 @@ def test_a_run_has_those_of_its_params_that_choose_data(made: dict[str, Any]) ->
     assert made["params"] == {
         "country": None,
         "level": 3,
+        "catch_up": None,
         "restate": None,
         "why": None,
         "accept_missing": False,
@@ -271,6 +272,7 @@ def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:
     assert made["most"] == {
         "country": None,
         "level": None,
+        "catch_up": None,
         "restate": None,
         "why": None,
         "accept_missing": None,

@@ -13,9 +13,7 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import Interval
-
-INTERVALS_MAX = 20_000
+from txbatch.core.transaction import INTERVALS_MAX, Interval
 
 
 def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:

@@ -24,6 +24,8 @@ ASSIGNMENT_FORMAT = 1
 # than its plan, but not ten times as much.
 METADATA_BYTES_MAX = 1_000_000
 STORED_BYTES_MAX = 100_000_000
+# How many batches are asked for at once: the intervals that one is cut into.
+INTERVALS_MAX = 20_000
 # What a coordinator plans and an emitter reads: JSON.
 Metadata = Mapping[str, Any]
 

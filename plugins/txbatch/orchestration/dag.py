@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
 from txbatch.launch.job_file import Job, load_job
-from txbatch.orchestration import restating
+from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
 from txbatch.orchestration.operators import (
     CommitOperator,
@@ -62,6 +62,7 @@ def topology_dag(
     arguments = {"catchup": False, **dag_arguments}
     arguments["params"] = {
         **{name: _choosing(name) for name in loaded.topology.parameters},
+        **catching_up.params(loaded.topology),
         **restating.params(loaded.topology.parameters),
         **_waits(loaded, turn_timeout, ready_timeout, ask_again),
         **dag_arguments.get("params", {}),

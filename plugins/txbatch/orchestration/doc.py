@@ -9,7 +9,7 @@ from typing import Any
 from txbatch.core.guarantee import guarantees
 from txbatch.core.topology import Topology
 from txbatch.launch.job_file import Job
-from txbatch.orchestration import restating
+from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.result import zone_of
 
 # What the form says of a parameter for which the DAG file has no words of its own.
@@ -22,6 +22,18 @@ _NO_DATES = (
     "**To start a run**, trigger it with the form as it is: it counts what is new. Where nothing is, it is skipped, and its "
     f"note says *nothing new*. {_NOTE}"
 )
+_CATCH_UP = {
+    True: (
+        "**To catch up**, trigger one run with a whole range in `catch_up`, `2013-01-01/2014-01-01`, and empty the form's "
+        "logical date: it brings each interval of the schedule that is not committed yet to its commit, a txid each, in one "
+        "Spark application, beside scheduled runs and backfills. Retried or cleared it goes on where it was; a later run of "
+        "such an interval says *already committed as txid n*."
+    ),
+    False: (
+        "**To catch up**, trigger one run with `catch_up`: it counts batch after batch, a txid each, in one Spark application, "
+        "until nothing is new. Retried or cleared it goes on where it was."
+    ),
+}
 _AGAIN = (
     "**To count a committed batch again**, as its source and the job are now, trigger a run with its txid in `restate` and "
     "the reason in `why`, and empty the form's logical date: after the DAG's end date, where it has one, Airflow makes a run "
@@ -47,6 +59,7 @@ def page(job: Job, params: Mapping[str, Any], *, coalesce: bool = False, schedul
         _windows(topology),
         _order(topology, coalesce),
         _dates(zone_of(schedule)) if topology.by_interval else _NO_DATES,
+        _CATCH_UP[topology.by_interval] if catching_up.CATCH_UP_PARAM in params else "",
         _AGAIN if restating.RESTATE_PARAM in params else "",
         _form(topology, params),
     ]

@@ -19,7 +19,7 @@ from txbatch.core.protocol import Wait
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.launch.job_file import check_emission, emits_nothing
-from txbatch.orchestration import restating, result
+from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import (
     SPARK_CONN_ID,
     ensure_spark_connection,
@@ -57,14 +57,21 @@ class TransactionOperator(BaseOperator):
     def execute(self, context: Context, event: Any = None, deadlines: dict[str, str] | None = None) -> Any:
         """Do the step; also what a wait comes back to, with the deadlines of this try's waits."""
         with failing_as_airflow(context):
-            steps = open_steps(self.job)
-            again = restating.runs(steps, context)
-            run = again[0] if again else run_of(self.job.topology, context)
-            return self.step(steps, run, Waiting(self.job.topology, run, context, deadlines or {}))
+            steps, topology = open_steps(self.job), self.job.topology
+            if catching_up.asks(topology, context):
+                run, step = catching_up.run(topology, context), self.catch_up
+            else:
+                again = restating.runs(steps, context)
+                run, step = again[0] if again else run_of(topology, context), self.step
+            return step(steps, run, Waiting(topology, run, context, deadlines or {}))
 
     @abstractmethod
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
         """Do this task's part for the run, and return what XCom gets."""
+
+    @abstractmethod
+    def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
+        """Do this task's part for a run that catches up, and return what XCom gets."""
 
     def own_batch(self, steps: Steps, run: Run, waiting: Waiting) -> Batch:
         """Find the run's batch, or plan one, also after its batch was aborted. Does not return while the run must wait."""
@@ -134,6 +141,12 @@ class InitializeTransactionOperator(TransactionOperator):
             self.skip(f"already committed as txid {batch.txid}; {told}", waiting, note)
         return {"topology": batch.topology, "txid": batch.txid}
 
+    def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        check_emission(self.job)
+        asked = catching_up.asked(self.job.topology, waiting.context)
+        steps.register()
+        log.info("%s: catches up %s", self.job.topology.name, catching_up.described(asked))
+
 
 class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     """Submits the job for a new attempt of the run's batch: each try of this task is an attempt of its own (R5).
@@ -159,6 +172,23 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             if isinstance(emitted, Wait):
                 self.not_now(emitted, steps, waiting)
             self._log_emitted(emitted)
+
+    def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
+        """Bring all batches of the run to their commits, and return their txids."""
+        from txbatch.run.runner import Runner
+
+        def waits(run: Run, wait: Wait) -> NoReturn:
+            self.not_now(wait, steps, replace(waiting, run=run))
+
+        topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context)
+        with Runner(steps, self._application(), waits=waits) as runner:
+            many = None if asked is None else len(asked)
+            done = [batch.txid for batch in catching_up.logged(runner.catch_up(run, asked), many)]
+        if asked and (missing := catching_up.not_ready(steps, run, asked)):
+            replace(waiting, run=missing).for_source()
+        if not done:
+            self.skip("nothing new", waiting)
+        return {"topology": topology.name, "txids": sorted(done)}
 
     def _emit_coalesced(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting) -> None:
         from txbatch.run import shared_emission
@@ -218,7 +248,9 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         """With the driver on this machine, where it is told of further attempts."""
         launched = self._launch(what)
         if launched.hook._connection["deploy_mode"] == "cluster":
-            raise DefinitionError(f"{what.name}: coalesce=True needs Spark's client mode; {self._conn_id} says cluster")
+            raise DefinitionError(
+                f"{what.name}: one application for several batches needs Spark's client mode; {self._conn_id} says cluster"
+            )
         return launched
 
     def _launch(self, what: Submission) -> Submitted:
@@ -281,6 +313,19 @@ class SuccessOperator(TransactionOperator):
             extra.update({"topology": batch.topology, "txid": batch.txid, "txids": sorted([*adopted, batch.txid])})
             if again := restating.runs(steps, context):
                 extra["restates"] = [each.restate.position for each in again if each.restate]
+
+    def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
+        """Say which batches the run made; it has told the spouts of each already."""
+        topology, context = self.job.topology.name, waiting.context
+        rows = catching_up.committed_by(steps, run)
+        if not rows:
+            self.skip("already committed, all of it; nothing is changed", waiting)
+        line = catching_up.counted(rows, result.zone_of(context["dag"].timetable))
+        log.info("%s: %s", topology, line)
+        result.tell(context, line)
+        txids = [row["txid"] for row in rows]
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
 
 
 def _told(finished: Finished, more: Sequence[Finished]) -> dict[str, Any]:

@@ -6,9 +6,7 @@ Each position is a run of its own for the ledger, of the same name: whichever ta
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from airflow.sdk import Param
 
@@ -16,6 +14,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.restate import positions_within
 from txbatch.core.text import WHY_MAX
 from txbatch.core.transaction import Interval, Restate, Run
+from txbatch.orchestration import intervals
 from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:
@@ -93,22 +92,14 @@ def parse(text: Any, zone: str) -> list[int] | Interval:
 
     >>> parse("5, 3", "UTC")
     [5, 3]
-    >>> str(parse("2013-01-03/2013-01-05", "America/New_York"))
-    '2013-01-03T05:00:00+00:00/2013-01-05T05:00:00+00:00'
     """
     given = str(text).strip()
     try:
         if "/" in given:
-            start, end = (_moment(part.strip(), zone) for part in given.split("/"))
-            return Interval(start, end)
+            return intervals.parse(given, zone)
         return [_txid(each) for each in given.replace(",", " ").split()]
     except (ValueError, OverflowError) as error:
         raise DefinitionError(f"restate {given[:200]!r} names nothing that could be counted again; {_HOW}") from error
-
-
-def _moment(text: str, zone: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
 
 
 def _txid(text: str) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, islice, repeat
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 from uuid import uuid4
 
 from txbatch.core import fused
@@ -45,13 +45,22 @@ _OF_CALL = re.compile(rf"({RUN_PREFIX}(?:[0-9a-f]{{12}}|restate-[0-9a-f]{{12}}-\
 
 # Which files of a batch's source differ from its plan, which is not committed yet.
 Differs = Callable[[Topology, Batch], Sequence[Mapping[str, str]]]
+# What a run does that another live run is in the way of: it raises.
+Waits = Callable[[Run, Wait], NoReturn]
 
 
 class Runner:
     """Runs batches of one job, all in one application, which ends with the `with` block."""
 
-    def __init__(self, steps: Steps, application: Application, differs: Differs = lambda topology, batch: ()) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        application: Application,
+        differs: Differs = lambda topology, batch: (),
+        waits: Waits | None = None,
+    ) -> None:
         self.steps, self.application, self.differs = steps, application, differs
+        self.waits = waits or _not_its_turn
 
     @property
     def job(self) -> Job:
@@ -79,10 +88,10 @@ class Runner:
         if run_id is None:
             yield from self._unfinished()
         if run_id is None and interval is None and until_idle:
-            yield from self._each(repeat(None), parameters, until_idle=True)
+            yield from self._each(_new_run(parameters), repeat(None), until_idle=True)
             return
-        name = f"{RUN_PREFIX}{_new() if run_id is None else run_id}"
-        with self._held(Run(name, interval=interval, parameters=parameters or {})) as run:
+        run = _new_run(parameters) if run_id is None else Run(f"{RUN_PREFIX}{run_id}", parameters=parameters or {})
+        with self._held(replace(run, interval=interval)) as run:
             done = self._finish(run)
         yield from done
 
@@ -138,26 +147,29 @@ class Runner:
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
         yield from self._unfinished()
-        yield from self._each(intervals, parameters)
+        yield from self._each(_new_run(parameters), intervals)
 
-    def _each(
-        self, intervals: Iterable[Interval | None], parameters: Metadata | None, *, until_idle: bool = False
-    ) -> Iterator[Batch]:
-        """Yield the batch of each run, one after the other; `until_idle`: until there is nothing new.
+    def catch_up(self, run: Run, intervals: Iterable[Interval] | None) -> Iterator[Batch]:
+        """Yield the batches of one run: that of each interval, in order; None: until nothing is new.
+
+        To the ledger they are runs named after this one. Called again for the same run, those it has made are found again.
+        """
+        self.steps.register()
+        yield from self._each(run, repeat(None) if intervals is None else intervals, until_idle=intervals is None)
+
+    def _each(self, call: Run, intervals: Iterable[Interval | None], *, until_idle: bool = False) -> Iterator[Batch]:
+        """Yield the batch of each interval, or of none, by runs named after this one; `until_idle`: until there is nothing new.
 
         Where the topology lets that, several are planned ahead and emitted by one job.
         """
+        runs = (
+            replace(call, name=name, interval=each) for name, each in zip(_names(call.name), intervals, strict=False)
+        )
         if why := fused.why_not(self.job.topology):
             log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
-            yield from self._one_by_one(intervals, parameters, until_idle=until_idle)
-            return
-        call = f"{RUN_PREFIX}{_new()}"
-        names = _names(call)
-        yield from self._together(
-            call,
-            (Run(next(names), interval=each, parameters=parameters or {}) for each in intervals),
-            until_idle=until_idle,
-        )
+            yield from self._one_by_one(call.name, runs, until_idle=until_idle)
+        else:
+            yield from self._together(call.name, runs, until_idle=until_idle)
 
     def _together(self, call: str, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batches of the runs of a call: as many as can be are planned ahead at once, and emitted by one job."""
@@ -174,15 +186,13 @@ class Runner:
                 if until_idle and not done:
                     return
 
-    def _one_by_one(
-        self, intervals: Iterable[Interval | None], parameters: Metadata | None, *, until_idle: bool
-    ) -> Iterator[Batch]:
-        for each in intervals:
-            with self._held(Run(f"{RUN_PREFIX}{_new()}", interval=each, parameters=parameters or {})) as run:
+    def _one_by_one(self, call: str, runs: Iterator[Run], *, until_idle: bool) -> Iterator[Batch]:
+        with self._held(Run(call)):
+            for run in runs:
                 done = self._finish(run)
-            yield from done
-            if until_idle and not done:
-                return
+                yield from done
+                if until_idle and not done:
+                    return
 
     def _finish_planned(self, planned: Sequence[Planned]) -> Iterator[Batch]:
         """Emit batches by one job, and bring each to its commit, in order. What is not emitted then is emitted by itself."""
@@ -246,10 +256,7 @@ class Runner:
         if isinstance(found, NothingNew):
             return []
         if isinstance(found, Wait):
-            raise NotItsTurn(
-                f"{self.job.topology.name}: txid {found.batch.txid} of {found.batch.lease_run} is in flight; "
-                f"try again when it is committed, see `txbatch batches {self.job.topology.name}`"
-            )
+            self.waits(run, found)
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self._succeeded(found.batch)]
 
@@ -305,8 +312,15 @@ def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
         raise
 
 
-def _new() -> str:
-    return uuid4().hex[:12]
+def _not_its_turn(run: Run, wait: Wait) -> NoReturn:
+    raise NotItsTurn(
+        f"{wait.batch.topology}: txid {wait.batch.txid} of {wait.batch.lease_run} is in flight; "
+        f"try again when it is committed, see `txbatch batches {wait.batch.topology}`"
+    )
+
+
+def _new_run(parameters: Metadata | None) -> Run:
+    return Run(f"{RUN_PREFIX}{uuid4().hex[:12]}", parameters=parameters or {})
 
 
 def _call(name: str) -> str:

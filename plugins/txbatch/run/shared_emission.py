@@ -16,6 +16,7 @@ from txbatch.core.application import Application
 from txbatch.core.protocol import Wait, waited_for
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.run.fused import emit_ahead
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -96,10 +97,12 @@ def emit(
 
 
 def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
-    """Emit, one after the other, what other living runs have planned and nobody has tried yet; max_pending at most.
+    """Emit what other living runs have planned and nobody has tried yet: by one job where that goes, else one after the other.
 
-    What fails is left to its own run.
+    What comes meanwhile too, max_pending at most. What fails is left to its own run.
     """
+    waiting = [each for each in _pending(steps, run) if _waits(each, run)]
+    emit_ahead(steps, application, [(each, Run(each.lease_run or "")) for each in waiting])
     for _ in range(steps.job.topology.max_pending):
         try:
             batch = next((each for each in _pending(steps, run) if _waits(each, run)), None)

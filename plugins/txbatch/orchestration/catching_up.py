@@ -1,0 +1,126 @@
+"""A DAG run that catches up: it brings many batches to their commits in one Spark application, as `txbatch run` does.
+
+Each batch is a run of its own for the ledger, named after the DAG run and a number: whichever task or try asks finds the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.topology import Topology
+from txbatch.core.transaction import Batch, Interval, Run
+from txbatch.orchestration import intervals, result
+from txbatch.orchestration.airflow import run_of
+from txbatch.orchestration.restating import RESTATE_PARAM
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from txbatch.run.steps import Steps
+
+log = logging.getLogger(__name__)
+CATCH_UP_PARAM = "catch_up"
+_LOGGED_SECONDS = 10.0
+
+
+def params(topology: Topology) -> dict[str, Param]:
+    """Return the form's field; none where the topology has a parameter of this name."""
+    if CATCH_UP_PARAM in topology.parameters:
+        return {}
+    if not topology.by_interval:
+        what = "Go on until nothing is new, batch after batch, in this one run."
+        return {CATCH_UP_PARAM: Param(False, type="boolean", title="Catch up", description=what)}
+    what = (
+        "An interval (2013-01-03/2013-01-05, whose end is not part of it): each interval of the schedule in it that is not "
+        "committed yet is counted by this one run, and nothing else. It needs no logical date: empty it."
+    )
+    return {CATCH_UP_PARAM: Param(None, type=["null", "string"], title="Catch up", description=what)}
+
+
+def asks(topology: Topology, context: Context) -> bool:
+    """Whether the run catches up, and does nothing else. DefinitionError where its form asks to count something again, too."""
+    given = context["params"].get(CATCH_UP_PARAM)
+    if CATCH_UP_PARAM in topology.parameters or given in (None, False) or not str(given).strip():
+        return False
+    if RESTATE_PARAM not in topology.parameters and str(context["params"].get(RESTATE_PARAM) or "").strip():
+        raise DefinitionError(
+            f"a run either catches up or counts again: trigger one with {RESTATE_PARAM!r} and one without"
+        )
+    return True
+
+
+def run(topology: Topology, context: Context) -> Run:
+    """Return the run that all batches belong to."""
+    return replace(run_of(topology, context), interval=None)
+
+
+def asked(topology: Topology, context: Context) -> list[Interval] | None:
+    """Return the intervals that the form names; None: until nothing is new. DefinitionError for what it cannot mean."""
+    if not topology.by_interval:
+        return None
+    given, dag = str(context["params"][CATCH_UP_PARAM]).strip(), context["dag"]
+    try:
+        whole = intervals.parse(given, result.zone_of(dag.timetable))
+    except (ValueError, OverflowError) as error:
+        raise DefinitionError(
+            f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: 2013-01-03/2013-01-05"
+        ) from error
+    return intervals.cut(whole, dag)
+
+
+def described(asked: Sequence[Interval] | None) -> str:
+    """Say how far a run catches up.
+
+    >>> described(None)
+    'until nothing is new'
+    """
+    return (
+        "until nothing is new"
+        if asked is None
+        else f"{len(asked):,} intervals, {Interval(asked[0].start, asked[-1].end)}"
+    )
+
+
+def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
+    """Return the run of the first interval that has no batch yet, as its source is not ready for it."""
+    runs = [replace(run, interval=each) for each in asked]
+    heads = steps.ledger.heads(steps.job.topology.name, runs)
+    return next((each for each, head in zip(runs, heads, strict=True) if head.own is None), None)
+
+
+def logged(batches: Iterable[Batch], of: int | None) -> Iterator[Batch]:
+    """Yield the batches, and log how many they are so far, now and then."""
+    told = time.monotonic()
+    for number, batch in enumerate(batches, 1):
+        if number == of or time.monotonic() - told > _LOGGED_SECONDS:
+            told = time.monotonic()
+            log.info("%s: %d%s batches are committed", batch.topology, number, f" of {of}" if of else "")
+        yield batch
+
+
+def committed_by(steps: Steps, run: Run) -> list[Mapping[str, Any]]:
+    """Return the rows of `report.batches` that a DAG run made and that are committed, in the order of their txids."""
+    from txbatch.wiring import reader_beside
+
+    rows = reader_beside(steps).batches_of_run(steps.job.topology.name, str(run.run_id))
+    return [row for row in reversed(rows) if row["status"] == "committed"]
+
+
+def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
+    """Say what rows of `report.batches`, in the order of their txids, came to: one of them as of any run."""
+    if len(rows) == 1:
+        return result.committed(rows[0], zone)
+    first, last = rows[0], rows[-1]
+    of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
+    what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
+    records = sum(row["records"] or 0 for row in rows)
+    return (
+        f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {records:,} record{'s'[: records != 1]}"
+    )

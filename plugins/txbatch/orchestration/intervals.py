@@ -1,0 +1,74 @@
+"""Intervals that a run's form names, and how the schedule of a DAG cuts them: as scheduled runs and backfills have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.transaction import INTERVALS_MAX, Interval
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+
+def parse(text: str, zone: str) -> Interval:
+    """Return the interval that a text names; times without a zone are in this one. ValueError for none.
+
+    >>> str(parse("2013-01-03/2013-01-05", "America/New_York"))
+    '2013-01-03T05:00:00+00:00/2013-01-05T05:00:00+00:00'
+    """
+    start, end = (_moment(part.strip(), zone) for part in text.split("/"))
+    return Interval(start, end)
+
+
+def _moment(text: str, zone: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+
+
+def cut(whole: Interval, dag: DAG, now: datetime | None = None) -> list[Interval]:
+    """Return the intervals of the DAG's schedule that the whole is made of, in order.
+
+    DefinitionError where it is made of none, or not of whole ones, or of more than INTERVALS_MAX, and for those to come.
+    """
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    if whole.end > (now or datetime.now(UTC)):
+        raise DefinitionError(f"{whole} is not over yet; name an interval that ends now or before")
+    timetable: Any = coerce_to_core_timetable(dag.timetable)
+    found = list(islice(_within(whole, timetable), INTERVALS_MAX + 1))
+    if not found:
+        raise DefinitionError(
+            f"the schedule of {dag.dag_id}, {timetable.summary}, has no interval in {whole}; name its start and end, or its "
+            f"days: {_HOW}"
+        )
+    if len(found) > INTERVALS_MAX:
+        raise DefinitionError(
+            f"{whole} has more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
+        )
+    covered = Interval(found[0].start, found[-1].end)
+    if covered != whole:
+        raise DefinitionError(
+            f"{whole} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {covered}"
+        )
+    return found
+
+
+_HOW = "2013-01-03/2013-01-05, whose end is not part of it"
+
+
+def _within(whole: Interval, timetable: Any) -> Iterator[Interval]:
+    """Yield the intervals of a schedule that begin and end within the whole."""
+    from airflow.timetables.base import TimeRestriction
+    from pendulum import instance
+
+    restriction, last = TimeRestriction(instance(whole.start), instance(whole.end), catchup=True), None
+    while info := timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction):
+        last = info.data_interval
+        if last.start == last.end or last.end > whole.end:
+            return
+        yield Interval(last.start, last.end)
