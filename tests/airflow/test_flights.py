@@ -259,3 +259,30 @@ def test_twelve_days_in_any_order_and_through_kills_are_what_pandas_counts(stack
     assert trigger(stack, "on-top", logical_date=day(6, 16))[0] == "success"
     backfill(stack, 4, 6, reprocess="completed")
     assert stack.snapshot("flights") == before
+
+
+@pytest.mark.rule("R2", "R5", "R6")
+def test_a_range_is_brought_to_its_commits_by_one_run_that_goes_on_after_a_kill(
+    stack: Stack, flights: pd.DataFrame
+) -> None:
+    before = {number for _, number, _ in batches(stack)}
+    stack.kill_once("emit_batch")
+    state, note = stack_end(stack, "range", conf={"catch_up": "2013-01-10/2013-01-31"})
+    assert state == "success"
+    assert stack.tries("flights", "range") == {**dict.fromkeys(TASKS, 1), "emit_batch": 2}
+    made = [row for row in batches(stack) if row[1] not in before]
+    assert [number for _, number, _ in made] == sorted({*range(10, 31)} - before)
+    txids, records = [txid for txid, _, _ in made], sum(records for _, _, records in made)
+    dates = f"2013-01-{made[0][1]} 00:00 to 2013-01-31 00:00 (America/New_York)"
+    assert note == f"txids {txids[0]} to {txids[-1]}, {dates}: {len(made)} batches, {records:,} records"
+    assert stack.api.asset_events(source_dag_id="flights")[-1]["extra"]["txids"] == txids
+    assert applications(stack, ["range"]) == 2, "one application for each try"
+    assert_days(stack, flights, *before, *range(10, 31))
+
+    unchanged = stack.snapshot("flights")
+    assert stack_end(stack, "range-again", conf={"catch_up": "2013-01-10/2013-01-31"})[1].startswith(
+        "already committed"
+    )
+    assert trigger(stack, "in-range", logical_date=day(21, 12))[0] == "success"
+    assert stack.snapshot("flights") == unchanged
+    assert stack_end(stack, "part", conf={"catch_up": "2013-01-10T12:00/2013-01-12"})[0] == "failed"
