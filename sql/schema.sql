@@ -298,7 +298,7 @@ COMMENT ON COLUMN report.batches.final IS 'Whether it is committed and no batch 
 COMMENT ON COLUMN report.batches.interval_start IS 'Begin of the time that the batch covers; null where batches are not by time';
 COMMENT ON COLUMN report.batches.interval_end IS 'End of that time, which is not part of it';
 COMMENT ON COLUMN report.batches.attempts IS 'How often Spark was started for it';
-COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them';
+COMMENT ON COLUMN report.batches.records IS 'Source records read, a CSV header not among them; once a rebuild has counted the batch again, those that it read';
 COMMENT ON COLUMN report.batches.keys IS 'Keys changed, by state';
 COMMENT ON COLUMN report.batches.dag_id IS 'The DAG of the run that planned it; null outside Airflow';
 COMMENT ON COLUMN report.batches.run_id IS 'The run of that DAG; another one may have finished it, see run';
@@ -412,9 +412,17 @@ SELECT b.topology, b.txid, NULL, format('%s as of txid %s', a.key, a.value ->> '
  CROSS JOIN json_each(CASE WHEN json_typeof(b.metadata -> 'as_of') = 'object' THEN b.metadata -> 'as_of' END) a
  WHERE b.status = 'committed' AND b.kind <> 'skip';
 
+-- What a restate read, and the version before it, as it was then: batch.records is what the newest rebuild read.
 CREATE VIEW report.restatements AS
 SELECT r.topology, r.position, r.txid, o.txid AS replaced_txid, r.status, r.reason, r.requested_by, k.dag_id, k.run_id,
-       r.lease_run AS run, r.created_at, r.committed_at, o.records AS records_before, r.records, r.keys, r.replaced_by
+       r.lease_run AS run, r.created_at, r.committed_at,
+       CASE WHEN o.records IS NOT NULL THEN (
+           SELECT COALESCE(sum(p.records), 0)::bigint FROM txbatch.partition p
+            WHERE (p.topology, p.txid) = (o.topology, o.txid)) END AS records_before,
+       CASE WHEN r.records IS NOT NULL THEN (
+           SELECT COALESCE(sum(p.records), 0)::bigint FROM txbatch.partition p
+            WHERE (p.topology, p.txid) = (r.topology, r.txid)) END AS records,
+       r.keys, r.replaced_by
   FROM txbatch.batch r
   LEFT JOIN txbatch.batch o ON o.topology = r.topology AND o.replaced_by = r.txid
   LEFT JOIN LATERAL (
@@ -483,8 +491,8 @@ COMMENT ON COLUMN report.restatements.run_id IS 'The run of that DAG';
 COMMENT ON COLUMN report.restatements.run IS 'The run that looks after it, or did last, also outside Airflow';
 COMMENT ON COLUMN report.restatements.created_at IS 'When it was planned';
 COMMENT ON COLUMN report.restatements.committed_at IS 'Since when its numbers count';
-COMMENT ON COLUMN report.restatements.records_before IS 'Source records that the replaced one had read';
-COMMENT ON COLUMN report.restatements.records IS 'Source records that it has read';
+COMMENT ON COLUMN report.restatements.records_before IS 'Source records that the replaced one had read when it was counted';
+COMMENT ON COLUMN report.restatements.records IS 'Source records that it has read when it was counted; what a rebuild has read since is in report.batches';
 COMMENT ON COLUMN report.restatements.keys IS 'Keys whose values it computed anew, by state';
 COMMENT ON COLUMN report.restatements.replaced_by IS 'A later restate of the same position, which counts now; null: this one does, once committed';
 

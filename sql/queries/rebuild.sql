@@ -163,6 +163,11 @@ UPDATE txbatch.batch b SET keys = d.keys, kept = d.kept, late = d.late
 -- The fields and watermarks of a topology's streams are as the rebuild counted them.
 UPDATE txbatch.topology SET streams = CAST(:streams AS json), watermarks = CAST(:watermarks AS json) WHERE topology = :topology;
 
+-- records_as_rebuilt --
+-- So many records each batch has read are as the rebuild counted them; report.restatements has what they were then.
+UPDATE txbatch.batch b SET records = d.records FROM txbatch.rebuilt d
+ WHERE d.rebuild = :rebuild AND b.topology = :topology AND b.txid = d.txid;
+
 -- emit_again --
 -- What was emitted by the definition before counts no more: another token, and the next attempt reads anew (R5).
 UPDATE txbatch.batch SET status = 'planned', token = gen_random_uuid()::text

@@ -110,6 +110,7 @@ CASES = {
             "data_interval": ("'[2024-01-01, 2024-01-03)'", "txbatch.batch.data_interval"),
             "keys": ("'{\"days\": 7}'", "txbatch.batch.keys of state 'days' is 7"),
             "kept": ("'{\"days\": 7}'", "txbatch.batch.kept"),
+            "records": ("records + 1", "txbatch.rebuilt says"),
         },
     ),
     "txbatch.attempt": (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import refused, rows
+from cli_support import DAYS, MAIN, refused, rows
 from click.testing import Result
 from sqlalchemy import Engine, text
 from support import until
@@ -227,6 +227,43 @@ def test_a_position_that_is_restated_after_it_was_counted_is_counted_again(
     assert words.rebuild(now).exit_code == 0
     assert words.rows(progress) == [(2, 6, None)]
     assert words.report == [("a", 3, 3, 2), ("b", 1, 3, 1), ("c", 2, 3, 1)]
+
+
+@pytest.mark.rule("R17", "R23")
+def test_a_batch_has_the_records_that_were_counted_again_and_its_restate_those_of_then(
+    txbatch: Txbatch, write_job: WriteJob, engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "in" / "days"
+    file.parent.mkdir()
+
+    def arrive(day: int) -> None:
+        with file.open("a") as lines:
+            lines.write(f"2024-01-0{day}T10:00Z,a\n")
+
+    def done(*given: str) -> None:
+        result = txbatch(*given)
+        assert result.exit_code == 0, result.output
+
+    def told(view: str, columns: str) -> list[tuple[Any, ...]]:
+        with engine.connect() as connection:
+            found = connection.execute(text(f"SELECT {columns} FROM report.{view} ORDER BY txid"))
+            return [tuple(row) for row in found]
+
+    job = write_job("days.py", DAYS.format(root=str(file.parent)) + MAIN)
+    for day in (1, 2):
+        arrive(day)
+        done("run", job, "--interval", f"2024-01-0{day}T00:00Z", f"2024-01-0{day + 1}T00:00Z")
+    arrive(1)
+    done("restate", job, "1", "--why", "late")
+    arrive(1)
+    arrive(2)
+    more = DAYS.format(root=str(file.parent)).replace("Count()", 'Count(), names=Count("name")')
+    done("rebuild", write_job("more.py", more + MAIN), "--why", "names, too")
+    assert told("days", "count, names") == [(5, 5)]
+    assert told("batches", "txid, records, replaced_by") == [(1, 1, 3), (2, 2, None), (3, 3, None)]
+    assert told("restatements", "position, records_before, records") == [(1, 1, 2)]
+    assert rows(txbatch("status", "days", "--json"))[0]["records"] == 5
+    done("verify", str(tmp_path / "more.py"))
 
 
 ALL_TABLES = """

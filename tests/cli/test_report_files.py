@@ -120,6 +120,8 @@ def test_restatements_and_what_is_current_to_when(postgres_url: str, engine: Eng
             " requested_by = 'ana', fence = 2, token = 't', committed_fence = 2, committed_at = now(), records = 2"
             " WHERE txid = 3",
             "UPDATE txbatch.batch SET replaced_by = 3 WHERE txid = 1",
+            "INSERT INTO txbatch.partition SELECT topology, stream, partition, 3, status, metadata, 2, fingerprint"
+            " FROM txbatch.partition WHERE txid = 1",
         ):
             connection.execute(text(statement))
     header, row = report("restatements.sql", postgres_url)

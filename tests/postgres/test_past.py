@@ -132,6 +132,17 @@ def test_columns_that_are_called_as_ours_keep_their_names(engine: Engine) -> Non
         assert {"change", "change_before", "p0_after", "n" * 56 + "_before"} <= set(names)
 
 
+def test_a_key_is_found_by_index_also_among_what_changed(bench: Bench, connection: Connection) -> None:
+    bench.whole(words(dog=1, cat=1), "1")
+    for way in ("seqscan", "bitmapscan"):
+        connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
+    for function, asked in (("as_of_word_count(0)", "'dog'"), ("changes_word_count(0, 1)", "'dog' COLLATE \"C\"")):
+        plan = connection.exec_driver_sql(f"EXPLAIN SELECT * FROM report.{function} WHERE word = {asked}").scalars()
+        lines = [line.strip() for line in plan]
+        assert [line for line in lines if "Index Cond: ((word = 'dog'" in line], lines
+        assert not [line for line in lines if line.startswith("Filter") and "word = 'dog'" in line], lines
+
+
 def test_a_state_is_asked_for_what_it_knows(bench: Bench) -> None:
     for name in ("1", "2", "3"):
         bench.whole(words(dog=1), name)

@@ -25,25 +25,15 @@ from txbatch.postgres.engine import connect
 ROOT = settings.project_root()
 DOCUMENT = (ROOT / "docs" / "corrections.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(sh|diff)\n(.*?)```", DOCUMENT, re.S)
-CUT_OFF = 500
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A folder with a file for each of four days; that of the second is cut off, and whole in another folder."""
-    days: dict[int, list[str]] = {}
-    with (ensure_flights(tmp_path) / "flights.csv").open() as source:
-        head = next(source)
-        for line in source:
-            number = int(line.split(",")[2])
-            if number > 4:
-                break
-            days.setdefault(number, [head]).append(line)
-    for folder in ("flights", "again"):
-        (tmp_path / "data" / folder).mkdir(parents=True)
-        for number, lines in days.items():
-            cut = lines[: CUT_OFF + 1] if (folder, number) == ("flights", 2) else lines
-            (tmp_path / "data" / folder / f"2013-01-0{number}.csv").write_text("".join(cut))
+    (script,) = re.findall(r"```bash\n(.*?)```", DOCUMENT, re.S)
+    source = str(ensure_flights(tmp_path) / "flights.csv")
+    script = script.replace("/data/", f"{tmp_path}/data/").replace(".txbatch/demo/flights/flights.csv", source)
+    subprocess.run(["bash", "-euc", script], check=True)
     return tmp_path / "data"
 
 

@@ -182,12 +182,13 @@ def _told(row: PartitionRow) -> str:
 def _counts(entry: Entry) -> Iterator[str]:
     if entry.standing.kind is BatchKind.SKIP:
         return
+    if entry.rebuilt is not None:
+        yield from _as_rebuilt(entry, entry.rebuilt)
+        return
     read = sum(each.read.records for each in entry.partitions.values() if each.read)
     if entry.records != read:
         yield f"txbatch.batch.records is {entry.records}, its partitions have {read} records"
-    if entry.rebuilt is not None:
-        yield from _as_rebuilt(entry, entry.rebuilt)
-    elif entry.manifest is not None:
+    if entry.manifest is not None:
         staged = entry.manifest.states
         kept = {state: of.kept for state, of in staged.items() if of.kept is not None}
         yield from _otherwise("txbatch.batch.kept", entry.kept, kept, "its attempt's manifest")
@@ -199,6 +200,8 @@ def _as_rebuilt(entry: Entry, rebuilt: Rebuilt) -> Iterator[str]:
     if not entry.replaced_in_rebuild:
         yield from _otherwise("txbatch.batch.keys", entry.keys, rebuilt.keys, "txbatch.rebuilt")
         yield from _otherwise("txbatch.batch.kept", entry.kept, rebuilt.kept or {}, "txbatch.rebuilt")
+    if entry.records != rebuilt.records:
+        yield f"txbatch.batch.records is {entry.records}, txbatch.rebuilt says {rebuilt.records}"
     if rebuilt.streams is not None:
         read = sum(each.records for parts in rebuilt.streams.values() for each in parts.values())
         if read != rebuilt.records:

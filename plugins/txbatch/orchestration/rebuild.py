@@ -48,7 +48,7 @@ def rebuild_dag(
         type="string",
         minLength=1,
         maxLength=WHY_MAX,
-        title="why",
+        title="Why",
         description="Why all of it is counted again; kept with the rebuild",
     )
     arguments["params"] = {"why": why, **(arguments.get("params") or {})}

@@ -96,7 +96,8 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     _forget(connection, [name for name in names if name not in defined])
     for aggregate in topology.aggregates:
         _define(connection, topology.name, aggregate)
-    connection.execute(query("counts_as_rebuilt"), {"rebuild": rebuild.number, "topology": topology.name})
+    for counts in ("counts_as_rebuilt", "records_as_rebuilt"):
+        connection.execute(query(counts), {"rebuild": rebuild.number, "topology": topology.name})
     connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job))
     definitions.store(connection, topology, rebuild.job)
     _emit_again(connection, topology.name)
