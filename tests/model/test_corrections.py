@@ -67,7 +67,7 @@ def test_five_hundred_histories_on_postgresql(engine: Engine) -> None:
 
 # ---- ledgers that are wrong on purpose
 
-HEAD, RECORD, FOLDED_AGAIN = Tables.head, Tables.record, Tables._folded_again
+HEADS, RECORD, FOLDED_AGAIN = Tables.heads, Tables.record, Tables._folded_again
 
 
 def _min_and_max_only_grow(self: Tables, aggregate: Any, stored: Any, batch: Any) -> Any:
@@ -111,9 +111,9 @@ def _where_the_value_stays_so_does_the_txid(self: Tables, aggregate: Any, stored
     return {key: change for key, change in found.items() if not change.counted or values.get(key) != change.partial}
 
 
-def _follows_a_restate(self: Tables, topology: str, run: Any) -> Any:
+def _follows_a_restate(self: Tables, topology: str, runs: Any) -> Any:
     alive = [each for each in self.batches_of(topology) if each.status is not BatchStatus.ABORTED]
-    return replace(HEAD(self, topology, run), prev=alive[-1] if alive else None)
+    return [replace(head, prev=alive[-1] if alive else None) for head in HEADS(self, topology, runs)]
 
 
 def _as_of_what_counts_now(base: Any, contributions: Any, combine: Any, at: int | None = None) -> Any:
@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
     "a restate moves offsets": (Tables, "record", _offsets_move),
     "a restate takes the place of the first version": (Tables, "take_place", _in_the_place_of_the_first),
     "a value that stays keeps its txid": (Tables, "_folded_again", _where_the_value_stays_so_does_the_txid),
-    "a batch follows a restate": (Tables, "head", _follows_a_restate),
+    "a batch follows a restate": (Tables, "heads", _follows_a_restate),
     "holes are read by the restate": (planning.restate, "ranges_again", lambda stream, planned, version: planned),
     "as-of has today's versions": (places, "fold", _as_of_what_counts_now),
 }
