@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -22,6 +22,7 @@ from txbatch.local.ports import is_free
 from txbatch.local.processes import marked
 
 pytestmark = pytest.mark.timeout(300)
+T = TypeVar("T")
 
 PROGRAM = """
 import sys
@@ -195,17 +196,23 @@ def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path, database:
         running.wait(timeout=60)
 
 
+def of_the_living(processes: Iterable[psutil.Process], read: Callable[[psutil.Process], T]) -> list[T]:
+    """What is read of each process that has not ended meanwhile, as one that parses a DAG file does at any moment."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(read(process))
+    return found
+
+
 def test_processes_listen_on_loopback_alone_and_show_no_password(airflow: LocalAirflow, airflow_home: Path) -> None:
     processes = marked(mark_of(airflow_home))
-    listening = [
-        found.laddr
-        for process in processes
-        for found in process.net_connections("inet")
-        if found.status == psutil.CONN_LISTEN
-    ]
+    connections = of_the_living(processes, lambda process: process.net_connections("inet"))
+    listening = [found.laddr for each in connections for found in each if found.status == psutil.CONN_LISTEN]
     assert listening == [("127.0.0.1", port_of(airflow.url))]
     password = json.loads(airflow.password_file.read_text())["admin"]
-    shown = [" ".join(process.cmdline()) + str(process.environ()) for process in processes]
+    shown = of_the_living(processes, lambda process: " ".join(process.cmdline()) + str(process.environ()))
+    assert len(shown) >= 4, "the API server, the scheduler, the DAG processor and the triggerer are at work"
     shown += [log.read_text() for log in (airflow_home / "logs").glob("*.log")]
     assert not any(password in text for text in shown)
 
@@ -219,7 +226,7 @@ def test_files_with_secrets_are_the_owners_alone(airflow: LocalAirflow, airflow_
 def test_variables_of_another_airflow_are_left_out_and_given_ones_are_there(
     airflow: LocalAirflow, airflow_home: Path
 ) -> None:
-    environments = [process.environ() for process in marked(mark_of(airflow_home))]
+    environments = of_the_living(marked(mark_of(airflow_home)), psutil.Process.environ)
     assert {environment["TXBATCH_EXAMPLE"] for environment in environments} == {"given"}
     assert {environment["AIRFLOW_HOME"] for environment in environments} == {str(airflow_home / "airflow")}
     assert not any(name.startswith("AIRFLOW__") for environment in environments for name in environment)
