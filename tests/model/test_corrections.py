@@ -41,7 +41,7 @@ def tell(seed: int, place: Callable[[], Place], name: str = "t") -> Folded:
 
 
 @pytest.mark.rule("R16", "R17", "R18", "R19", "R22")
-@pytest.mark.timeout(0 if HISTORIES > 20_000 else 300)
+@pytest.mark.timeout(0 if HISTORIES > 20_000 else 900)
 def test_twenty_thousand_histories_on_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
     counted = restated = folded = 0
     for seed in range(HISTORIES):
@@ -58,7 +58,7 @@ def test_twenty_thousand_histories_on_the_twin(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.rule("R16", "R17", "R18", "R19", "R22")
-@pytest.mark.timeout(0 if HISTORIES > 20_000 else 300)
+@pytest.mark.timeout(0 if HISTORIES > 20_000 else 900)
 def test_five_hundred_histories_on_postgresql(engine: Engine) -> None:
     place = Real(engine)
     for seed in range(HISTORIES // 40):

@@ -161,7 +161,7 @@ class Machine(RuleBasedStateMachine):
             drain(self.story)
 
 
-@pytest.mark.timeout(0 if EXAMPLES > 200 else 300)
+@pytest.mark.timeout(0 if EXAMPLES > 200 else 900)
 def test_any_story_on_postgres(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever happens in whatever order, every record counts once."""
     Machine.engine, Machine.answers = engine, Counter()
