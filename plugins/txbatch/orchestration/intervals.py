@@ -14,6 +14,8 @@ from txbatch.core.transaction import INTERVALS_MAX, Interval
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
+_HOW = "2013-01-03/2013-01-05, whose end is not part of it"
+
 
 def parse(text: str, zone: str) -> Interval:
     """Return the interval that a text names; times without a zone are in this one. ValueError for none.
@@ -30,14 +32,14 @@ def _moment(text: str, zone: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
 
 
-def cut(whole: Interval, dag: DAG, now: datetime | None = None) -> list[Interval]:
+def cut(whole: Interval, dag: DAG) -> list[Interval]:
     """Return the intervals of the DAG's schedule that the whole is made of, in order.
 
     DefinitionError where it is made of none, or not of whole ones, or of more than INTERVALS_MAX, and for those to come.
     """
     from airflow.serialization.encoders import coerce_to_core_timetable
 
-    if whole.end > (now or datetime.now(UTC)):
+    if whole.end > datetime.now(UTC):
         raise DefinitionError(f"{whole} is not over yet; name an interval that ends now or before")
     timetable: Any = coerce_to_core_timetable(dag.timetable)
     found = list(islice(_within(whole, timetable), INTERVALS_MAX + 1))
@@ -56,9 +58,6 @@ def cut(whole: Interval, dag: DAG, now: datetime | None = None) -> list[Interval
             f"{whole} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {covered}"
         )
     return found
-
-
-_HOW = "2013-01-03/2013-01-05, whose end is not part of it"
 
 
 def _within(whole: Interval, timetable: Any) -> Iterator[Interval]:
