@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -336,6 +337,20 @@ def test_days_are_emitted_together_and_committed_each_by_its_own_txid(case: Case
     assert case.run(7) == [1, 2, 3, 4, 5, 6, 7]
     assert case.application.together[1:] == [["6:1", "7:1"]]
     assert case.count == 7
+
+
+def test_a_batch_that_succeeded_is_final_to_a_call_that_finds_it_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the task commit of a run in Airflow that caught up does with each."""
+    caplog.set_level(logging.INFO)
+    success, told = Steps.success, list[int]()
+    monkeypatch.setattr(Steps, "success", lambda steps, batch: told.append(batch.txid) or success(steps, batch))
+    assert case.run(3) == case.run(3) == [1, 2, 3]
+    assert told == [1, 2, 3]
+    assert [line for line in caplog.messages if "already" in line] == [
+        f"days: already committed as txid {txid}" for txid in (1, 2, 3)
+    ]
 
 
 def test_a_day_that_fails_keeps_back_those_behind_it_which_are_not_emitted_again(case: Case) -> None:

@@ -204,7 +204,10 @@ class Runner:
                 yield from done
 
     def _finish_emitted(self, batch: Batch, run: Run) -> list[Batch]:
-        """Commit and succeed a batch that is emitted; where that cannot be, finish its run as any other."""
+        """Commit and succeed an emitted batch, unless it has succeeded; where that cannot be, finish its run as any other."""
+        if batch.succeeded:
+            log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+            return [batch]
         now = self.steps.ledger.batch(batch.topology, batch.txid)
         if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
             try:
