@@ -31,6 +31,7 @@ from txbatch import (
     StdDev,
     Sum,
     TopN,
+    TopNBy,
     Topology,
     Variance,
 )
@@ -147,6 +148,8 @@ def aggregates() -> dict[str, CombinerAggregator]:
         "last_of_some": Last("word", by="n", where=holds),
         "top": TopN(2, "x"),
         "top_words": TopN(3, "word", where=holds),
+        "top_rows": TopNBy(2, ("word", "x", "flag"), by="x"),
+        "some_rows": TopNBy(3, ("price", "n"), by="word", where=holds),
         "words": CollectSet("word", 3),
         "prices": CollectSet("price", 2, where=holds),
         "different": ApproxCountDistinct("x", lg_k=4),

@@ -24,6 +24,7 @@ from txbatch.core.state import NonTransactionalState, OpaqueState, Transactional
 from txbatch.core.static import StaticState
 from txbatch.core.stream import Stream
 from txbatch.core.tallies import BoolAnd, BoolOr, CountIf, Histogram
+from txbatch.core.top_rows import TopNBy
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, TransactionAttempt
 from txbatch.core.window import window
@@ -86,6 +87,7 @@ __all__ = [
     "Stream",
     "Sum",
     "TopN",
+    "TopNBy",
     "Topology",
     "TransactionAttempt",
     "TransactionalState",

@@ -93,7 +93,7 @@ def plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{plain(name)} {plain(each)}" for name, each in value.items())
     if isinstance(value, list):
-        return ", ".join(map(plain, value))
+        return ", ".join(f"({plain(each)})" if isinstance(each, Mapping) else plain(each) for each in value)
     text = str(value)
     return shown(text) if text.isprintable() or len(text) > LENGTH_MAX else json.dumps(text)
 

@@ -27,11 +27,12 @@ def test_where_nothing_fits_a_row_is_a_block_of_lines() -> None:
 
 def test_a_cell_is_one_line_without_what_moves_a_terminal() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-    assert [plain(each) for each in (None, moment, ["a", 1], {"k": True})] == [
+    assert [plain(each) for each in (None, moment, ["a", 1], {"k": True}, [{"a": 1, "b": "x"}, {"a": None}])] == [
         "",
         "2026-01-02 03:04:05",
         "a, 1",
         "k True",
+        "(a 1, b x), (a )",
     ]
     assert "\n" not in plain("a\nb")
     assert "\x1b" not in plain("\x1b[2J")

@@ -27,7 +27,7 @@ class TopN(CombinerAggregator):
         since: str | None = None,
     ) -> None:
         super().__init__(input, where=where, was=was, since=since)
-        self.n = _checked_size(f"TopN of {input!r}: n", n)
+        self.n = checked_size(f"TopN of {input!r}: n", n)
 
     @property
     def details(self) -> str:
@@ -60,7 +60,7 @@ class CollectSet(CombinerAggregator):
         since: str | None = None,
     ) -> None:
         super().__init__(input, where=where, was=was, since=since)
-        self.limit = _checked_size(f"CollectSet of {input!r}: limit", limit)
+        self.limit = checked_size(f"CollectSet of {input!r}: limit", limit)
 
     @property
     def details(self) -> str:
@@ -90,7 +90,8 @@ class CollectSet(CombinerAggregator):
         return f"CASE WHEN cardinality({members}) > {self.limit} THEN {cut} ELSE {members} END"
 
 
-def _checked_size(of: str, size: object) -> int:
+def checked_size(of: str, size: object) -> int:
+    """Return how many values an aggregate keeps; DefinitionError when that is no such number."""
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= SIZE_MAX:
         raise DefinitionError(f"{of} is {size!r}; give a whole number from 1 to {SIZE_MAX:,}")
     return size

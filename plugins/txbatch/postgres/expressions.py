@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql
 from txbatch.core.fields import SIMPLE_TYPES, array_of
 from txbatch.core.merge import Total
 from txbatch.core.persistent_aggregate import ValueColumn
+from txbatch.core.pg_sql import pg_text as pg_text
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
 _DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
@@ -19,12 +20,6 @@ _PREPARER = _DIALECT.identifier_preparer
 def pg_name(name: str) -> str:
     """Return an identifier of PostgreSQL."""
     return _PREPARER.quote_identifier(name)
-
-
-def pg_text(text: str) -> str:
-    """Return a string literal of PostgreSQL, which means the same whatever a session says of backslashes."""
-    quoted = text.replace("'", "''")
-    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"
 
 
 def sql_type(type_: str) -> str:
