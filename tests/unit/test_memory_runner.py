@@ -8,8 +8,24 @@ from typing import Any
 import pytest
 from support import LogSpout, word_count
 
-from txbatch import Avg, Count, FixedBatchSpout, Max, Min, OpaqueState, Stream, Sum, Topology, TransactionalState
+from txbatch import (
+    ApproxCountDistinct,
+    Avg,
+    Count,
+    DistinctSketch,
+    FixedBatchSpout,
+    Max,
+    Min,
+    OpaqueState,
+    StaticState,
+    Stream,
+    Sum,
+    TopNBy,
+    Topology,
+    TransactionalState,
+)
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
+from txbatch.core.ordered_texts import BETWEEN, ordered_text
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.runner import run
 
@@ -59,6 +75,24 @@ def test_operations_one_after_the_other() -> None:
     )
     ledger = run(stream.topology)
     assert ledger.rows("s")["AA",].value == (3, 2, 14, 2, 5, 18, Decimal("14.0"))
+
+
+def test_numbers_are_those_of_the_declared_types() -> None:
+    """As in Spark: an int that is given for a double is one, from a spout, a function or a row that is looked up."""
+    stream = sentences(("a", 10), ("a", 9.5), ("a", 10.0), fields="k string, x double", size=2)
+    half = stream.each(lambda record: 5 if record["x"] > 9.6 else 4.75, "half double")
+    rates = stream.topology.new_static_state(StaticState("rates", [("a", 2)], "k string, rate double"))
+    rated = half.state_query(rates, "k")
+    rated.group_by("k").persistent_aggregate(
+        OpaqueState("s"),
+        different=ApproxCountDistinct("x"),
+        rates=DistinctSketch("rate"),
+        top=TopNBy(2, ("half", "rate"), by="x"),
+    )
+    values = run(stream.topology).rows("s")["a",].value
+    first = rated.topology.aggregates[0].aggregates["top"].finish(values[-1:])
+    assert (len(values[0]), first) == (2, [{"half": 5, "rate": 2}, {"half": 5, "rate": 2}])
+    assert values[-1] == [BETWEEN.join(map(ordered_text, (10.0, 5.0, 2.0)))] * 2
 
 
 def test_functions_of_several_fields() -> None:

@@ -27,7 +27,7 @@ from txbatch.core.transaction import Assignment, digest
 from txbatch.core.upstream import stream_numbers
 from txbatch.core.watermark import MERGE
 from txbatch.memory.appended import appended
-from txbatch.memory.functions import called, init_of
+from txbatch.memory.functions import called, init_of, record_of
 from txbatch.memory.operations import records
 from txbatch.memory.staging import MemoryStaging
 from txbatch.memory.state_query import NO_TABLES, Tables
@@ -139,9 +139,9 @@ def _read(
     stream: Stream, planned: StreamPlan, exported: Sequence[tuple[Any, ...]] | None
 ) -> tuple[dict[str, list[Record]], dict[str, str]]:
     """Return the records of each partition, and why others could not be read, which an opaque spout leaves out (R13)."""
-    names = [field.name for field in parse_fields(stream.spout.fields)]
+    fields = parse_fields(stream.spout.fields)
     if exported is not None:
-        return {at: [dict(zip(names, record, strict=True)) for record in exported] for at in planned.ranges}, {}
+        return {at: [record_of(record, fields) for record in exported] for at in planned.ranges}, {}
     if not hasattr(stream.spout, "batch"):
         raise DefinitionError(
             f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
@@ -152,7 +152,7 @@ def _read(
         try:
             with told(f"{stream.topology.name}: batch() of stream {stream.name!r}"):
                 batch = list(stream.spout.batch(planned.only([partition]).plan))
-            found[partition] = [dict(zip(names, record, strict=True)) for record in batch]
+            found[partition] = [record_of(record, fields) for record in batch]
         except PartitionUnreadable as error:
             if stream.spout.kind is not SpoutKind.OPAQUE:
                 raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.merge import Partial
 
 
@@ -26,3 +28,14 @@ def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any]) -> Partia
     """Return what one record contributes to one value: that of no records, where `where` leaves it out."""
     counts = aggregator.where is None or called("where", aggregator.where)(record)
     return aggregator.init_of(record) if counts else aggregator.zero()
+
+
+def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
+    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0."""
+    return {field.name: _number(value, field.type) for value, field in zip(values, fields, strict=True)}
+
+
+def _number(value: Any, type_: str) -> Any:
+    if type_ in FLOATING_TYPES and isinstance(value, Real):
+        return float(value)
+    return int(value) if type_ in INTEGER_TYPES and isinstance(value, Integral) else value

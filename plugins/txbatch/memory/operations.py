@@ -32,7 +32,7 @@ from txbatch.core.operations import (
 )
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row, operation_of
-from txbatch.memory.functions import needs_spark
+from txbatch.memory.functions import needs_spark, record_of
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, reduced
 
@@ -170,8 +170,8 @@ def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> Tx
 
 
 def _tried(step: Step, rows: Rows, record: Record) -> list[Record]:
-    made = [dict(zip((field.name for field in step.fields), row, strict=True)) for row in rows(dict(record))]
-    for each in made:
-        for field in step.fields:
-            arrow_array([each[field.name]], field)
-    return made
+    made = rows(dict(record))
+    for row in made:
+        for value, field in zip(row, step.fields, strict=True):
+            arrow_array([value], field)
+    return [record_of(row, step.fields) for row in made]

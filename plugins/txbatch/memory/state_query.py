@@ -13,6 +13,7 @@ from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How
 from txbatch.core.state_query import StateQuery
 from txbatch.core.static import Versioned
+from txbatch.memory.functions import record_of
 from txbatch.memory.within_batch import Record
 
 # The rows of live states, as an attempt is given them.
@@ -57,4 +58,4 @@ def _rows(query: StateQuery, tables: Tables) -> list[Record]:
         rows, who = state.reader, "a row has"
     for column, field in zip(zip(*rows, strict=True), state.fields, strict=False):
         arrow_array(column, field, who)
-    return [dict(zip((field.name for field in state.fields), row, strict=True)) for row in rows]
+    return [record_of(row, state.fields) for row in rows]
