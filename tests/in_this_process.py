@@ -31,5 +31,11 @@ class InThisProcess:
     def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         self.driver.emit_fused([folder for folder, _ in attempts])
 
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        self.emit_fused(attempts)
+
+    def wait(self) -> None:
+        """It is done."""
+
     def close(self) -> None:
         """The session is that of all tests."""

@@ -64,6 +64,13 @@ class WithoutSpark:
             except TxbatchError as error:
                 folder.write_error("terminal" if isinstance(error, TerminalError) else "transient", str(error))
 
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Do all of it at once."""
+        self.emit_fused(attempts)
+
+    def wait(self) -> None:
+        """It is done."""
+
     def close(self) -> None:
         """Nothing was started."""
 

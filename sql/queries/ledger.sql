@@ -377,25 +377,30 @@ SELECT o.txid FROM txbatch.batch b
 -- The only clock that decides anything.
 SELECT clock_timestamp();
 
--- insert_batch --
--- A txid with its metadata (R1).
-INSERT INTO txbatch.batch (topology, txid, position, key, data_interval, metadata, prev_txid, lease_run, lease_until)
-VALUES (:topology, :txid, :txid, :key, CASE WHEN CAST(:interval_start AS timestamptz) IS NOT NULL
-            THEN tstzrange(:interval_start, :interval_end, '[)') END, CAST(:metadata AS json),
-        :prev_txid, :run, clock_timestamp() + make_interval(secs => :lease_seconds));
+-- insert_batches --
+-- Txids with their metadata (R1); those with a position count that again (R17).
+INSERT INTO txbatch.batch (topology, txid, position, kind, key, data_interval, metadata, prev_txid, lease_run, lease_until,
+                           reason, requested_by)
+SELECT :topology, p.txid, COALESCE(p.position, p.txid), CASE WHEN p.position IS NULL THEN 'ordinary' ELSE 'restate' END, p.key,
+       CASE WHEN p.position IS NOT NULL THEN again.data_interval
+            WHEN p.interval_start IS NOT NULL THEN tstzrange(p.interval_start, p.interval_end, '[)') END,
+       CAST(p.metadata AS json), p.prev_txid, p.run, clock_timestamp() + make_interval(secs => :lease_seconds),
+       p.reason, p.requested_by
+  FROM unnest(CAST(:txids AS bigint[]), CAST(:positions AS bigint[]), CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
+              CAST(:ends AS timestamptz[]), CAST(:plans AS text[]), CAST(:prev_txids AS bigint[]), CAST(:runs AS text[]),
+              CAST(:reasons AS text[]), CAST(:requested_by AS text[]))
+       AS p(txid, position, key, interval_start, interval_end, metadata, prev_txid, run, reason, requested_by)
+  LEFT JOIN txbatch.batch again ON (again.topology, again.txid) = (:topology, p.position)
+ ORDER BY p.txid;
 
--- insert_restate --
--- A txid that counts a position again (R17).
-INSERT INTO txbatch.batch (topology, txid, position, kind, key, data_interval, metadata, lease_run, lease_until, reason, requested_by)
-SELECT topology, CAST(:txid AS bigint), txid, 'restate', :key, data_interval, CAST(:metadata AS json), :run,
-       clock_timestamp() + make_interval(secs => :lease_seconds), :reason, :requested_by
-  FROM txbatch.batch WHERE topology = :topology AND txid = :position;
-
--- insert_batch_key --
--- Let a run find a batch again.
+-- insert_batch_keys --
+-- Let runs find their batches again.
 INSERT INTO txbatch.batch_key (topology, key, ordinal, txid, dag_id, run_id)
-SELECT :topology, :key, 1 + COALESCE(max(ordinal), 0), :txid, :dag_id, :run_id
-  FROM txbatch.batch_key WHERE topology = :topology AND key = :key;
+SELECT :topology, p.key, 1 + COALESCE((SELECT max(k.ordinal) FROM txbatch.batch_key k
+                                        WHERE (k.topology, k.key) = (:topology, p.key)), 0),
+       p.txid, p.dag_id, p.run_id
+  FROM unnest(CAST(:txids AS bigint[]), CAST(:keys AS text[]), CAST(:dag_ids AS text[]), CAST(:run_ids AS text[]))
+       AS p(txid, key, dag_id, run_id);
 
 -- take_lease --
 -- The run looks after the batch from now on.
@@ -610,10 +615,10 @@ SELECT * FROM report.attempts WHERE topology = :topology ORDER BY txid DESC, att
 INSERT INTO txbatch.waiting (topology, run, txid) VALUES (:topology, :run, :txid)
     ON CONFLICT (topology, run) DO UPDATE SET txid = EXCLUDED.txid;
 
--- forget_wait --
--- A run waits no more; those that never came back are forgotten after a month.
+-- forget_waits --
+-- Runs wait no more; those that never came back are forgotten after a month.
 DELETE FROM txbatch.waiting
- WHERE topology = :topology AND (run = :run OR since < clock_timestamp() - interval '30 days');
+ WHERE topology = :topology AND (run = ANY (:runs) OR since < clock_timestamp() - interval '30 days');
 
 -- waiting --
 -- Who waits for whom.

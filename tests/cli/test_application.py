@@ -309,6 +309,26 @@ def test_what_an_exit_code_says(code: int, said: str) -> None:
     assert str(ended(code)) == said
 
 
+def test_it_goes_on_while_spark_is_at_work(job: Job, home: Path, folder: Path) -> None:
+    """What is ended meanwhile is not waited for."""
+    go = Event()
+
+    class Slow(Launched):
+        def run(self) -> None:
+            assert go.wait(30)
+            super().run()
+
+    spark = Application(job, home, Slow, local=True)
+    spark.begin([attempt(1, folder), attempt(2, folder)])
+    go.set()
+    spark.wait()
+    spark.begin([attempt(3, folder)])
+    spark.close()
+    with pytest.raises(TransientError, match="words 3:1: it was ended before it was done"):
+        spark.wait()
+    assert sockets() == []
+
+
 def test_once_killed_nothing_is_started(job: Job, home: Path, folder: Path) -> None:
     spark = Application(job, home, Launched, local=True)
     spark.emit(*attempt(1, folder))

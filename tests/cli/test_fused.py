@@ -167,3 +167,29 @@ def test_restates_behind_one_that_fails_are_told_and_the_same_call_goes_on_with_
     assert {each["txid"]: each["position"] for each in done} == {6: 1, 8: 3, 9: 2}
     assert len(spark.together) == 2
     assert spark.alone == ["7:2", "9:1"]
+
+
+@pytest.mark.rule("R6", "R10")
+def test_many_days_go_in_trains(
+    txbatch: Txbatch, spark: type[Together], job: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is planned and begins while the first is in flight: more than max_pending, which is 1."""
+    monkeypatch.setattr("txbatch.core.fused.BATCHES_FIRST", 2)
+    open_ = list[int]()
+
+    def begin(self: Together, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        with self.engine.connect() as connection:
+            found = connection.execute(
+                text("SELECT count(*) FROM txbatch.batch WHERE status IN ('planned', 'emitted')")
+            )
+            open_.append(found.scalar_one())
+        self.emit_fused(attempts)
+
+    monkeypatch.setattr(Together, "begin", begin)
+    done = rows(txbatch("run", job, *CALL, "--json"))
+    assert [each["txid"] for each in done] == [1, 2, 3, 4, 5]
+    assert spark.together == [["1:1", "2:1"], ["3:1", "4:1", "5:1"]]
+    assert (spark.alone, open_) == ([], [2, 5])
+    with engine.connect() as connection:
+        hours = dict(connection.execute(text('SELECT name, "count" FROM report.days')).tuples().all())
+    assert hours == {"hour0": 5, "hour1": 4, "hour2": 3, "hour3": 2, "hour4": 1}

@@ -50,6 +50,15 @@ def test_txids_are_consecutive_from_1_and_each_run_has_its_own(backing: Any) -> 
     assert backing.contributions("word_count") == {(("dog",), txid, txid): (1,) for txid in (1, 2, 3)}
 
 
+def test_a_batch_says_how_many_records_it_read_once_it_is_committed(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 17}))
+    first = backing.initialize(topology, "1")
+    assert isinstance(first, Batch)
+    assert first.records is None
+    assert [backing.whole(topology, words(dog=1), name).records for name in "12"] == [10, 7]
+    assert [backing.ledger.batch("word_count", txid).records for txid in (1, 2)] == [10, 7]
+
+
 @pytest.mark.rule("R2", "R3")
 def test_the_same_run_finds_its_batch_and_metadata_even_when_the_spout_would_plan_otherwise(backing: Any) -> None:
     spout = LogSpout({"a": 10})

@@ -134,3 +134,18 @@ def test_the_head_is_read_twice_however_many_are_planned(backing: Any) -> None:
     if statements:
         assert sum("txbatch.consumed" in each for each in statements) == 2
         assert len(statements) < 60 * 4 + 40
+
+
+@pytest.mark.rule("R3", "R6")
+def test_what_a_call_brings_to_its_commits_is_in_the_way_of_none_of_its_next(backing: Any) -> None:
+    """They follow it while it is in flight; without a word of that, as of others, max_pending is kept."""
+    topology = registered(backing, word_count(LogSpout({"a": 90}), max_pending=2))
+    first = plan_many(backing.ledger, topology, runs("12"))
+    assert plan_many(backing.ledger, topology, runs("34")) == []
+    behind = [batch.txid for batch in first]
+    found = plan_many(backing.ledger, topology, runs("34"), behind)
+    assert [(batch.txid, batch.prev_txid) for batch in found] == [(3, 2), (4, 3)]
+    for name, batch in zip("1234", (*first, *found), strict=True):
+        backing.emit(topology, batch, words(dog=1), name)
+        assert backing.commit(topology, batch, words(dog=1)).applied
+    assert backing.state(NAME) == {("dog",): (4, 4)}

@@ -113,6 +113,7 @@ def test_what_a_rebuild_read_is_what_counts_of_a_version(case: Case) -> None:
     rebuilding.swap()
     version = case.ledger.version(NAME, 1)
     assert (version.read, version.plan.to_json()) == (more, before.current.metadata)
+    assert version.current.records == 11
     case.topology = rebuilding.topology
     of = restate_of(1)
     case.goes(case.initialize(of), of, counted(dog=2))

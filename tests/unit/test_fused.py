@@ -27,8 +27,8 @@ from txbatch import (
     Stream,
     Topology,
 )
-from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.fused import PIECES_MAX, Span, go_together, pieces, planned_bytes, why_not
+from txbatch.core.errors import BadRecord, Incomplete, IntervalNotOver, TransientError
+from txbatch.core.fused import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, why_not
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan, Range, Ranges
 from txbatch.core.staging import AttemptFolder
@@ -459,3 +459,150 @@ def test_nothing_is_planned_ahead_of_what_goes_one_by_one(case: Case) -> None:
     case.begin()
     assert case.run(3) == [1, 2, 3]
     assert (case.application.together, case.application.alone) == ([], ["1:1", "2:1", "3:1"])
+
+
+class Beside(Application):
+    """Emits when it is waited for, as another process may; notes that, and the commits."""
+
+    def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
+        super().__init__(topology, staging)
+        self.done, self.begun = list[str](), list[tuple[AttemptFolder, Assignment]]()
+
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        assert not self.begun, "one thing at a time"
+        self.begun = list(attempts)
+        self.done.append("begin " + " ".join(str(assignment.attempt.txid) for _, assignment in attempts))
+
+    def wait(self) -> None:
+        begun, self.begun = self.begun, []
+        self.done.append("wait")
+        self.emit_fused(begun)
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        assert not self.begun, "one thing at a time"
+        super().emit(folder, assignment)
+
+
+class Trains(Case):
+    """Days in trains of two, then of four; `at` some txids commits raise."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.at = dict[int, list[BaseException]]()
+        super().__init__(folder, **options)
+
+    def begin(self) -> None:
+        super().begin()
+        self.application = self.beside = Beside(self.topology, self.staging)
+        self.runner = Runner(self.steps, self.application)
+
+    @property
+    def statuses(self) -> str:
+        return "".join(str(batch.status)[0] for batch in self.batches())
+
+
+@pytest.fixture
+def trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trains:
+    monkeypatch.setattr("txbatch.core.fused.BATCHES_FIRST", 2)
+    monkeypatch.setattr("txbatch.core.fused.BATCHES_MAX", 4)
+    case, commit = Trains(tmp_path, max_pending=2), MemoryLedger.commit
+
+    def commit_or_raise(ledger: MemoryLedger, topology: Topology, batch: Batch, *given: Any) -> Any:
+        case.beside.done.append(f"commit {batch.txid}")
+        if case.at.get(batch.txid):
+            raise case.at[batch.txid].pop()
+        return commit(ledger, topology, batch, *given)
+
+    monkeypatch.setattr(MemoryLedger, "commit", commit_or_raise)
+    return case
+
+
+def test_a_train_is_committed_while_the_next_one_which_is_longer_is_emitted(trains: Trains) -> None:
+    """Its success, too. More are in flight than max_pending, which is for those of others."""
+    assert trains.run(8) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert trains.beside.done == [
+        *["begin 1 2", "wait"],
+        *["begin 3 4 5 6", "commit 1", "commit 2", "wait"],
+        *["begin 7 8", "commit 3", "commit 4", "commit 5", "commit 6", "wait"],
+        *["commit 7", "commit 8"],
+    ]
+    assert all(batch.succeeded for batch in trains.batches())
+    assert (trains.beside.alone, trains.count) == ([], 8)
+
+
+def test_a_commit_that_fails_stops_the_train_and_what_is_emitted_beside_it_is_kept(
+    trains: Trains, caplog: pytest.LogCaptureFixture
+) -> None:
+    trains.at[2] = [BadRecord("2 is bad")]
+    with pytest.raises(BadRecord, match="2 is bad"):
+        trains.run(8)
+    assert trains.statuses == "ceeeee"
+    assert "behind txid 2 stay open: txid 3, txid 4, txid 5, 1 more; mend it" in caplog.text
+    trains.begin()
+    assert trains.run(8) == [2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [each for each in trains.beside.done if each.startswith("begin")] == ["begin 7 8"]
+    assert (trains.beside.alone, trains.count) == ([], 8)
+
+
+def test_nothing_is_planned_behind_a_train_of_which_one_is_not_emitted(trains: Trains) -> None:
+    """Spark does one thing at a time, and what fails keeps back all behind it."""
+    trains.spout.bad = frozenset({2})
+    with pytest.raises(BadRecord, match="day 2 is damaged"):
+        trains.run(8)
+    assert trains.statuses == "cp"
+    assert trains.beside.done == ["begin 1 2", "wait", "commit 1"]
+
+
+def test_a_batch_that_is_to_be_emitted_again_waits_until_spark_is_free(trains: Trains) -> None:
+    trains.at[2] = [Incomplete("what it staged is lost")] * 2
+    assert trains.run(4) == [1, 2, 3, 4]
+    assert trains.beside.done[2:6] == ["begin 3 4", "commit 1", "commit 2", "wait"]
+    assert (trains.beside.alone, trains.count) == (["2:2"], 4)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()])
+def test_who_stops_the_call_waits_for_nothing_and_the_next_one_goes_on(trains: Trains, error: BaseException) -> None:
+    """As by Ctrl-C, or by SIGKILL: what was being emitted is emitted again."""
+    trains.at[2] = [error]
+    with pytest.raises(type(error)):
+        trains.run(8)
+    assert trains.beside.done == ["begin 1 2", "wait", "begin 3 4 5 6", "commit 1", "commit 2"]
+    assert trains.statuses == "cepppp"
+    trains.begin()
+    assert trains.run(8) == [2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [each for each in trains.beside.done if each.startswith("begin")] == ["begin 3 4 5 6", "begin 7 8"]
+    assert (trains.beside.alone, trains.count) == ([], 8)
+
+
+def test_a_call_that_is_left_in_the_middle_waits_for_nothing(trains: Trains) -> None:
+    starts = [MIDNIGHT + timedelta(days=number) for number in range(8)]
+    going = trains.runner.run_each([Interval(start, start + timedelta(days=1)) for start in starts])
+    assert next(iter(going)).txid == 1
+    going.close()  # type: ignore[attr-defined]
+    assert trains.beside.done == ["begin 1 2", "wait", "begin 3 4 5 6", "commit 1"]
+    assert trains.statuses == "cepppp"
+
+
+def test_runs_behind_the_last_that_has_a_batch_are_asked_again_when_the_train_is_committed(trains: Trains) -> None:
+    """An interval that is not over is refused once those before it are committed."""
+    future = datetime.now(UTC) + timedelta(days=1)
+    starts = [*(MIDNIGHT + timedelta(days=number) for number in range(3)), future]
+    with pytest.raises(IntervalNotOver):
+        list(trains.runner.run_each([Interval(start, start + timedelta(days=1)) for start in starts]))
+    assert (trains.statuses, trains.count) == ("ccc", 3)
+
+
+def test_what_is_read_by_a_long_pass_is_not_read_more_often_than_it_must_be(
+    trains: Trains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each train reads all files, as its records are found by their time."""
+    (trains.spout.root / "a").write_text("much")
+    monkeypatch.setattr("txbatch.core.fused.PASS_BYTES_MAX", 3)
+    assert trains.run(5) == [1, 2, 3, 4, 5]
+    assert [len(each) for each in trains.beside.together] == [4]
+    assert trains.beside.alone == ["5:1"]
+
+
+def test_a_long_pass_is_one_by_time() -> None:
+    topology = Topology("t")
+    topology.new_stream("in", FileSpout("/in"))
+    assert not long_pass(topology, BatchPlan({"in": Ranges({"a": Range(0, 10**12)})}))

@@ -22,6 +22,7 @@ from txbatch.core.ledger import Head
 from txbatch.core.protocol import (
     Adopt,
     PlanNew,
+    TakenIntervals,
     Use,
     Wait,
     WaitReason,
@@ -229,3 +230,22 @@ def test_intervals() -> None:
         check_interval("t", days(0, 1), START + timedelta(9), [days(0, 1)])
     with pytest.raises(IntervalTaken, match=r"not covered yet: 2024-01-02T.*/2024-01-03T"):
         check_interval("t", days(0, 2), START + timedelta(9), [days(0, 1)])
+
+
+def test_intervals_that_one_call_plans_are_in_each_others_way() -> None:
+    """In whatever order they come; one that is refused is not taken."""
+    taken = TakenIntervals("t", START + timedelta(20), [days(0, 2), days(5, 6)])
+    for each in (days(6, 7), days(2, 4), days(-3, 0)):
+        taken.take(each)
+    assert taken.intervals == [days(-3, 0), days(0, 2), days(2, 4), days(5, 6), days(6, 7)]
+    for each in (days(3, 5), days(-9, -2), days(4, 9), days(5, 6), days(-9, 19)):
+        with pytest.raises(IntervalTaken):
+            taken.take(each)
+    with pytest.raises(
+        IntervalTaken, match=r"overlaps 2024-01-03.*2024-01-05\S+; not covered yet: 2024-01-05\S+/2024-01-06"
+    ):
+        taken.take(days(3, 5))
+    with pytest.raises(IntervalNotOver):
+        taken.take(days(19, 21))
+    taken.take(days(4, 5))
+    assert len(taken.intervals) == 6

@@ -24,6 +24,7 @@ from txbatch.cli.history import as_of, why
 from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
+from txbatch.cli.progress import told
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate, tell_committed, tell_counted
 from txbatch.cli.retention import gc, kept
@@ -46,7 +47,8 @@ from txbatch.postgres.psql import command as psql_command
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.rows import unknown_topology
 from txbatch.postgres.warehouses import Warehouses, identity_of
-from txbatch.run.runner import RUN_PREFIX
+from txbatch.run.calls import RUN_PREFIX
+from txbatch.run.progress import watched
 from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
 from txbatch.wiring import open_runner
@@ -234,7 +236,8 @@ def run(
         else:
             tell_counted(reader, loaded.topology.name, pieces)
             batches = runner.run_each(pieces, parameters)
-        done = [each.txid for each in batches]
+        with told(loaded.topology.name, len(pieces) if pieces else None) as tell:
+            done = [each.txid for each in watched(batches, len(pieces) if pieces else None, tell)]
     return reader.batches_by_txid(loaded.topology.name, done)
 
 

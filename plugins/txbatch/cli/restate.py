@@ -9,12 +9,14 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.progress import told
 from txbatch.core.restate import positions_within, uncounted
 from txbatch.core.text import shown
 from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.reader import Reader
+from txbatch.run.progress import watched
 from txbatch.run.steps import Steps
 from txbatch.wiring import already_committed, open_runner, reader_beside
 
@@ -62,7 +64,8 @@ def restate(
         reader = reader_beside(runner.steps)
         asked = txids if between is None else _within(reader, loaded, between)
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
-        done = {batch.txid for batch in batches}
+        with told(loaded.topology.name, len(asked)) as tell:
+            done = {batch.txid for batch in watched(batches, len(asked), tell)}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
 
 

@@ -33,7 +33,7 @@ class Job(Protocol):
 
 
 class Application(Protocol):
-    """Something that emits several attempts, one after the other. `launch.application` is Spark's."""
+    """Something that emits several attempts, one thing after the other. `launch.application` is Spark's."""
 
     @property
     def killed(self) -> bool:
@@ -47,6 +47,12 @@ class Application(Protocol):
 
         Raises when the job ends before it has said so of all.
         """
+
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Let the same begin, and go on: `wait` before anything else is emitted."""
+
+    def wait(self) -> None:
+        """Until what was begun is done. Raises as `emit_fused` does."""
 
     def close(self) -> None:
         """End it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -71,14 +71,22 @@ def initialize_transaction(ledger: Ledger, topology: Topology, run: Run) -> Batc
             return batch
 
 
-def plan_many(ledger: Ledger, topology: Topology, runs: Sequence[Run]) -> list[Batch]:
+def plan_many(
+    ledger: Ledger,
+    topology: Topology,
+    runs: Sequence[Run],
+    behind: Collection[int] = (),
+    length: int | None = None,
+) -> list[Batch]:
     """Find the batches of several runs, or plan them: by one look at the sources, in one transaction, up to the bounds of a job.
 
+    No more than `length`, where that is given, unless they are read by a long pass, which is not made more often than it must be.
     Returns those of the first runs, in order. The one behind them has none: it waits, adopts, is refused, or nothing is new. Why,
-    `initialize_transaction` tells. None of them counts as in flight: max_pending is for those of others.
+    `initialize_transaction` tells. None of them counts as in flight, nor do the txids that they are planned `behind`, which the
+    same process brings to their commits: max_pending is for those of others.
     """
     heads = ledger.heads(topology.name, runs)
-    found, new = _planned_ahead(ledger, topology, heads, runs)
+    found, new = _planned_ahead(ledger, topology, heads, runs, behind, length)
     stored: Iterator[Batch] = iter(())
     with suppress(TxbatchError):
         stored = iter(ledger.plan_many(heads[0], new, topology) or ()) if new else stored
@@ -88,10 +96,15 @@ def plan_many(ledger: Ledger, topology: Topology, runs: Sequence[Run]) -> list[B
 
 
 def _planned_ahead(
-    ledger: Ledger, topology: Topology, heads: Sequence[Head], runs: Sequence[Run]
+    ledger: Ledger,
+    topology: Topology,
+    heads: Sequence[Head],
+    runs: Sequence[Run],
+    behind: Collection[int],
+    length: int | None,
 ) -> tuple[list[Batch | None], list[RunPlan]]:
     """Return the batches of the first runs, None for each that is new, and the plans of the new ones."""
-    found, new, size, at = list[Batch | None](), list[RunPlan](), 0, _without_own(heads)
+    found, new, size, at = list[Batch | None](), list[RunPlan](), 0, _without_own(heads, behind)
     with Coordinators() as coordinators, suppress(TxbatchError):
         for run, head in zip(runs, heads, strict=True):
             match decide_initialize(replace(at, own=head.own), run, topology.max_pending):
@@ -109,14 +122,15 @@ def _planned_ahead(
                 case _:
                     break
             size += fused.adds_bytes(topology, batch.plan)
-            if size >= fused.BYTES_MAX:
+            full = length is not None and len(found) >= length and not fused.long_pass(topology, batch.plan)
+            if full or size >= fused.BYTES_MAX:
                 break
     return found, new
 
 
-def _without_own(heads: Sequence[Head]) -> Head:
-    """Return how things stand for all of these runs: what they have themselves is in nobody's way."""
-    own = {head.own.txid for head in heads if head.own is not None}
+def _without_own(heads: Sequence[Head], behind: Collection[int]) -> Head:
+    """Return how things stand for all of these runs: what they have themselves, and what they are behind, is in nobody's way."""
+    own = {head.own.txid for head in heads if head.own is not None}.union(behind)
     return replace(heads[0], own=None, pending=tuple(each for each in heads[0].pending if each.txid not in own))
 
 

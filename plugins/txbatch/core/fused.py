@@ -13,7 +13,7 @@ stream 'in': FixedBatchSpout reads batch by batch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,11 +31,29 @@ from txbatch.core.transaction import Assignment
 
 # So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
 BATCHES_MAX = 400
+# So many are planned and emitted first, for numbers that are there soon, and so many times more each time behind them: the
+# commits of one train hide behind the emission of the next.
+BATCHES_FIRST, GROWS = 16, 4
+# Where so many bytes are read by time, once for each train, no train is shorter than it must be.
+PASS_BYTES_MAX = 1_000_000
 BYTES_MAX = 8_000_000_000
 # So many rows of partials of a state come to the driver at once, of all batches together: keys times batches.
 ROWS_MAX = 2_000_000
 # So many rows say which batch has which piece of time.
 PIECES_MAX = 100_000
+
+
+def lengths() -> Iterator[int]:
+    """Yield how many batches are planned and emitted together, train by train: each time more, to the bound.
+
+    >>> from itertools import islice
+    >>> list(islice(lengths(), 4))
+    [16, 64, 256, 400]
+    """
+    length = BATCHES_FIRST
+    while True:
+        yield min(length, BATCHES_MAX)
+        length = min(GROWS * length, BATCHES_MAX)
 
 
 def why_not(topology: Topology) -> str | None:
@@ -108,6 +126,14 @@ def adds_bytes(topology: Topology, plan: BatchPlan) -> int:
     """Return how many bytes are read more for this plan when it is read with others: of what is read by time, none."""
     parts = {name: of for name, of in plan.streams.items() if not isinstance(of, OfInterval)}
     return sum(topology.streams[name].spout.planned_bytes(of.plan) or 0 for name, of in parts.items())
+
+
+def long_pass(topology: Topology, plan: BatchPlan) -> bool:
+    """True if what is read by time is too much, or nobody knows how much, to be read once more than it must be."""
+    if not any(isinstance(of, OfInterval) for of in plan.streams.values()):
+        return False
+    size = planned_bytes(topology, [plan])
+    return size is None or size - adds_bytes(topology, plan) > PASS_BYTES_MAX
 
 
 def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:

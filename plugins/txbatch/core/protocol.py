@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -149,6 +150,20 @@ def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequ
         free = uncovered(interval, taken)
         left = f"not covered yet: {', '.join(map(str, free))}" if free else "all of it is covered"
         raise IntervalTaken(f"{topology}: interval {interval} overlaps {', '.join(map(str, taken))}; {left}")
+
+
+class TakenIntervals:
+    """The intervals that batches of a topology have, as of a moment of the ledger's clock: sorted, none reaches into another."""
+
+    def __init__(self, topology: str, now: datetime, intervals: Sequence[Interval]) -> None:
+        self.topology, self.now, self.intervals = topology, now, list(intervals)
+
+    def take(self, interval: Interval) -> None:
+        """Take one, too. Raises as `check_interval` does for one that may not be planned."""
+        first = bisect_right(self.intervals, interval.start, key=lambda each: each.end)
+        behind = bisect_left(self.intervals, interval.end, key=lambda each: each.start)
+        check_interval(self.topology, interval, self.now, self.intervals[first:behind])
+        self.intervals.insert(first, interval)
 
 
 def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:

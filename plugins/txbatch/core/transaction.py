@@ -152,6 +152,7 @@ class Batch:
     replaced_by: int | None = None
     reason: str | None = None
     requested_by: str | None = None
+    records: int | None = None  # of a committed one
 
     def __post_init__(self) -> None:
         if not self.position:

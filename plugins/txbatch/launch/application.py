@@ -52,6 +52,7 @@ class Application:
         self.job, self.home, self.launch, self.local = job, home, launch, local
         self.killed = False
         self._running: _Running | None = None
+        self._at_work = ""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
@@ -61,16 +62,27 @@ class Application:
 
     def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Run the job once for several attempts; what became of each, its folder says. TransientError when Spark ends before."""
+        self.begin(attempts)
+        self.wait()
+
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Let that begin, and go on: Spark is another process. `wait` before anything else is emitted, which would end it."""
         folders, first = [folder.uri for folder, _ in attempts], attempts[0][1]
         short = is_short(self.job, *(assignment for _, assignment in attempts))
         if self._running is None or not self._running.takes(folders, first.code, short):
             self.close()
             self._running = self._start(folders, first, short)
+        self._at_work = _name(first)
+
+    def wait(self) -> None:
+        """Until what was begun is done. TransientError when Spark ends before."""
+        if self._running is None:
+            raise TransientError(f"{self._at_work}: it was ended before it was done")
         try:
             if not self._running.wait():
                 raise emits_nothing(self.job)
         except TransientError as error:
-            raise TransientError(f"{_name(first)}: {error}") from error
+            raise TransientError(f"{self._at_work}: {error}") from error
 
     def kill(self) -> None:
         """End it in the middle of what it does, for good: nothing is started any more."""

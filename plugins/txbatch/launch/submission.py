@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
+from txbatch.core import fused
 from txbatch.core.errors import TransientError
-from txbatch.core.fused import planned_bytes
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
 from txbatch.fit import check_fit
@@ -107,9 +107,14 @@ def submission(
 
 
 def is_short(job: Job, *attempts: Assignment) -> bool:
-    """True if what is emitted together is too small to be worth an optimising compiler."""
-    size = planned_bytes(job.topology, [each.plan for each in attempts])
-    return size is not None and size < SHORT_JOB_BYTES
+    """True if what is emitted together is too small to be worth an optimising compiler, and so are longer trains behind it."""
+    plans = [each.plan for each in attempts]
+    size = fused.planned_bytes(job.topology, plans)
+    if size is None:
+        return False
+    if len(plans) >= fused.BATCHES_FIRST:
+        size += sum(fused.adds_bytes(job.topology, plan) for plan in plans) * (fused.BATCHES_MAX // len(plans) - 1)
+    return size < SHORT_JOB_BYTES
 
 
 def _cores() -> int:

@@ -58,6 +58,13 @@ class MemoryApplication:
             with suppress(TxbatchError):
                 self.emit(folder, assignment)
 
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Do all of it at once."""
+        self.emit_fused(attempts)
+
+    def wait(self) -> None:
+        """It is done."""
+
     def close(self) -> None:
         """Nothing was started."""
 

@@ -112,6 +112,9 @@ class MemoryRebuilds:
                 if late or (name, txid) in tables.times:
                     times = tables.times.get((name, txid)) or Times(tables.committed_at[name, txid])
                     tables.times[name, txid] = replace(times, late=late)
+            for txid, (_, streams) in counting.read.items():
+                records = sum(part.records for parts in streams.values() for part in parts.values() if part)
+                tables.batches[name, txid] = replace(tables.batches[name, txid], records=records)
             fields, watermarks = stream_fields(topology), stream_watermarks(topology)
             tables.topologies[name] = replace(tables.topologies[name], fields=fields, watermarks=watermarks)
             tables.define(topology, rebuild.job)

@@ -464,7 +464,9 @@ class Tables:
                     self.consumed[batch.topology, stream, partition] = range_
         at = batch.topology, batch.attempt
         self.attempts[at] = replace(self.attempts[at], status="committed")
-        self.batches[batch.topology, batch.txid] = replace(batch, status=BatchStatus.COMMITTED)
+        self.batches[batch.topology, batch.txid] = replace(
+            batch, status=BatchStatus.COMMITTED, records=manifest.records
+        )
         return self.batches[batch.topology, batch.txid]
 
 

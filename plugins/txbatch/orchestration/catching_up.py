@@ -5,9 +5,7 @@ Each batch is a run of its own for the ledger, named after the DAG run and a num
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, Interval, Run
+from txbatch.core.transaction import Interval, Run
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
@@ -25,9 +23,7 @@ if TYPE_CHECKING:
 
     from txbatch.run.steps import Steps
 
-log = logging.getLogger(__name__)
 CATCH_UP_PARAM = "catch_up"
-_LOGGED_SECONDS = 10.0
 
 
 def params(topology: Topology) -> dict[str, Param]:
@@ -93,16 +89,6 @@ def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
     runs = [replace(run, interval=each) for each in asked]
     heads = steps.ledger.heads(steps.job.topology.name, runs)
     return next((each for each, head in zip(runs, heads, strict=True) if head.own is None), None)
-
-
-def logged(batches: Iterable[Batch], of: int | None) -> Iterator[Batch]:
-    """Yield the batches, and log how many they are so far, now and then."""
-    told = time.monotonic()
-    for number, batch in enumerate(batches, 1):
-        if number == of or time.monotonic() - told > _LOGGED_SECONDS:
-            told = time.monotonic()
-            log.info("%s: %d%s batches are committed", batch.topology, number, f" of {of}" if of else "")
-        yield batch
 
 
 def committed_by(steps: Steps, run: Run) -> list[Mapping[str, Any]]:

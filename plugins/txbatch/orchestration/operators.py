@@ -175,6 +175,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
         """Bring all batches of the run to their commits, and return their txids."""
+        from txbatch.run.progress import logged, watched
         from txbatch.run.runner import Runner
 
         def waits(run: Run, wait: Wait) -> NoReturn:
@@ -183,7 +184,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context)
         with Runner(steps, self._application(), waits=waits) as runner:
             many = None if asked is None else len(asked)
-            done = [batch.txid for batch in catching_up.logged(runner.catch_up(run, asked), many)]
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, logged(topology.name))]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, RowMapping
@@ -23,7 +22,6 @@ from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.redefinition import Redefinition, moves
-from txbatch.core.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import (
@@ -42,6 +40,8 @@ from txbatch.postgres import redefinitions as changes
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
 from txbatch.postgres.moves import Moves
+from txbatch.postgres.plans import check_interval
+from txbatch.postgres.plans import store as store_plans
 from txbatch.postgres.queries import query
 from txbatch.postgres.upstream import PostgresUpstream
 from txbatch.postgres.warehouses import Warehouses, still_there
@@ -130,7 +130,7 @@ class PostgresLedger:
     def check_interval(self, topology: str, interval: Interval) -> None:
         """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
         with transaction(self.engine) as connection:
-            _check_interval(connection, topology, interval)
+            check_interval(connection, topology, interval)
 
     def head(self, topology: str, run: Run) -> Head:
         """How things stand for this run, in one snapshot and without a lock."""
@@ -161,24 +161,9 @@ class PostgresLedger:
             if topology is not None and topology.watermarks:
                 marks = event_time.marks(connection, head.topology)
                 plans = [(run, plan if run.restate else fixed(plan, topology.watermarks, marks)) for run, plan in plans]
-            last = self._plan_each(connection, head, plans)
+            last = store_plans(connection, head, plans, self.lease_seconds)
             between = {"topology": head.topology, "first": head.next_txid, "last": last}
             return list(rows.batches(connection, "batches_between", **between))
-
-    def _plan_each(self, connection: Connection, head: Head, plans: Sequence[RunPlan]) -> int:
-        """Store plans, one after the other; return the last txid."""
-        topology, first, prev_txid, txid = head.topology, head.next_txid, head.prev_txid, head.next_txid
-        may = protocol.before_refused(plans, partial(_check_run, connection, topology))
-        for txid, (run, metadata) in enumerate(may, first):
-            if (txid - first) % state_tables.AHEAD_TXIDS == 0:
-                state_tables.ensure_partitions(connection, topology, txid)
-            ids: dict[str, Any] = {"topology": topology, "txid": txid}
-            stored = {"metadata": canonical_json(metadata, STORED_BYTES_MAX), **self._lease(run)}
-            _insert_batch(connection, prev_txid, run, {**ids, **stored})
-            _insert_key(connection, ids, run)
-            connection.execute(query("forget_wait"), {"topology": topology, "run": run.name})
-            prev_txid = txid if run.restate is None else prev_txid
-        return txid
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
@@ -195,7 +180,7 @@ class PostgresLedger:
             if not protocol.may_adopt(now, run) and self._aborted(connection, now, run):
                 return None
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
-            connection.execute(query("forget_wait"), {"topology": batch.topology, "run": run.name})
+            connection.execute(query("forget_waits"), {"topology": batch.topology, "runs": [run.name]})
             return rows.batch(connection, **ids)
         return None
 
@@ -378,43 +363,12 @@ def _ids(assignment: Assignment) -> dict[str, Any]:
     return {"topology": assignment.topology, "txid": attempt.txid, "attempt_id": attempt.attempt_id}
 
 
-def _insert_key(connection: Connection, ids: Mapping[str, Any], run: Run) -> None:
-    row = {"key": run.key, "dag_id": run.dag_id, "run_id": run.run_id}
-    connection.execute(query("insert_batch_key"), {**ids, **row})
-
-
-def _check_run(connection: Connection, topology: str, run: Run) -> None:
-    """Refuse an interval that may not be planned, and a restate of what may not be counted again."""
-    if run.interval:
-        _check_interval(connection, topology, run.interval)
-    if run.restate is not None:
-        check_version(rows.version(connection, topology, run.restate.position), run.restate)
-
-
-def _insert_batch(connection: Connection, prev_txid: int | None, run: Run, row: Mapping[str, Any]) -> None:
-    """Store the next txid."""
-    if run.restate is not None:
-        again = run.restate
-        said = {"position": again.position, "reason": shown(again.why), "requested_by": again.by}
-        connection.execute(query("insert_restate"), {**row, "key": run.key, **said})
-        return
-    start, end = (run.interval.start, run.interval.end) if run.interval else (None, None)
-    interval = {"interval_start": start, "interval_end": end}
-    connection.execute(query("insert_batch"), {**row, "key": run.key, "prev_txid": prev_txid, **interval})
-
-
 def _run_of(batch: Batch, found: RowMapping) -> Run:
     """The run that looked after a batch."""
     if batch.restate is not None:
         return Run(found["run"], restate=batch.restate)
     interval = Interval(found["interval_start"], found["interval_end"]) if found["interval_start"] else None
     return Run(found["run"], interval=interval, parameters=found["parameters"] or {})
-
-
-def _check_interval(connection: Connection, topology: str, interval: Interval) -> None:
-    asked = {"topology": topology, "interval_start": interval.start, "interval_end": interval.end}
-    taken = [Interval(row.start, row.end) for row in connection.execute(query("overlapping_intervals"), asked)]
-    protocol.check_interval(topology, interval, connection.execute(query("clock")).scalar_one(), taken)
 
 
 def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[Manifest]:

@@ -43,6 +43,7 @@ def batch_from(row: RowMapping) -> Batch:
         replaced_by=row["replaced_by"],
         reason=row["reason"],
         requested_by=row["requested_by"],
+        records=row["records"],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from txbatch import failpoints
@@ -19,56 +19,113 @@ log = logging.getLogger(__name__)
 Planned = tuple[Batch, Run]
 
 
-def plan_ahead(steps: Steps, runs: Sequence[Run]) -> list[Planned]:
-    """Find or plan the batches of these runs at once, and return those of the first, up to the bounds of one job.
+def plan_ahead(steps: Steps, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Planned]:
+    """Find or plan the batches of these runs at once, and return those of the first, a train of them.
 
     The run behind them has none. Why that is so, it finds out by itself: nothing is new, another run is in the way, or it raises.
+    The txids that they are planned `behind` are in nobody's way: the same call brings them to their commits.
     """
-    return list(zip(steps.plan_many(runs), runs, strict=False))
+    return list(zip(steps.plan_many(runs, behind, length), runs, strict=False)) if runs else []
+
+
+class Emission:
+    """Batches that one job emits, those that nobody has emitted yet; `planned` are all of them, as they are.
+
+    What fails, or has a newer attempt, is left to its own run.
+    """
+
+    def __init__(self, steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
+        self.steps, self.application, self.planned = steps, application, list(planned)
+        self.attempts = list(_started(steps, _together(steps, planned)))
+        self._failure: TxbatchError | None = None
+        self._at_work = False
+
+    def begin(self) -> None:
+        """Let the job begin, and go on meanwhile."""
+        if not self.attempts:
+            return
+        txids = [assignment.attempt.txid for _, assignment in self.attempts]
+        what = self.steps.job.topology.name, len(txids), txids[0], txids[-1]
+        log.info("%s: emitting %d batches by one job, txids %s to %s", *what)
+        self._at_work = True
+        try:
+            self.application.begin(self.attempts)
+        except TxbatchError as error:
+            self._failure = error
+
+    def end(self) -> None:
+        """Wait for the job, if it is at work, and give the ledger what it staged."""
+        if not self._at_work:
+            return
+        self._at_work = False
+        try:
+            if self._failure is None:
+                self.application.wait()
+        except TxbatchError as error:
+            self._failure = error
+        emitted = dict[int, Batch]()
+        for folder, assignment in self.attempts:
+            with _left_to_its_own_run():
+                with self.steps.failure_told(folder, assignment):
+                    emitted[assignment.attempt.txid] = _take(self.steps, folder, assignment, self._failure)
+                failpoints.hit("emit.recorded")
+        self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
+
+
+@contextmanager
+def emitting(steps: Steps, application: Application, planned: Sequence[Planned]) -> Iterator[Emission]:
+    """Context manager. Emit batches by one job beside the block; when that ends, also by an error of ours, it is waited for.
+
+    By any other error it is not: the application is ended then, as by who stops the call.
+    """
+    emission = Emission(steps, application, planned)
+    with attempts_kept_alive(steps.ledger, emission.attempts, steps.repeat):
+        emission.begin()
+        try:
+            yield emission
+        except TxbatchError:
+            emission.end()
+            raise
+        emission.end()
 
 
 def emit_ahead(steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
     """Emit by one job those batches that nobody has emitted yet. What fails, or has a newer attempt, is left to its own run."""
-    if fused.why_not(steps.job.topology) is not None:
-        return
+    with emitting(steps, application, planned):
+        pass
+
+
+def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
+    """Return those that one job emits: none, or several."""
+    topology = steps.job.topology
     new = [each for each in planned if each[0].status is BatchStatus.PLANNED]
-    topology, first = steps.job.topology, new[:1]
-    together = first + [each for each in new[1:] if fused.go_together(topology, first[0][0].plan, each[0].plan)]
-    if len(together) < 2:
-        return
-    attempts = list(_started(steps, together))
-    if not attempts:
-        return
-    log.info("%s: emitting %d batches by one job", topology.name, len(attempts))
-    failure: TxbatchError | None = None
-    with attempts_kept_alive(steps.ledger, attempts, steps.repeat):
-        try:
-            application.emit_fused(attempts)
-        except TxbatchError as error:
-            failure = error
-    for folder, assignment in attempts:
-        with _left_to_its_own_run():
-            with steps.failure_told(folder, assignment):
-                _take(steps, folder, assignment, failure)
-            failpoints.hit("emit.recorded")
+    if len(new) < 2 or fused.why_not(topology) is not None:
+        return []
+    first, *others = new
+    found = [first, *(each for each in others if fused.go_together(topology, first[0].plan, each[0].plan))]
+    return found if len(found) > 1 else []
 
 
 def _started(steps: Steps, planned: Sequence[Planned]) -> Iterator[tuple[AttemptFolder, Assignment]]:
     """Begin an attempt of each batch, and yield those that may be emitted."""
-    code = steps.code_now()
-    for batch, run in planned:
-        with _left_to_its_own_run():
-            folder, assignment = steps.start_attempt(batch, run, code)
-            with steps.failure_told(folder, assignment):
-                steps.assign(folder, assignment)
-            yield folder, assignment
+    if not planned:
+        return
+    with _left_to_its_own_run():
+        code = steps.code_now()
+        for batch, run in planned:
+            with _left_to_its_own_run():
+                folder, assignment = steps.start_attempt(batch, run, code)
+                log.debug("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
+                with steps.failure_told(folder, assignment):
+                    steps.assign(folder, assignment)
+                yield folder, assignment
 
 
-def _take(steps: Steps, folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> None:
+def _take(steps: Steps, folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> Batch:
     """Give the ledger what an attempt staged; raise what the job failed with where it did not get that far."""
     if not folder.said_something() or folder.read_error() is not None:
         raise failure or TransientError(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
-    steps.record_manifest(folder, assignment)
+    return steps.record_manifest(folder, assignment)
 
 
 @contextmanager

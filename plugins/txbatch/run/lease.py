@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -71,6 +71,8 @@ def _renewing(renewals: Sequence[Renewal], ledger: Ledger, repeat: Repeat) -> Ab
             except (TxbatchError, OSError) as error:
                 log.warning("%s: the lease was not renewed: %s", name, error)
 
+    if not renewals:
+        return nullcontext()
     return repeat(try_to, seconds=min(ledger.lease_seconds / 4, _RENEW_SECONDS_MAX), name="lease")
 
 

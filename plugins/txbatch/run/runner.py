@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count, islice, repeat
+from itertools import count, repeat
 from types import TracebackType
 from typing import NoReturn, Self
-from uuid import uuid4
 
 from txbatch.core import fused
 from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
-from txbatch.core.errors import (
-    BrokenChain,
-    Incomplete,
-    LeaseHeld,
-    NotItsTurn,
-    PartitionUnreadable,
-    StaleAttempt,
-    TerminalError,
-    TxbatchError,
-)
-from txbatch.core.ledger import Unfinished
+from txbatch.core.errors import NotItsTurn
 from txbatch.core.protocol import Wait
 from txbatch.core.restate import how_to_restate, told_some
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
+from txbatch.run import calls
 from txbatch.run.advance import Advance
-from txbatch.run.fused import Planned, emit_ahead, plan_ahead
-from txbatch.run.lease import batches_kept
+from txbatch.run.calls import call_of, held
 from txbatch.run.steps import Steps
+from txbatch.run.train import Trains
+from txbatch.run.unfinished import Leftovers
 
 log = logging.getLogger(__name__)
-RUN_PREFIX = "cli:"
-# Between the name of a call that plans several batches ahead and the number of one of its runs.
-OF_CALL = "+"
-_OF_CALL = re.compile(rf"({RUN_PREFIX}(?:[0-9a-f]{{12}}|restate-[0-9a-f]{{12}}-\d+))\{OF_CALL}\d+")
-
-
 # Which files of a batch's source differ from its plan, which is not committed yet.
 Differs = Callable[[Topology, Batch], Sequence[Mapping[str, str]]]
 # What a run does that another live run is in the way of: it raises.
@@ -88,12 +71,10 @@ class Runner:
         if run_id is None:
             yield from self._unfinished()
         if run_id is None and interval is None and until_idle:
-            yield from self._each(_new_run(parameters), repeat(None), until_idle=True)
+            yield from self._each(calls.new_run(parameters), repeat(None), until_idle=True)
             return
-        run = _new_run(parameters) if run_id is None else Run(f"{RUN_PREFIX}{run_id}", parameters=parameters or {})
-        with self._held(replace(run, interval=interval)) as run:
-            done = self._finish(run)
-        yield from done
+        run = calls.new_run(parameters) if run_id is None else calls.named(run_id, parameters)
+        yield from self._alone([replace(run, interval=interval)])
 
     def restate(
         self,
@@ -112,18 +93,15 @@ class Runner:
         TerminalError, before anything is changed, for what cannot be counted again.
         """
         asked = [Restate(each, why, by, accept_missing, skipped) for each in self._positions(txids)]
-        runs = self._unfinished_call(asked) if run_id is None else _runs(run_id, asked)
+        runs = self._unfinished_call(asked) if run_id is None else calls.restates(run_id, asked)
         for run in runs:
             self.steps.check_restate(run)
         if run_id is None:
             yield from self._unfinished()
         if run_id is None and len(runs) > 1 and fused.why_not(self.job.topology) is None:
-            yield from self._together(_call(runs[0].name), iter(runs))
-            return
-        for run in runs:
-            with self._held(run):
-                done = self._finish(run)
-            yield from done
+            yield from self._in_trains(Run(call_of(runs[0].name)), iter(runs))
+        else:
+            yield from self._alone(runs)
 
     def _positions(self, txids: Iterable[int]) -> list[int]:
         """Return the positions of some txids, each once, in their order."""
@@ -136,7 +114,7 @@ class Runner:
         topology, ledger = self.job.topology.name, self.steps.ledger
         for number in count(1):
             call = f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}"
-            runs = _runs(call, asked, each_by_name=len(asked) > 1)
+            runs = calls.restates(call, asked, each_by_name=len(asked) > 1)
             done = [head.own for head in ledger.heads(topology, runs)]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
@@ -147,7 +125,7 @@ class Runner:
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
         yield from self._unfinished()
-        yield from self._each(_new_run(parameters), intervals)
+        yield from self._each(calls.new_run(parameters), intervals)
 
     def catch_up(self, run: Run, intervals: Iterable[Interval] | None) -> Iterator[Batch]:
         """Yield the batches of one run: that of each interval, in order; None: until nothing is new.
@@ -163,93 +141,36 @@ class Runner:
         Where the topology lets that, several are planned ahead and emitted by one job.
         """
         runs = (
-            replace(call, name=name, interval=each) for name, each in zip(_names(call.name), intervals, strict=False)
+            replace(call, name=name, interval=each)
+            for name, each in zip(calls.names(call.name), intervals, strict=False)
         )
         if why := fused.why_not(self.job.topology):
             log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
-            yield from self._one_by_one(call.name, runs, until_idle=until_idle)
+            yield from self._one_by_one(call, runs, until_idle=until_idle)
         else:
-            yield from self._together(call.name, runs, until_idle=until_idle)
+            yield from self._in_trains(call, runs, until_idle=until_idle)
 
-    def _together(self, call: str, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
-        """Yield the batches of the runs of a call: as many as can be are planned ahead at once, and emitted by one job."""
-        left = list[Run]()
-        with self._held(Run(call)):
-            while left := [*left, *islice(runs, fused.BATCHES_MAX - len(left))]:
-                if planned := plan_ahead(self.steps, left):
-                    left = left[len(planned) :]
-                    yield from self._finish_planned(planned)
-                    continue
-                run, *left = left
-                done = self._finish(run)
-                yield from done
-                if until_idle and not done:
-                    return
+    def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
+        with held(self.steps.locks, self.job.topology.name, call):
+            yield from Trains(self.steps, self.application, self._finish).run(runs, until_idle=until_idle)
 
-    def _one_by_one(self, call: str, runs: Iterator[Run], *, until_idle: bool) -> Iterator[Batch]:
-        with self._held(Run(call)):
+    def _one_by_one(self, call: Run, runs: Iterator[Run], *, until_idle: bool) -> Iterator[Batch]:
+        with held(self.steps.locks, self.job.topology.name, call):
             for run in runs:
                 done = self._finish(run)
                 yield from done
                 if until_idle and not done:
                     return
 
-    def _finish_planned(self, planned: Sequence[Planned]) -> Iterator[Batch]:
-        """Emit batches by one job, and bring each to its commit, in order. What is not emitted then is emitted by itself."""
-        emit_ahead(self.steps, self.application, planned)
-        with batches_kept(self.steps.ledger, planned, self.steps.repeat):
-            for number, (batch, run) in enumerate(planned, 1):
-                with _told_behind(batch, [other for other, _ in planned[number:]]):
-                    done = self._finish_emitted(batch, run)
-                yield from done
-
-    def _finish_emitted(self, batch: Batch, run: Run) -> list[Batch]:
-        """Commit and succeed an emitted batch, unless it has succeeded; where that cannot be, finish its run as any other."""
-        if batch.succeeded:
-            log.info("%s: already committed as txid %s", batch.topology, batch.txid)
-            return [batch]
-        now = self.steps.ledger.batch(batch.topology, batch.txid)
-        if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
-            try:
-                committed = self.steps.commit(now, run)
-            except (BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt) as error:
-                log.info("%s", error)
-            else:
-                return [self._succeeded(committed.batch)]
-        return self._finish(run)
-
-    def _unfinished(self) -> Iterator[Batch]:
-        name, txid, tried = self.job.topology.name, 0, set[str]()
-        self.steps.register()
-        while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
-            txid = found.txid
-            with self._held(found.run) as run:
-                log.info("%s: finishing what %s began", name, run.name)
-                if (call := _call(run.name)) not in tried:
-                    tried.add(call)
-                    emit_ahead(self.steps, self.application, self._begun_by(found))
-                batch = self.steps.ledger.batch(name, txid)
-                committed = batch.status is BatchStatus.COMMITTED
-                done = self._succeeded_late(batch) if committed else self._finish_begun(batch, run)
+    def _alone(self, runs: Iterable[Run]) -> Iterator[Batch]:
+        """Yield the batches of runs, each of which is held by its own name."""
+        for run in runs:
+            with held(self.steps.locks, self.job.topology.name, run):
+                done = self._finish(run)
             yield from done
 
-    def _begun_by(self, found: Unfinished | None) -> list[Planned]:
-        """Return an unfinished batch, and those behind it of the same call."""
-        name, ledger, begun = self.job.topology.name, self.steps.ledger, list[Planned]()
-        while (
-            found and (not begun or _call(found.run.name) == _call(begun[0][1].name)) and len(begun) < fused.BATCHES_MAX
-        ):
-            begun.append((ledger.batch(name, found.txid), found.run))
-            found = ledger.oldest_unfinished(name, RUN_PREFIX, above=found.txid)
-        return begun
-
-    @contextmanager
-    def _held(self, run: Run) -> Iterator[Run]:
-        """Context manager. Hold the name of the run, or its call, until the block ends; LeaseHeld while another process does."""
-        with self.steps.locks.hold(self.job.topology.name, _call(run.name)) as held:
-            if not held:
-                raise LeaseHeld(f"{self.job.topology.name}: {run.name} is running; wait until it ends")
-            yield run
+    def _unfinished(self) -> Iterator[Batch]:
+        return Leftovers(self.steps, self.application, self._finish).finished()
 
     def _finish(self, run: Run) -> list[Batch]:
         """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
@@ -261,7 +182,7 @@ class Runner:
         if isinstance(found, Wait):
             self.waits(run, found)
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
-        return [*adopted, self._succeeded(found.batch)]
+        return [*adopted, self.steps.succeeded(found.batch)]
 
     def _tell_begun(self, run: Run) -> None:
         """Say of a restate that goes on which files differ from its plan, which stays (R3)."""
@@ -272,47 +193,9 @@ class Runner:
             told = how_to_restate(topology, own, changed)
             log.warning("%s: txid %s goes on as it was planned%s", topology.name, own.txid, told)
 
-    def _finish_begun(self, batch: Batch, run: Run) -> list[Batch]:
-        """Finish what an earlier call began. A restate that cannot be is aborted: it holds no records and keeps none back."""
-        try:
-            return self._finish(run)
-        except (TerminalError, PartitionUnreadable) as error:
-            if run.restate is None or isinstance(error, StaleAttempt):
-                raise
-            log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
-            self.steps.ledger.abort(batch.topology, batch.txid, str(error))
-            return []
-
-    def _succeeded_late(self, batch: Batch) -> list[Batch]:
-        """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
-        try:
-            return [self._succeeded(batch)]
-        except TxbatchError as error:
-            log.warning("%s", error)
-            return []
-
-    def _succeeded(self, batch: Batch) -> Batch:
-        self.steps.success(batch)
-        return replace(batch, succeeded=True)
-
     def submit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder."""
         self.application.emit(folder, assignment)
-
-
-@contextmanager
-def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
-    """Context manager. Say of a batch that fails which ones of the same call stay open behind it, and what goes on with them."""
-    try:
-        yield
-    except TxbatchError:
-        if behind:
-            topology, txid, open_ = batch.topology, batch.txid, told_some([f"txid {each.txid}" for each in behind])
-            log.warning(
-                '%s: behind txid %s stay open: %s; mend it, or `txbatch abort %s %s --why "..."`, and call this again',
-                *(topology, txid, open_, topology, txid),
-            )
-        raise
 
 
 def _not_its_turn(run: Run, wait: Wait) -> NoReturn:
@@ -320,25 +203,3 @@ def _not_its_turn(run: Run, wait: Wait) -> NoReturn:
         f"{wait.batch.topology}: txid {wait.batch.txid} of {wait.batch.lease_run} is in flight; "
         f"try again when it is committed, see `txbatch batches {wait.batch.topology}`"
     )
-
-
-def _new_run(parameters: Metadata | None) -> Run:
-    return Run(f"{RUN_PREFIX}{uuid4().hex[:12]}", parameters=parameters or {})
-
-
-def _call(name: str) -> str:
-    """Return the name that a process holds for a run: its own, or that of the call that emits it with others."""
-    found = _OF_CALL.fullmatch(name)
-    return found[1] if found else name
-
-
-def _names(call: str) -> Iterator[str]:
-    """Yield names for the runs of a call."""
-    return (f"{call}{OF_CALL}{number}" for number in count(1))
-
-
-def _runs(name: str, asked: Sequence[Restate], *, each_by_name: bool = False) -> list[Run]:
-    """Return a run of this name for each position; or of this call, each by a name of its own."""
-    call = f"{RUN_PREFIX}{name}"
-    names = _names(call) if each_by_name else repeat(call)
-    return [Run(each_name, restate=each) for each_name, each in zip(names, asked, strict=False)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txbatch import failpoints
 from txbatch.core import coordinator, protocol, restate
@@ -59,14 +59,14 @@ class Steps:
         """Do the same for a topology that this process has registered."""
         found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
-            _say_planned(found, run)
+            _say_planned(found, run, logging.INFO)
         return found
 
-    def plan_many(self, runs: Sequence[Run]) -> list[Batch]:
+    def plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
         """Find or plan the batches of the first of several runs at once, as the coordinator does."""
-        found = coordinator.plan_many(self.ledger, self.job.topology, runs)
+        found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
-            _say_planned(batch, run)
+            _say_planned(batch, run, logging.DEBUG)
         return found
 
     def check_restate(self, run: Run) -> Batch | None:
@@ -99,6 +99,7 @@ class Steps:
         if batch.status is BatchStatus.COMMITTED:
             return batch
         folder, assignment = self.start_attempt(batch, run, self.code_now())
+        log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         with self.failure_told(folder, assignment):
             self.assign(folder, assignment)
             with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
@@ -119,7 +120,6 @@ class Steps:
         """Begin the next attempt of a batch, and return its folder."""
         assignment = self.ledger.start_attempt(batch, run, code)
         folder = self.staging.attempt(assignment)
-        log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
         return folder, assignment
@@ -203,9 +203,14 @@ class Steps:
         failpoints.hit("success.cleaned")
         return self.ledger.success(batch.topology, batch.txid)
 
+    def succeeded(self, batch: Batch) -> Batch:
+        """Let success run, and return the batch as it is then."""
+        self.success(batch)
+        return replace(batch, succeeded=True)
 
-def _say_planned(batch: Batch, run: Run) -> None:
-    log.info("%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, run.name)
+
+def _say_planned(batch: Batch, run: Run, level: int) -> None:
+    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, run.name)
     failpoints.hit("initialize.planned")
 
 

@@ -1,0 +1,47 @@
+"""Shows on a terminal how far a call of many batches has come; elsewhere the log says it now and then."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from txbatch.run.progress import Progress, Tell, logged
+
+
+@contextmanager
+def told(topology: str, of: int | None) -> Iterator[Tell]:
+    """Context manager. Yield what is told: on a terminal one line that changes, below those of the log, and goes at the end."""
+    if not sys.stderr.isatty():
+        yield logged(topology)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def line(now: Progress) -> Text:
+        return Text(f"{topology}: {now}", no_wrap=True, overflow="ellipsis")
+
+    before = sys.stderr
+    live = Live(line(Progress(0, 0, 0.0, of)), console=Console(file=before), transient=True, redirect_stdout=False)
+    with live, _above(before):
+        yield lambda now: live.update(line(now))
+
+
+@contextmanager
+def _above(before: TextIO) -> Iterator[None]:
+    """Context manager. Let the log write where the live line makes room for it."""
+    handlers = [
+        each
+        for each in logging.getLogger().handlers
+        if isinstance(each, logging.StreamHandler) and each.stream is before
+    ]
+    for each in handlers:
+        each.setStream(sys.stderr)
+    try:
+        yield
+    finally:
+        for each in handlers:
+            each.setStream(before)

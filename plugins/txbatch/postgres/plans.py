@@ -1,0 +1,103 @@
+"""Stores the next txids with what each reads (R1, R2): all that a call plans by a few statements, however many they are.
+
+The caller holds the lock of the topology, and commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core import protocol
+from txbatch.core.ledger import Head, RunPlan
+from txbatch.core.restate import check_version
+from txbatch.core.text import shown
+from txbatch.core.transaction import STORED_BYTES_MAX, Interval, Run, canonical_json
+from txbatch.postgres import rows, state_tables
+from txbatch.postgres.queries import query
+
+# So many bytes of plans go by one statement: a plan by time names every file.
+STATEMENT_BYTES = 16_000_000
+Row = dict[str, Any]
+
+
+def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
+    """Store plans up to the first whose run is refused, one after the other; return the last txid.
+
+    Raises what the very first is refused for.
+    """
+    may = list(protocol.before_refused(plans, _check(connection, head.topology, [run for run, _ in plans])))
+    last = head.next_txid + len(may) - 1
+    for txid in range(head.next_txid, last + 1, state_tables.AHEAD_TXIDS):
+        state_tables.ensure_partitions(connection, head.topology, txid)
+    given = {"topology": head.topology, "lease_seconds": lease_seconds}
+    for piece in _in_pieces(_rows(head, may)):
+        columns = {name: [row[name] for row in piece] for name in piece[0]}
+        connection.execute(query("insert_batches"), {**given, **columns})
+        connection.execute(query("insert_batch_keys"), {**given, **columns})
+        connection.execute(query("forget_waits"), {**given, **columns})
+    return last
+
+
+def check_interval(connection: Connection, topology: str, interval: Interval) -> None:
+    """IntervalNotOver when it is not over by the database's clock, IntervalTaken when other batches have some of it."""
+    _taken(connection, topology, [interval]).take(interval)
+
+
+def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run], None]:
+    """Return what refuses an interval that may not be planned, and a restate of what may not be counted again."""
+    intervals = [run.interval for run in runs if run.interval]
+    taken = _taken(connection, topology, intervals) if intervals else None
+
+    def check(run: Run) -> None:
+        if run.interval and taken:
+            taken.take(run.interval)
+        if run.restate is not None:
+            check_version(rows.version(connection, topology, run.restate.position), run.restate)
+
+    return check
+
+
+def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> protocol.TakenIntervals:
+    """Return the intervals that batches have, as far as these reach."""
+    between = {"interval_start": min(each.start for each in asked), "interval_end": max(each.end for each in asked)}
+    found = connection.execute(query("overlapping_intervals"), {"topology": topology, **between})
+    intervals = [Interval(row.start, row.end) for row in found]
+    return protocol.TakenIntervals(topology, connection.execute(query("clock")).scalar_one(), intervals)
+
+
+def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:
+    """Yield what is stored of each plan, by the names of the statements' parameters."""
+    prev_txid = head.prev_txid
+    for txid, (run, metadata) in enumerate(plans, head.next_txid):
+        again, interval = run.restate, run.interval if run.restate is None else None
+        yield {
+            "txids": txid,
+            "positions": again.position if again else None,
+            "keys": run.key,
+            "starts": interval.start if interval else None,
+            "ends": interval.end if interval else None,
+            "plans": canonical_json(metadata, STORED_BYTES_MAX),
+            "prev_txids": None if again else prev_txid,
+            "runs": run.name,
+            "reasons": shown(again.why) if again else None,
+            "requested_by": again.by if again else None,
+            "dag_ids": run.dag_id,
+            "run_ids": run.run_id,
+        }
+        prev_txid = prev_txid if again else txid
+
+
+def _in_pieces(found: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows, as many at once as go by one statement."""
+    piece, size = list[Row](), 0
+    for row in found:
+        more = len(row["plans"])
+        if piece and size + more > STATEMENT_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(row)
+        size += more
+    yield piece

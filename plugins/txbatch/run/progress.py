@@ -1,0 +1,79 @@
+"""How far a call of many batches has come, told after each: on a terminal, or by a line of the log now and then."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from txbatch.core.transaction import Batch
+
+log = logging.getLogger(__name__)
+# The log is told no more often.
+LOGGED_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """So many batches are committed, of so many if that is known, with so many records, in so many seconds.
+
+    >>> print(Progress(73, 73_000, 20.0, of=365))
+    73 of 365 batches are committed, 73,000 records, 3,650 a second, 0:01:20 left
+    >>> print(Progress(1, 1, 0.0))
+    1 batch is committed, 1 record
+    """
+
+    batches: int
+    records: int
+    seconds: float
+    of: int | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return how long the others take if they go on like these; None where nobody can tell."""
+        if not self.of or not self.batches or self.batches > self.of:
+            return None
+        return self.seconds / self.batches * (self.of - self.batches)
+
+    def __str__(self) -> str:
+        of = f" of {self.of:,}" if self.of and self.batches <= self.of else ""
+        one = (self.of if of else self.batches) == 1
+        said = [
+            f"{self.batches:,}{of} {'batch is' if one else 'batches are'} committed",
+            f"{self.records:,} record{'s'[: self.records != 1]}",
+        ]
+        if self.seconds:
+            said.append(f"{self.records / self.seconds:,.0f} a second")
+        if self.seconds_left:
+            said.append(f"{timedelta(seconds=round(self.seconds_left))} left")
+        return ", ".join(said)
+
+
+Tell = Callable[[Progress], None]
+
+
+def watched(batches: Iterable[Batch], of: int | None, tell: Tell) -> Iterator[Batch]:
+    """Yield batches, and tell after each how far the call has come; one that comes again is not counted again."""
+    began, seen, records = time.monotonic(), set[int](), 0
+    for batch in batches:
+        if batch.txid not in seen:
+            seen.add(batch.txid)
+            records += batch.records or 0
+            tell(Progress(len(seen), records, time.monotonic() - began, of))
+        yield batch
+
+
+def logged(topology: str) -> Tell:
+    """Return what logs how far a call has come: at its end, where that is known, and every few seconds before."""
+    told = time.monotonic()
+
+    def tell(now: Progress) -> None:
+        nonlocal told
+        last = now.batches == now.of and now.batches > 1
+        if last or time.monotonic() - told > LOGGED_SECONDS:
+            told = time.monotonic()
+            log.info("%s: %s", topology, now)
+
+    return tell

@@ -1,0 +1,91 @@
+"""Batches in trains: while the batches of one are committed, each by itself and in order, Spark emits the next one (R6, R10).
+
+Spark is another process, so this one needs no thread: it lets the job begin, commits, and then takes what was staged. A
+failure stops the train behind the last batch that is committed; what is emitted behind it by then stays for the next call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from txbatch.core import fused
+from txbatch.core.application import Application
+from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt, TxbatchError
+from txbatch.core.restate import told_some
+from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.run.fused import Emission, Planned, emitting, plan_ahead
+from txbatch.run.lease import batches_kept
+from txbatch.run.steps import Steps
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Trains:
+    """Brings the batches of runs to their commits, train by train. `finish` brings one by itself, and returns what came of it."""
+
+    steps: Steps
+    application: Application
+    finish: Callable[[Run], list[Batch]]
+
+    def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
+        """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
+        train, left, full, lengths = list[Planned](), list[Run](), True, fused.lengths()
+        while (left := [*left, *islice(runs, fused.BATCHES_MAX - len(left))]) or train:
+            length = next(lengths)
+            # The run behind those of a train that is not full has no batch as things stand.
+            goes_on = not train or (full and all(batch.status is not BatchStatus.PLANNED for batch, _ in train))
+            with batches_kept(self.steps.ledger, train, self.steps.repeat):
+                ahead = plan_ahead(self.steps, left, [batch.txid for batch, _ in train], length) if goes_on else []
+                with emitting(self.steps, self.application, ahead) as emission:
+                    yield from self._commit(train, emission)
+            if not train and not ahead:
+                run, *left = left
+                done = self.finish(run)
+                yield from done
+                if until_idle and not done:
+                    return
+            train, left, full = emission.planned, left[len(ahead) :], len(ahead) >= length
+
+    def _commit(self, train: Sequence[Planned], beside: Emission) -> Iterator[Batch]:
+        """Commit a train, in order, while the next one is emitted."""
+        for number, (batch, run) in enumerate(train, 1):
+            with _told_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
+                done = self._finish_emitted(batch, run, beside)
+            yield from done
+
+    def _finish_emitted(self, batch: Batch, run: Run, beside: Emission) -> list[Batch]:
+        """Commit and succeed an emitted batch, unless it has; where that cannot be, finish its run when Spark is free."""
+        if batch.succeeded:
+            log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+            return [batch]
+        now = self.steps.ledger.batch(batch.topology, batch.txid)
+        if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
+            try:
+                committed = self.steps.commit(now, run)
+            except (BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt) as error:
+                log.info("%s", error)
+            else:
+                return [self.steps.succeeded(committed.batch)]
+        if now.status is not BatchStatus.COMMITTED:
+            beside.end()
+        return self.finish(run)
+
+
+@contextmanager
+def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
+    """Context manager. Say of a batch that fails which ones of the same call stay open behind it, and what goes on with them."""
+    try:
+        yield
+    except TxbatchError:
+        if behind:
+            topology, txid, open_ = batch.topology, batch.txid, told_some([f"txid {each.txid}" for each in behind])
+            log.warning(
+                '%s: behind txid %s stay open: %s; mend it, or `txbatch abort %s %s --why "..."`, and call this again',
+                *(topology, txid, open_, topology, txid),
+            )
+        raise

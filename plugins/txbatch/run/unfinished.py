@@ -1,0 +1,72 @@
+"""What earlier calls left unfinished, which the next call finishes first: those of one call are emitted by one job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from txbatch.core import fused
+from txbatch.core.application import Application
+from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
+from txbatch.core.ledger import Unfinished
+from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.run.calls import RUN_PREFIX, call_of, held
+from txbatch.run.fused import Planned, emit_ahead
+from txbatch.run.steps import Steps
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Finishes what was left. `finish` brings a run's batch through all steps, and returns what came of it."""
+
+    steps: Steps
+    application: Application
+    finish: Callable[[Run], list[Batch]]
+
+    def finished(self) -> Iterator[Batch]:
+        """Yield each batch as it is committed, the oldest first. LeaseHeld while another process is at work on it."""
+        name, txid, tried = self.steps.job.topology.name, 0, set[str]()
+        self.steps.register()
+        while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
+            txid = found.txid
+            with held(self.steps.locks, name, found.run) as run:
+                log.info("%s: finishing what %s began", name, run.name)
+                if (call := call_of(run.name)) not in tried:
+                    tried.add(call)
+                    emit_ahead(self.steps, self.application, self._planned_by(found))
+                batch = self.steps.ledger.batch(name, txid)
+                committed = batch.status is BatchStatus.COMMITTED
+                done = self._succeeded_late(batch) if committed else self._finish_begun(batch, run)
+            yield from done
+
+    def _planned_by(self, found: Unfinished | None) -> list[Planned]:
+        """Return what the call of an unfinished batch planned and did not emit, from that batch on: as many as one job takes."""
+        name, ledger, planned = self.steps.job.topology.name, self.steps.ledger, list[Planned]()
+        call = found and call_of(found.run.name)
+        while found and call_of(found.run.name) == call and len(planned) < fused.BATCHES_MAX:
+            batch = ledger.batch(name, found.txid)
+            planned += [(batch, found.run)] if batch.status is BatchStatus.PLANNED else []
+            found = ledger.oldest_unfinished(name, RUN_PREFIX, above=found.txid)
+        return planned
+
+    def _finish_begun(self, batch: Batch, run: Run) -> list[Batch]:
+        """Finish what an earlier call began. A restate that cannot be is aborted: it holds no records and keeps none back."""
+        try:
+            return self.finish(run)
+        except (TerminalError, PartitionUnreadable) as error:
+            if run.restate is None or isinstance(error, StaleAttempt):
+                raise
+            log.warning("%s: txid %s is aborted: %s", batch.topology, batch.txid, error)
+            self.steps.ledger.abort(batch.topology, batch.txid, str(error))
+            return []
+
+    def _succeeded_late(self, batch: Batch) -> list[Batch]:
+        """Succeed a batch that an earlier run committed; return none where that fails again, which keeps no other batch back."""
+        try:
+            return [self.steps.succeeded(batch)]
+        except TxbatchError as error:
+            log.warning("%s", error)
+            return []

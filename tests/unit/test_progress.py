@@ -1,0 +1,103 @@
+"""How far a call of many batches has come: counted once each, told by a line that changes, or by the log now and then."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from txbatch.cli.progress import told
+from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.run import progress
+from txbatch.run.progress import LOGGED_SECONDS, Progress, logged, watched
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def batches(*txids: int) -> list[Batch]:
+    return [Batch("days", txid, BatchStatus.COMMITTED, {}, str(txid), records=10 * txid) for txid in txids]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The last is the time now."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[-1])
+    return now
+
+
+def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
+    """An earlier call left it, and this one finds it again."""
+    said = list[Progress]()
+
+    def slowly() -> Iterator[Batch]:
+        for batch in batches(2, 3, 1, 2, 3, 4):
+            clock.append(clock[-1] + 2)
+            yield batch
+
+    assert [batch.txid for batch in watched(slowly(), 4, said.append)] == [2, 3, 1, 2, 3, 4]
+    assert said == [
+        Progress(1, 20, 2.0, 4),
+        Progress(2, 50, 4.0, 4),
+        Progress(3, 60, 6.0, 4),
+        Progress(4, 100, 12.0, 4),
+    ]
+    assert [each.seconds_left for each in said] == [6.0, 4.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (Progress(0, 0, 0.0, 365), "0 of 365 batches are committed, 0 records"),
+        (Progress(1, 1, 0.5, 1), "1 of 1 batch is committed, 1 record, 2 a second"),
+        (Progress(9, 90, 3.0, 5), "9 batches are committed, 90 records, 30 a second"),
+        (Progress(1_000, 2_500_000, 100.0), "1,000 batches are committed, 2,500,000 records, 25,000 a second"),
+        (Progress(2, 20, 3_600.0, 50), "2 of 50 batches are committed, 20 records, 0 a second, 1 day, 0:00:00 left"),
+    ],
+)
+def test_it_says_no_more_than_it_knows(now: Progress, said: str) -> None:
+    """Of more batches than were asked for, as of an earlier call, there is no end to be told."""
+    assert str(now) == said
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
+    return [record.message.partition(",")[0] for record in caplog.records]
+
+
+def test_the_log_says_it_now_and_then_and_at_the_end(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in watched(batches(*range(1, 31)), 30, logged("days")):
+        clock.append(clock[-1] + LOGGED_SECONDS / 8)
+    assert lines(caplog) == [f"days: {number} of 30 batches are committed" for number in (10, 19, 28, 30)]
+
+
+def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    handler, root = logging.StreamHandler(terminal), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with told("days", 2) as tell:
+            for batch in watched(batches(1, 2), 2, tell):
+                logging.getLogger("txbatch").warning("committed txid %s", batch.txid)
+    finally:
+        root.removeHandler(handler)
+    assert handler.stream is sys.stderr is terminal
+    said = terminal.getvalue()
+    assert "days: 2 of 2 batches are committed, 30 records" in said
+    assert "committed txid 1\n" in said
+    assert said.count("committed txid") == 2
+
+
+def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with told("days", 2) as tell:
+        list(watched(batches(1, 2), 2, tell))
+    assert lines(caplog) == ["days: 2 of 2 batches are committed"]
