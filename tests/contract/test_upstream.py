@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -88,6 +89,18 @@ def test_the_first_batch_has_all_keys_and_each_later_one_what_changed(chain: Cha
     assert chain.reads("b") == [("dog", "changed", 11, 16, 3), ("emu", "added", None, 2, 4)]
     ranges = [chain.ledger.batch(TOP, txid).plan.streams["changes"].ranges[NAME] for txid in (1, 2)]
     assert [(each["start"], each["end"]) for each in ranges] == [(0, 2), (2, 4)]
+
+
+def test_a_key_may_be_of_any_type(backing: Any) -> None:
+    spout = LogSpout({"a": 1000})
+    spout.fields = "n bigint, at timestamp"
+    chain = Chain(backing, top(fields=f"n bigint, at timestamp, {FIELDS.partition(', ')[2]}"))
+    chain.topology = Topology(NAME)
+    grouped = chain.topology.new_stream("in", spout).group_by("n", "at")
+    grouped.persistent_aggregate(OpaqueState(NAME), count=Count())
+    at = datetime(2026, 11, 24, tzinfo=UTC)
+    backing.whole(chain.topology, {NAME: [((7, at), (1,))]}, "1")
+    assert chain.reads("a") == [(7, at, "added", None, 1, 1)]
 
 
 def test_nothing_is_read_of_a_state_without_batches(chain: Chain) -> None:

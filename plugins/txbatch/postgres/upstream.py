@@ -175,7 +175,9 @@ class _Cuts:
         same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
         differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
         columns = listed(f"{sql} AS {name}" for sql, name in zip(made, names, strict=True))
-        return f"SELECT {columns} FROM ({before or none}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
+        # Of nothing the types are those of what comes after it: a key has to be compared with another one.
+        before = before or (f"SELECT * FROM ({after}) n WHERE false" if after else none)
+        return f"SELECT {columns} FROM ({before}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
 
     def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
         """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
