@@ -17,6 +17,7 @@ from txbatch.core.keep import Keep
 from txbatch.core.live_state import LiveState
 from txbatch.core.quantile import ApproxQuantile
 from txbatch.core.reducer import ReducerAggregator
+from txbatch.core.session_window import session_window
 from txbatch.core.several import CollectSet, TopN
 from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
 from txbatch.core.spread import StdDev, Variance
@@ -93,6 +94,7 @@ __all__ = [
     "TransactionalState",
     "Variance",
     "emit",
+    "session_window",
     "window",
 ]
 

@@ -344,7 +344,9 @@ class Postgres(Backing):
             return {(word,): tuple(rest) for word, *rest in rows}
 
     def report(self, topology: Topology, name: str) -> list[dict[str, Any]]:
-        with self.engine.connect() as connection:
+        (of,) = (each.state for each in topology.aggregates if each.state.name == name)
+        engine = self.engine if of.database is None else self.ledger.warehouses.engine(of.database)
+        with engine.connect() as connection:
             found = connection.execute(text(f"SELECT * FROM report.{pg_name(name)}")).mappings()
             return [{column: value for column, value in row.items() if column != "txid"} for row in found]
 

@@ -16,8 +16,10 @@ from txbatch.core import coordinator
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.manifest import Manifest
+from txbatch.core.session_window import SessionWindow
 from txbatch.core.spout import SpoutKind
 from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
+from txbatch.core.window import Window
 from txbatch.memory.emitter import counting, described, partials_of
 from txbatch.memory.operations import records
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.rule("R25")
 Minutes = Mapping[str, Sequence[int] | None]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 FUTURE = 75 * 365 * 24 * 60
+HOURS = window("at", "1 hour")
 
 
 def at(minutes: int) -> datetime:
@@ -36,7 +39,13 @@ class Visits:
     """A topology that counts visits by hours, ten minutes behind at most, on one of both ledgers."""
 
     def __init__(
-        self, backing: Any, delay: str | None = "10 minutes", name: str = "visits", late: str = "merge", **more: Any
+        self,
+        backing: Any,
+        delay: str | None = "10 minutes",
+        name: str = "visits",
+        late: str = "merge",
+        by: Window | SessionWindow = HOURS,
+        **more: Any,
     ) -> None:
         self.backing, self.ledger = backing, backing.ledger
         self.spout: Any = LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)
@@ -45,7 +54,7 @@ class Visits:
         self.name = name
         stream = self.topology.new_stream(name, self.spout, **more)
         stream = stream if delay is None else stream.with_watermark("at", delay, late=late)
-        grouped = stream.group_by(window("at", "1 hour"), "shop")
+        grouped = stream.group_by(by, "shop")
         self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), visits=Count())
 
     def planned(self, of: Run, *partitions: str) -> Batch:
@@ -73,7 +82,9 @@ class Visits:
             each.state.name: counting(each, reached, assignment.plan.watermark) for each in self.topology.aggregates
         }
         partials = {
-            each.state.name: partials_of(each, counted[each.state.name][0], assignment.position)
+            each.state.name: partials_of(
+                each, counted[each.state.name][0], assignment.position, each.late_before(assignment.plan.watermark)
+            )
             for each in self.topology.aggregates
         }
         watermarks = self.topology.watermarks

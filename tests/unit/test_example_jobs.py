@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "jobs"
 DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly"])
+@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly", "sessions"])
 def test_an_example_is_short(job: str) -> None:
     assert len((JOBS / f"{job}.py").read_text().splitlines()) < 60
 
@@ -113,6 +113,18 @@ def test_views_count_in_their_hour_however_late_they_arrive() -> None:
     assert 0 < sum(row["late"] for row in hours) < 120
     assert all((row["newest"] >= row["window_end"]) is (row["late"] > 0) for row in hours)
     assert [(row["window_end"] - row["window_start"]) // timedelta(hours=1) for row in days] == [24, 24, 25, 24]
+
+
+def test_visits_are_the_same_whatever_the_batches() -> None:
+    found = []
+    for size in (50, 400):
+        sessions = submit_topology(JOBS / "sessions.py", functions={"page = 'paid'": lambda r: r["page"] == "paid"})
+        sessions.topology.streams["views"].spout.max_batch_size = size  # type: ignore[attr-defined]
+        sessions.run()
+        found.append(sessions.rows("sessions"))
+    assert found[0] == found[1]
+    assert len(found[0]) > 200
+    assert all(row["session_start"] <= row["session_end"] <= row["newest"] for row in found[0])
 
 
 def listed(of: LocalTopology, state: str, key: str, value: str) -> dict[Any, Any]:

@@ -232,7 +232,7 @@ def _check_reported(aggregate: PersistentAggregate) -> None:
 
     One that an earlier version made goes on, without that column of the batch.
     """
-    ends = [aggregate.window.end_name] if aggregate.window else []
+    ends = aggregate.window_end({key.name: "" for key in aggregate.keys})
     names = (
         [*(key.name for key in aggregate.keys), *ends, *aggregate.aggregates] if aggregate.state.contributions else []
     )

@@ -28,6 +28,7 @@ from txbatch.core.quarantine import QuarantineState
 from txbatch.core.spout import Spout
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
+from txbatch.core.watermarked import watermarks
 
 # So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
 BATCHES_MAX = 400
@@ -75,6 +76,8 @@ def _of_state(aggregate: PersistentAggregate) -> str | None:
         return f"{of} keeps records, by the batch that they are of"
     if aggregate.by_python:
         return f"{of} combines by Python of the job, batch by batch"
+    if aggregate.sessions and watermarks(aggregate.stream):
+        return f"{of} has sessions, in which what is late by the watermark of a batch is told apart"
     why = _of_node(aggregate.stream)
     return f"{of}: {why}" if why else None
 

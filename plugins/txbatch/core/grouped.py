@@ -14,8 +14,9 @@ from txbatch.core.fields import Field
 from txbatch.core.functions import check_number
 from txbatch.core.operations import Node, parted
 from txbatch.core.own_combiner import own_combiners
-from txbatch.core.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.persistent_aggregate import PersistentAggregate, checked, sessions_of
 from txbatch.core.reducer import ReducerAggregator, reducer_type
+from txbatch.core.sessions import with_last
 from txbatch.core.state import State
 from txbatch.core.where import Condition
 
@@ -89,6 +90,7 @@ class GroupedStream:
         """
         topology = self.stream.topology
         check_aggregates(state)
+        aggregates = with_last(state, sessions_of(self.stream.node, self.keys), aggregates)
         own = own_combiners(aggregates, show=self.stream.node.show_records)
         aggregate = checked(
             PersistentAggregate(topology.name, self.stream.node, self.keys, state, own, guarantee, remove)
@@ -97,7 +99,7 @@ class GroupedStream:
         return aggregate
 
     def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Stream:
-        node = self.stream.node
+        node = self._per_batch(name)
         if not aggregates:
             raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
         own = own_combiners(aggregates, show=self.stream.node.show_records)
@@ -106,15 +108,24 @@ class GroupedStream:
         return self.stream.then(Aggregate(node.name, fields, node, self.keys, own, partitions))
 
     def _reduce(self, reducers: Mapping[str, ReducerAggregator]) -> Stream:
-        node = self.stream.node
+        node = self._per_batch("aggregate")
         of = self.stream.of("aggregate")
         made = (Field(name, reducer_type(of, name, each)) for name, each in reducers.items())
         return self.stream.then(Reduce(node.name, (*self.keys, *made), node, self.keys, reducers))
 
     def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
-        stream = self.stream
-        node = FirstN(stream.name, stream.fields, stream.node, self.keys, number, stream.field(by), descending, known)
+        stream, before = self.stream, self._per_batch("first_n, min_by or max_by")
+        node = FirstN(stream.name, stream.fields, before, self.keys, number, stream.field(by), descending, known)
         return stream.then(node)
+
+    def _per_batch(self, name: str) -> Node:
+        """Return the node of the records; DefinitionError for sessions, which are more than what is in one batch of them."""
+        if sessions_of(self.stream.node, self.keys):
+            raise DefinitionError(
+                f"{self.stream.of(name)}: a session may go on in the next batch; count it by persistent_aggregate, and read its "
+                "report, or by another topology"
+            )
+        return self.stream.node
 
 
 def _called(node: Node) -> str:

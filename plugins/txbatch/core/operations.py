@@ -16,6 +16,7 @@ from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
+from txbatch.core.session_window import SessionWindow
 from txbatch.core.state_query import StateQuery
 from txbatch.core.watermark import Watermark
 from txbatch.core.where import Condition as Condition
@@ -118,9 +119,12 @@ class Repartition(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windowed(After):
-    """Each record with the start of the window that its time is in; of windows that slide, once for each of them."""
+    """Each record with the start of the window that its time is in; of windows that slide, once for each of them.
 
-    window: Window
+    Of sessions with its own time: where these begin is seen with all records of a key.
+    """
+
+    window: Window | SessionWindow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,6 +255,6 @@ def on_the_way(node: Node) -> Iterator[Node]:
     yield node
 
 
-def windows(node: Node) -> tuple[Window, ...]:
+def windows(node: Node) -> tuple[Window | SessionWindow, ...]:
     """Return the windows by which the node's records are, or were, grouped, in order."""
     return tuple(each.window for each in on_the_way(node) if isinstance(each, Windowed))

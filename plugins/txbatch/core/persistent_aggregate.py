@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
 from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node, Windowed
 from txbatch.core.reducer import ReducerAggregator
+from txbatch.core.session_window import SessionWindow
 from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
@@ -92,6 +93,11 @@ class PersistentAggregate:
         A row has the key, `change` (added, changed or removed), each value as reports show it, `<value>_before` and
         `<value>_after`, and the txid. The table is made where it is not there. DefinitionError for one that is the ledger's.
         """
+        if self.sessions:
+            raise DefinitionError(
+                f"state {self.state.name!r}: new_values_into({table!r}): a commit writes pieces of sessions, which come together "
+                f"where they are read; read report.changes_{self.state.name}"
+            )
         self.state.new_values = checked_table(self.state, table)
         return self
 
@@ -101,14 +107,20 @@ class PersistentAggregate:
         return self.stream.fields if self.state.appends else ()
 
     @property
-    def window(self) -> Window | None:
+    def window(self) -> Window | SessionWindow | None:
         """Return the window that is one of its keys; None: it is grouped by fields alone."""
         found = self.stream.window if isinstance(self.stream, Windowed) else None
         return found if found and found.field in self.keys else None
 
+    @property
+    def sessions(self) -> SessionWindow | None:
+        """Return what its sessions are, which are its last key; None: it counts by none (R27)."""
+        return sessions_of(self.stream, self.keys)
+
     def window_end(self, keys: Mapping[str, str]) -> dict[str, str]:
-        """Return the report's column of where its windows end, in SQL over those of its keys; none without a window."""
-        return {self.window.end_name: self.window.end_sql(keys[self.window.name])} if self.window else {}
+        """Return the report's column of where its windows end, in SQL over those of its keys; the end of sessions is a value."""
+        window = self.window
+        return {window.end_name: window.end_sql(keys[window.name])} if isinstance(window, Window) else {}
 
     def late_before(self, watermark: Mapping[str, int]) -> int | None:
         """Return before which start windows have ended by a plan's watermarks: the least of its streams counts (R25).
@@ -170,6 +182,12 @@ class PersistentAggregate:
         return found
 
 
+def sessions_of(stream: Node, keys: Sequence[Field]) -> SessionWindow | None:
+    """Return the sessions by which a node's records are grouped, where these are the keys; None: by none."""
+    found = stream.window if isinstance(stream, Windowed) else None
+    return found if isinstance(found, SessionWindow) and found.field in keys else None
+
+
 def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
     """The aggregate, if it can be kept.
 
@@ -189,6 +207,11 @@ def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
         raise DefinitionError(f"state {state.name!r}: remove is {aggregate.remove!r}; give a condition, as for filter")
     if aggregate.remove is not None:
         check_condition(f"state {state.name!r}: remove", aggregate.remove)
+    if aggregate.removable and aggregate.sessions:
+        raise DefinitionError(
+            f"state {state.name!r}: remove takes a key away, and records before and after it may be of one session; filter them "
+            "out, or count by other keys"
+        )
     if aggregate.removable and not aggregate.keys:
         raise DefinitionError(f"state {state.name!r}: remove needs a key to remove; group_by one first")
     _check_columns(aggregate)
@@ -241,7 +264,7 @@ def _check_columns(aggregate: PersistentAggregate) -> None:
         checked_name(name, "value")
     marks = [mark.name for mark in aggregate.partial_columns[len(values) :]]
     reported = [name for name in aggregate.aggregates if name not in values]  # such as an average
-    reported += [aggregate.window.end_name] if aggregate.window else []
+    reported += [*aggregate.window_end(dict.fromkeys(keys, ""))]
     names = [*keys, *values, *previous, *marks, *reported]
     for name in filter(RESERVED_COLUMNS.__contains__, names):
         raise DefinitionError(f"column {name!r} of state {aggregate.state.name!r} is reserved; rename it")

@@ -34,6 +34,7 @@ from txbatch.core.operations import (
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.quarantine import quarantines
 from txbatch.core.reducer import ReducerAggregator
+from txbatch.core.session_window import SessionWindow
 from txbatch.core.spout import Spout, SpoutKind
 from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
@@ -226,14 +227,18 @@ class Stream:
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
-    def group_by(self, *by: str | Window) -> GroupedStream:
-        """Group for `persistent_aggregate`, or for what is per batch; the start of a `window` is a field from here on."""
+    def group_by(self, *by: str | Window | SessionWindow) -> GroupedStream:
+        """Group for `persistent_aggregate`, or for what is per batch; the start of a `window` is a field from here on.
+
+        That of a `session_window` is the last key: sessions of a key stand together.
+        """
         if not by:
             raise DefinitionError(f"stream {self.name!r}: group_by needs at least one field")
-        windows = [each for each in by if isinstance(each, Window)]
+        windows = [each for each in by if isinstance(each, Window | SessionWindow)]
         if len(windows) > 1:
             raise DefinitionError(f"{self.of('group_by')}: {len(windows)} windows; group by one of them")
-        names = [each.name if isinstance(each, Window) else each for each in by]
+        by = tuple(sorted(by, key=lambda each: isinstance(each, SessionWindow)))
+        names = [each if isinstance(each, str) else each.name for each in by]
         unique(names, "key")
         stream = self
         for window in windows:

@@ -9,7 +9,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.nodes import Merged, Source
 from txbatch.core.operations import Each, Filter, Node, Peek, Project, Repartition, Watermarked, Windowed, on_the_way
 from txbatch.core.watermark import MERGE, Watermark, checked_late
-from txbatch.core.window import Window, micros
+from txbatch.core.window import Timed, micros
 
 
 def watermarked(node: Node, time: str, delay: str, late: str) -> Node:
@@ -40,7 +40,7 @@ def _on_sources(of: str, node: Node, place: int, says: Watermark) -> Node:
             )
 
 
-def check_window(of: str, node: Node, window: Window) -> None:
+def check_window(of: str, node: Node, window: Timed) -> None:
     """DefinitionError for a window by another time of a source than its watermark's: that says nothing of when it has ended.
 
     A time that a step makes is taken to be as far as the watermark.

@@ -64,33 +64,20 @@ class Length(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """What `window` returns: how the times of the field `time` are cut into windows, whose starts are the field `name`.
-
-    A window has `size` numbers of `cut`, and one begins each `slide` numbers, counted from `origin`.
-    """
+class Timed:
+    """What makes a key of the times of the field `time`: the start of a span, which is the field `name`."""
 
     time: str
     name: str
-    cut: Cut
-    size: int
-    slide: int
-    origin: int
-    described: str
-
-    @property
-    def per_record(self) -> int:
-        """In how many windows a record counts."""
-        return self.size // self.slide
 
     @property
     def field(self) -> Field:
-        """The field of a window's start."""
+        """The field of the start."""
         return Field(self.name, "timestamp")
 
     @property
     def end_name(self) -> str:
-        """What reports call a window's end, which is not part of it."""
+        """What reports call the end."""
         return fitted_name(self.name.removesuffix("_start"), "_end")
 
     def check(self, of: str, fields: Sequence[Field]) -> None:
@@ -109,6 +96,25 @@ class Window:
                 f"{of}: the window's start is to be the field {self.name!r}, which is there already; give it another name, "
                 'window(..., name="...")'
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Timed):
+    """What `window` returns: how the times of the field `time` are cut into windows, whose starts are the field `name`.
+
+    A window has `size` numbers of `cut`, and one begins each `slide` numbers, counted from `origin`. Its end is not part of it.
+    """
+
+    cut: Cut
+    size: int
+    slide: int
+    origin: int
+    described: str
+
+    @property
+    def per_record(self) -> int:
+        """In how many windows a record counts."""
+        return self.size // self.slide
 
     def starts(self, time: datetime | None) -> list[datetime | None]:
         """Return the starts of the windows that a time is in; of null, null. BadRecord for one before the year 1."""

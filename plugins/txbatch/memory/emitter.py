@@ -29,6 +29,7 @@ from txbatch.core.watermark import MERGE
 from txbatch.memory.appended import appended
 from txbatch.memory.functions import called, init_of, record_of
 from txbatch.memory.operations import records
+from txbatch.memory.sessions import own_sessions
 from txbatch.memory.staging import MemoryStaging
 from txbatch.memory.state_query import NO_TABLES, Tables
 from txbatch.memory.within_batch import Record
@@ -95,7 +96,9 @@ def emit_batch(
         for each in topology.aggregates
     }
     partials = {
-        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position)
+        each.state.name: partials_of(
+            each, counted[each.state.name][0], assignment.position, each.late_before(assignment.plan.watermark)
+        )
         for each in topology.aggregates
     }
     times = {name: says.time for name, says in topology.watermarks.items()}
@@ -167,10 +170,16 @@ def _read(
     return found, holes
 
 
-def partials_of(aggregate: PersistentAggregate, kept: Iterable[Record], position: int = 0) -> list[tuple[Any, Partial]]:
-    """Return what the records that reach a state contribute at a position, by key; a global value has the key ()."""
+def partials_of(
+    aggregate: PersistentAggregate, kept: Iterable[Record], position: int = 0, late_before: int | None = None
+) -> list[tuple[Any, Partial]]:
+    """Return what the records that reach a state contribute at a position, by key; a global value has the key ().
+
+    Of sessions those of the batch, in which no record that is late is together with one that is not.
+    """
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
     combine = merger(aggregate.partial_merges)
+    kept = own_sessions(aggregate, kept, late_before)
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:

@@ -25,11 +25,13 @@ from txbatch.core.comparing import key_of
 from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, TerminalError, TxbatchError, UnknownName
 from txbatch.core.fields import Field
+from txbatch.core.merge import Partial
 from txbatch.core.nodes import How
 from txbatch.core.operations import LiveLookup, Lookup, Step
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.python_steps import Row, rows_of
 from txbatch.core.query_stream import QueryStream
+from txbatch.core.sessions import joined
 from txbatch.core.state import Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
@@ -55,7 +57,8 @@ def ask(ledger: MemoryLedger, topology: Topology, query: str, questions: Sequenc
         name = aggregate.state.name
         if name not in rows:
             raise UnknownName(f"no state {name!r} is known; run its topology first")
-        return [_finished(aggregate, rows[name].get(key)) for key in keys]
+        found = _partials(aggregate, rows[name])
+        return [_finished(aggregate, found.get(key)) for key in keys]
 
     return answers(topology.query_stream(query), questions, look_up)
 
@@ -155,9 +158,15 @@ def _values(step: LiveLookup, found: Mapping[str, Any] | None) -> Record:
     return {value.name: None if found is None else fitted(found[value.name], value.type) for value in step.values}
 
 
-def _finished(aggregate: PersistentAggregate, row: Value | None) -> Mapping[str, Any] | None:
-    """Return the values of a row in memory as a report shows them; None for none, and for a tombstone."""
-    if row is None or (partial := row.value) is None:
+def _partials(aggregate: PersistentAggregate, rows: Mapping[Key, Value]) -> Mapping[Key, Partial]:
+    """Return the values of rows in memory, but of tombstones; of a state by sessions what their pieces come to."""
+    there = {key: (row.value, row.txid) for key, row in rows.items() if row.value is not None}
+    return {key: partial for key, (partial, _) in joined(aggregate, there).items()}
+
+
+def _finished(aggregate: PersistentAggregate, partial: Partial | None) -> Mapping[str, Any] | None:
+    """Return the values of a key as a report shows them; None for no such key."""
+    if partial is None:
         return None
     of = {name: [n for n, each in enumerate(aggregate.columns) if each.value == name] for name in aggregate.aggregates}
     values = aggregate.aggregates.items()

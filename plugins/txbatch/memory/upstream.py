@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.errors import UnknownName
 from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import merger
+from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
+from txbatch.core.sessions import joined
 from txbatch.core.state import changes_columns
 from txbatch.core.transaction import BatchKind, BatchStatus, Metadata
 from txbatch.core.upstream import (
@@ -197,14 +198,13 @@ def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any
         replaced_by = tables.batches[stored.topology, at].replaced_by
         found.setdefault(key, []).append(Contribution(position, at, change, replaced_by))
     combine = merger(aggregate.merges)
+    folded = dict[Any, tuple[Partial | None, int]]()
     for key, each in found.items():
-        value = fold(stored.based(key), each, combine, txid)
         based = stored.base[key].txid if key in stored.base else 0
+        folded[key] = fold(stored.based(key), each, combine, txid), max(based, last_changed(each, txid) or 0)
+    if aggregate.sessions:
+        pieces = {key: (value, at) for key, (value, at) in folded.items() if value is not None}
+        folded = {**joined(aggregate, pieces)}
+    for key, (value, at) in folded.items():
         shown = finished(aggregate, value)
-        yield (
-            key,
-            (
-                None if shown is None else dict(zip(aggregate.aggregates, shown, strict=True)),
-                max(based, last_changed(each, txid) or 0),
-            ),
-        )
+        yield key, (None if shown is None else dict(zip(aggregate.aggregates, shown, strict=True)), at)

@@ -143,8 +143,7 @@ class Past:
 
     def why(self) -> Function:
         """Every version of every position that a key has, and what retention folded of it."""
-        same = [f"v.{name} = ${n}" for n, name in enumerate(self._keys, 1)] if self.aggregate.keys else ["true"]
-        read = self._read([self._not_replaced()], "v.txid", " AND ".join(same))
+        read = self._read([self._not_replaced()], "v.txid", " AND ".join(self._of_key()))
         values = {name: self.types[name] for name in self.aggregate.aggregates}
         taken = [*self._key_types, *values]
         numbers = {"position": "bigint", "txid": "bigint", free_name("replaced_by", taken): "bigint"}
@@ -165,6 +164,10 @@ class Past:
         )
         returns = numbers | values | {name: type_ for name, (type_, _) in about.items()}
         return Function(self._called("why"), self._key_types, returns, body, said)
+
+    def _of_key(self) -> list[str]:
+        """Which versions are those of a key."""
+        return [f"v.{name} = ${n}" for n, name in enumerate(self._keys, 1)] if self.aggregate.keys else ["true"]
 
     def _about_version(self) -> dict[str, tuple[str, str]]:
         """What `why` says of a version beside its numbers and values: types and SQL by name."""

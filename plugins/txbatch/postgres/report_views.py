@@ -10,12 +10,14 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
+from txbatch.core.window import Window
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.functions import PREFIXES, Function
 from txbatch.postgres.getter import getter
-from txbatch.postgres.past import Past
 from txbatch.postgres.queries import query
+from txbatch.postgres.session_past import past_of
+from txbatch.postgres.sessions import report_rows
 
 _BATCH = {
     "committed_at": ("b.committed_at", "When the batch was committed"),
@@ -120,7 +122,7 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]
     if past:
-        functions += Past(aggregate, types).functions()
+        functions += past_of(aggregate, types).functions()
     made = [function.name for function in functions]
     names = {"names": [f"{prefix}_{aggregate.state.name}" for prefix in PREFIXES] if past else made}
     there = {row["name"]: row for row in connection.execute(query("report_functions"), names).mappings()}
@@ -155,7 +157,8 @@ def create_report(aggregate: PersistentAggregate, there: Sequence[str] = ()) -> 
     """The view people report on: keys, finished values, and the txid that last changed the row."""
     name = pg_name(aggregate.state.name)
     counted = " WHERE c.counted" if aggregate.removable else ""
-    return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {_selected(aggregate, there)} FROM state.{name} c{counted}"
+    rows = f"({report_rows(aggregate, aggregate.sessions)})" if aggregate.sessions else f"state.{name}"
+    return f"CREATE OR REPLACE VIEW report.{name} AS SELECT {_selected(aggregate, there)} FROM {rows} c{counted}"
 
 
 def shown(aggregate: PersistentAggregate, there: Sequence[str], rows: str) -> str:
@@ -190,7 +193,8 @@ def _selected(aggregate: PersistentAggregate, there: Sequence[str], more: Mappin
 def comments(aggregate: PersistentAggregate) -> list[str]:
     """What the state's view and its columns mean."""
     state, topology = aggregate.state.name, aggregate.topology
-    said = f"State {state!r} of topology {topology!r}: one row per key, whole batches only"
+    rows = f"one row per session, of {aggregate.sessions.described}" if aggregate.sessions else "one row per key"
+    said = f"State {state!r} of topology {topology!r}: {rows}, whole batches only"
     return _comments(state, said, {**described(aggregate), "txid": "The batch that changed this row last"})
 
 
@@ -246,10 +250,8 @@ def _values(aggregate: PersistentAggregate) -> dict[str, str]:
 def described(aggregate: PersistentAggregate) -> dict[str, str]:
     """What keys and values are."""
     keys = {key.name: "Key" for key in aggregate.keys}
-    if aggregate.window is not None:
-        keys |= {
-            aggregate.window.end_name: f"When the window ends, which is not part of it: {aggregate.window.described}"
-        }
+    if isinstance(window := aggregate.window, Window):
+        keys |= {window.end_name: f"When the window ends, which is not part of it: {window.described}"}
     return keys | {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
 
 

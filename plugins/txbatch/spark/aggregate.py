@@ -28,6 +28,7 @@ from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
 from txbatch.spark.reader import BatchReader
+from txbatch.spark.sessions import own_sessions
 from txbatch.spark.state_query import Tables
 from txbatch.spark.within_batch import OF_FIELD, carried
 
@@ -95,6 +96,9 @@ class BatchAggregator:
             frame = _late(frame, self.aggregate.state.of, assignment.plan.watermark)
         if self.aggregate.state.appends:
             return appended(frame, self.aggregate, assignment.position)
+        if self.aggregate.sessions:
+            late_before = self.aggregate.late_before(assignment.plan.watermark)
+            frame = own_sessions(frame, self.aggregate, self.aggregate.sessions, late_before)
         return _aggregated(frame, self.aggregate)
 
     def check_read(self, staged: StagedState) -> None:

@@ -45,8 +45,9 @@ _GENERATORS = (
     "json_tuple",
 )
 _WAYS_OUT = {
+    "session_window": "group by txbatch.session_window, which loses no record, and goes on in the next batch",
     **dict.fromkeys(
-        ("window", "session_window", "window_time"),
+        ("window", "window_time"),
         "group by txbatch.window, or cut the time with date_trunc('hour', ts), or for ten minutes with "
         "timestamp_seconds(unix_seconds(ts) - pmod(unix_seconds(ts), 600))",
     ),

@@ -27,9 +27,11 @@ from txbatch.core.comparing import order_of
 from txbatch.core.errors import DefinitionError, TerminalError, UnknownName
 from txbatch.core.merge import Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.sessions import joined
 from txbatch.core.spout import Spout
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Interval, Metadata
+from txbatch.core.window import Window
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.job_file import load_job
 from txbatch.memory.emitter import MemoryApplication
@@ -133,8 +135,8 @@ class LocalTopology:
             raise UnknownName(f"topology {self.topology.name!r} has no state {state!r}; it has {known}")
         if state not in self._ledger.tables.states:
             return []
-        stored = [(key, row.value) for key, row in self._ledger.rows(state).items() if row.value is not None]
-        told = [_row(aggregate, key, partial) for key, partial in stored]
+        stored = {key: (row.value, row.txid) for key, row in self._ledger.rows(state).items() if row.value is not None}
+        told = [_row(aggregate, key, partial) for key, (partial, _) in joined(aggregate, stored).items()]
         return sorted(told, key=lambda row: order_of(row.values()))
 
     def ask(self, query: str, questions: Sequence[Any]) -> list[list[dict[str, Any]]]:
@@ -209,7 +211,7 @@ def _row(aggregate: PersistentAggregate, key: Any, partial: Partial) -> dict[str
     keys = {each.name: value for each, value in zip(aggregate.keys, key, strict=True)}
     for hidden in (RECORD.name, COPY.name) if aggregate.state.appends else ():
         del keys[hidden]
-    if (window := aggregate.window) is not None:
+    if isinstance(window := aggregate.window, Window):
         keys |= {window.end_name: window.end(keys[window.name])}
     return keys | {name: each.finish(part) for name, each, part in _parts(aggregate, partial)}
 
