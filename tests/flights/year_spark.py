@@ -18,7 +18,7 @@ from txbatch.storage.staging import AttemptFolder
 
 
 def main(job: Job, socket: str) -> None:
-    """Serve until the word `end`."""
+    """Serve until it is asked for none."""
     with ExitStack() as ending, Listener(socket) as listener:
         driver = Driver(job.topology, job.path, ending, "flights of a year")
         serving = True
@@ -28,16 +28,15 @@ def main(job: Job, socket: str) -> None:
 
 
 def serve(driver: Driver, steps: Connection) -> bool:
-    """Emit what one process asks for, until it is gone; False after the word `end`."""
+    """Emit what one process asks for, until it is gone; False once that is nothing."""
     while True:
         try:
             asked = steps.recv()
         except EOFError:
             return True
-        if asked == "end":
+        if not asked:
             return False
-        folder = AttemptFolder(asked)
-        error = "" if driver.emit(folder) else str(folder.read_error())
+        error = "" if driver.emit_all(asked) else str(AttemptFolder(asked[0]).read_error())
         steps.send((SparkSession.active().sparkContext.applicationId, error))
 
 
