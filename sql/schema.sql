@@ -85,6 +85,8 @@ CREATE TABLE txbatch.batch (
     requested_by    text,                            -- who asked for it, where a person did
     watermark       json,                            -- where the watermarks are since its commit, by stream (R25)
     late            json,                            -- records that were late by its plan, by state
+    closed_to       json,                            -- up to when windows are closed since its commit, by state (R26)
+    closed          json,                            -- windows that it closed, by state: their key, first start, and end of starts
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -206,7 +208,7 @@ SELECT b.topology, b.txid, b.kind, b.status,
        b.created_at, b.committed_at, b.committed_at - b.created_at AS duration, b.reason,
        b.lease_run AS run, b.status IN ('planned', 'emitted') AND b.lease_until > clock_timestamp() AS lease_live,
        b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by,
-       b.late, w.watermark
+       b.late, w.watermark, s.closed_to
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
@@ -215,7 +217,19 @@ SELECT b.topology, b.txid, b.kind, b.status,
         ORDER BY key, ordinal LIMIT 1) k ON true
   LEFT JOIN LATERAL (
        SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS watermark
-         FROM json_each_text(b.watermark)) w ON true;
+         FROM json_each_text(b.watermark)) w ON true
+  LEFT JOIN LATERAL (
+       SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS closed_to
+         FROM json_each_text(b.closed_to)) s ON true;
+
+-- The windows that a batch closed: those of a state that begin from one time to before another one (R26).
+CREATE VIEW report.closings AS
+SELECT b.topology, b.txid, c.key AS state, c.value ->> 0 AS window_key,
+       timestamptz 'epoch' + (c.value ->> 1)::bigint * interval '1 microsecond' AS first_start,
+       timestamptz 'epoch' + (c.value ->> 2)::bigint * interval '1 microsecond' AS before_start,
+       timestamptz 'epoch' + (b.closed_to ->> c.key)::bigint * interval '1 microsecond' AS closed_to, b.committed_at
+  FROM txbatch.batch b CROSS JOIN LATERAL json_each(b.closed) c
+ WHERE b.status = 'committed';
 
 CREATE VIEW report.attempts AS
 SELECT a.topology, a.txid, a.attempt_id, a.txid || ':' || a.attempt_id AS attempt, a.status, a.run, a.error,
@@ -315,6 +329,16 @@ COMMENT ON COLUMN report.batches.replaced_by IS 'The restate that counts in its 
 COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate';
 COMMENT ON COLUMN report.batches.late IS 'Records of windows that had ended by the watermark of its plan, by state; null without a watermark';
 COMMENT ON COLUMN report.batches.watermark IS 'Up to when records are taken to be there since its commit: the least of its streams; null without one';
+COMMENT ON COLUMN report.batches.closed_to IS 'Up to when windows are closed since its commit: the least of its states; null where none are';
+COMMENT ON VIEW report.closings IS 'Windows of a state that a batch closed: no ordinary batch after it counts records in time in them.';
+COMMENT ON COLUMN report.closings.topology IS 'The pipeline';
+COMMENT ON COLUMN report.closings.txid IS 'The batch that closed them';
+COMMENT ON COLUMN report.closings.state IS 'The state';
+COMMENT ON COLUMN report.closings.window_key IS 'The key of the state that has the starts of its windows';
+COMMENT ON COLUMN report.closings.first_start IS 'They start then or later';
+COMMENT ON COLUMN report.closings.before_start IS 'They start before then';
+COMMENT ON COLUMN report.closings.closed_to IS 'Up to when windows of the state are closed since the commit: they end then or earlier';
+COMMENT ON COLUMN report.closings.committed_at IS 'When the batch was committed';
 COMMENT ON VIEW report.attempts IS 'An attempt: one try of Spark to read and aggregate a batch. Only the newest of a batch can be committed.';
 COMMENT ON COLUMN report.attempts.topology IS 'The pipeline';
 COMMENT ON COLUMN report.attempts.txid IS 'The batch';

@@ -35,6 +35,7 @@ class Batch:
 
     `status` is planned, emitted, committed or aborted; `final`: it is committed, and nothing below it can change. `records` were
     read, `kept` reached each state, `keys` were changed, by state, and `late` came after the `watermark` had passed their window.
+    Windows are closed up to `closed_to` since then.
     Without an interval, the batch is none by time.
     """
 
@@ -60,6 +61,7 @@ class Batch:
     requested_by: str | None
     late: Mapping[str, int] | None
     watermark: datetime | None
+    closed_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,9 @@ UPDATE txbatch.state SET state = :state WHERE state = :was;
 UPDATE txbatch.batch
    SET keys = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(keys)),
        kept = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(kept)),
-       late = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(late))
+       late = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(late)),
+       closed_to = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(closed_to)),
+       closed = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(closed))
  WHERE topology = :topology AND (keys -> :was IS NOT NULL OR kept -> :was IS NOT NULL);
 
 -- relations_of_state --
@@ -510,9 +512,29 @@ SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topolo
 SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) FROM txbatch.batch
  WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate';
 
+-- let_plan --
+-- Many may plan at once, while no commit closes windows of the topology: what it has not seen might count in them (R26).
+SELECT pg_advisory_xact_lock_shared(hashtext('txbatch closing'), hashtext(CAST(:topology AS text)));
+
+-- close_alone --
+-- The last lock of a commit that closes windows: it waits for plans under way, and keeps others out until it ends.
+SELECT pg_advisory_xact_lock(hashtext('txbatch closing'), hashtext(CAST(:topology AS text)));
+
+-- closed_to --
+-- Up to when the windows of each state are closed since the last commit of its topology (R26).
+SELECT closed_to FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND closed_to IS NOT NULL ORDER BY txid DESC LIMIT 1;
+
+-- open_watermarks --
+-- The watermarks of the other plans that may still count for the first time; null of one that has none.
+SELECT metadata -> 'watermark' FROM txbatch.batch
+ WHERE topology = :topology AND txid <> :txid AND status IN ('planned', 'emitted') AND kind = 'ordinary';
+
 -- batch_times --
--- Where the watermarks are since this batch was committed, and how many of its records were late.
-UPDATE txbatch.batch SET watermark = CAST(:watermark AS json), late = CAST(:late AS json)
+-- Where the watermarks are since this batch was committed, which windows it closed, and how many of its records were late.
+UPDATE txbatch.batch
+   SET watermark = CAST(:watermark AS json), late = CAST(:late AS json), closed_to = CAST(:closed_to AS json),
+       closed = CAST(:closed AS json)
  WHERE topology = :topology AND txid = :txid;
 
 -- batch_committed --
@@ -675,6 +697,10 @@ SELECT to_regclass('txbatch.migration') IS NOT NULL;
 -- lock_migrations --
 -- One migration at a time.
 LOCK TABLE txbatch.migration IN SHARE ROW EXCLUSIVE MODE;
+
+-- states_called --
+-- Those of some names that a state has.
+SELECT state FROM txbatch.state WHERE state = ANY (CAST(:names AS text[])) ORDER BY 1;
 
 -- insert_migration --
 -- A migration was applied.

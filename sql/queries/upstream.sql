@@ -20,6 +20,13 @@ SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b
  WHERE s.state = :state AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after
  GROUP BY b.position ORDER BY 2;
 
+-- upstream_closings --
+-- The batches after a txid, up to another, that closed windows of a state, and the key and the starts of these.
+SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigint
+  FROM txbatch.batch b CROSS JOIN LATERAL (SELECT b.closed -> CAST(:state AS text) AS closed) w
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.txid > :after AND b.txid <= :until
+   AND w.closed IS NOT NULL ORDER BY b.txid;
+
 -- upstream_columns --
 -- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.
 SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM txbatch.state s WHERE s.state = :state)
@@ -46,7 +53,8 @@ SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
                FROM txbatch.batch b
               CROSS JOIN LATERAL (SELECT b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') AS range) p
               CROSS JOIN LATERAL (VALUES (p.range ->> 'start'), (p.range ->> 'end')) e (cut)
-              WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND e.cut IS NOT NULL) AS needs
+              WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND e.cut IS NOT NULL) AS needs,
+       COALESCE(s.value ->> 'emit' = 'final', false) AS between
   FROM txbatch.topology t
  CROSS JOIN LATERAL json_each(t.source) s
   LEFT JOIN txbatch.state u ON u.state = s.value ->> 'state'

@@ -218,6 +218,9 @@ CASES = {
 NO_NUMBER = "it tells of who, when, where and why, and no number follows from it"
 READ_IN_FLIGHT = "only a batch in flight is led by it, and what that counts is verified"
 TO_COME = "it holds watermarks of plans to come: no value of a state follows from it"
+HANDED_ON = (
+    "no value of its own topology follows from it, and one that reads closed windows reads them again to be verified"
+)
 # Columns that may be changed without a falsified number, and why.
 HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
@@ -227,6 +230,7 @@ HARMLESS = {
     "txbatch.batch.key": READ_IN_FLIGHT,
     "txbatch.batch.prev_txid": READ_IN_FLIGHT,
     **dict.fromkeys(("txbatch.batch.watermark", "txbatch.consumed.latest"), TO_COME),
+    **dict.fromkeys(("txbatch.batch.closed_to", "txbatch.batch.closed"), HANDED_ON),
     "txbatch.rebuilt.late": "what was counted is in the manifests and in the plans, of which it is only told",
     **dict.fromkeys((f"txbatch.behind.{name}" for name in ("topology", "stream", "partition", "txid")), TO_COME),
     **dict.fromkeys((f"txbatch.batch.{name}" for name in ("lease_run", "lease_until")), READ_IN_FLIGHT),

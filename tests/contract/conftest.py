@@ -125,6 +125,10 @@ class Backing:
         """Where the watermarks are since a batch was committed, by stream, and how many of its records were late, by state."""
         raise NotImplementedError
 
+    def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
+        """Up to when windows are closed since a batch was committed, and those that it closed, by state."""
+        raise NotImplementedError
+
     def as_partials(self, topology: Topology, partials: Partials) -> Any:
         """In the form that this ledger's commit takes."""
         raise NotImplementedError
@@ -250,6 +254,10 @@ class Memory(Backing):
         found = self.ledger.tables.times.get((topology, txid))
         return (found.watermark or None, found.late or None) if found else (None, None)
 
+    def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
+        found = self.ledger.tables.times[topology, txid]
+        return found.closed_to or None, {state: [*each] for state, each in found.closed.items()} or None
+
     def as_partials(self, topology: Topology, partials: Partials) -> Any:
         return partials
 
@@ -368,6 +376,11 @@ class Postgres(Backing):
 
     def times(self, topology: str, txid: int) -> tuple[Any, Any]:
         written = "SELECT watermark, late FROM txbatch.batch WHERE topology = :t AND txid = :n"
+        with self.engine.connect() as connection:
+            return tuple(connection.execute(text(written), {"t": topology, "n": txid}).one())
+
+    def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
+        written = "SELECT closed_to, closed FROM txbatch.batch WHERE topology = :t AND txid = :n"
         with self.engine.connect() as connection:
             return tuple(connection.execute(text(written), {"t": topology, "n": txid}).one())
 

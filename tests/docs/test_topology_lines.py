@@ -40,6 +40,11 @@ def test_the_chain_of_topologies_runs() -> None:
     exec(chain, {})
 
 
+def test_closed_windows_are_handed_on() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", section("## Closed windows", "## Queries"), re.DOTALL)
+    exec(example, {})
+
+
 def test_files_are_written() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", section("**Files.**", "**New values.**"), re.DOTALL)
     exec(example, {})

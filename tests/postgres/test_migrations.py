@@ -11,7 +11,7 @@ from postgres_bench import Bench, Calls, words
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from txbatch.core.errors import DefinitionError, NotMigrated, Unavailable
+from txbatch.core.errors import DefinitionError, NotMigrated, SchemaMismatch, Unavailable
 from txbatch.postgres import migrate as module
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import Migration, check_migrated, migrate, migrations
@@ -83,6 +83,31 @@ def test_a_migration_that_fails_leaves_nothing(empty: Engine, monkeypatch: pytes
         migrate(empty)
     with pytest.raises(NotMigrated):
         check_migrated(empty)
+
+
+def test_a_state_that_has_the_name_of_a_report_to_come_is_named_and_nothing_changes(
+    empty: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = migrations()
+    before = [each for each in every if each.number < next(n.number for n in every if "VIEW report.closings" in n.sql)]
+    monkeypatch.setattr(module, "migrations", lambda: before)
+    assert migrate(empty) == before
+    with empty.begin() as connection:
+        connection.connection.cursor().execute(
+            "INSERT INTO txbatch.topology (topology, job, by_interval, source) VALUES ('t', 'j', false, '{}');"
+            "INSERT INTO txbatch.state (state, topology, kind, contributions, columns)"
+            " VALUES ('closings', 't', 'opaque', true, '{}')"
+        )
+    was = catalog(empty)
+    monkeypatch.undo()
+    with pytest.raises(
+        SchemaMismatch, match=r"state 'closings' has the name of a report .* was=\"closings\"\) and `txbatch change`"
+    ):
+        migrate(empty)
+    assert catalog(empty) == was
+    with empty.begin() as connection:
+        connection.execute(text("UPDATE txbatch.state SET state = 'calls'"))
+    assert migrate(empty) == every[len(before) :]
 
 
 def test_a_database_of_a_newer_version(engine: Engine) -> None:

@@ -33,6 +33,22 @@ changed = changes.each("coalesce(count_after, 0) - coalesce(count_before, 0)", "
 grouped = changed.each("substr(line, 1, 1)", "letter string").group_by("letter")
 grouped.persistent_aggregate(OpaqueState("totals"), count=Sum("more"))
 """
+HOURS = """
+from datetime import UTC, datetime
+times = [(10, 5), (10, 50), (11, 20), (10, 6), (11, 30), (12, 5), (10, 7), (12, 6), (13, 30)]
+topology = Topology("hours")
+spout = FixedBatchSpout("at timestamp", 3, *(datetime(2026, 1, 5, *time, tzinfo=UTC) for time in times))
+stream = topology.new_stream("log", spout).with_watermark("at", "10 minutes")
+stream.group_by(window("at", "1 hour")).persistent_aggregate(OpaqueState("hours"), visits=Count())
+"""
+BEST = """
+topology = Topology("best")
+closed = topology.new_stream(
+    "closed", StateSpout("hours", "window_start timestamp, window_end timestamp, visits bigint, closed_by bigint", emit="final")
+)
+closed.persist(AppendState("handed_on"))
+closed.persistent_aggregate(OpaqueState("best"), hours=Count(), most=Max("visits"))
+"""
 VISITS = """
 topology = Topology("visits")
 visits = topology.new_stream("log", PartitionedLogSpout({root!r}))
@@ -98,6 +114,22 @@ def orders(engine: Engine) -> dict[str, tuple[Any, ...]]:
             row[0]: tuple(row[1:])
             for row in connection.execute(text("SELECT tag, orders, most, mean FROM report.orders"))
         }
+
+
+def test_each_closed_window_is_handed_on_once(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
+    """As it was when it was closed: of two late records the first hour has none there."""
+    hours, best = write_job("hours.py", HOURS), write_job("best.py", BEST)
+    assert [each["txid"] for each in rows(txbatch("run", hours, "--json"))] == [1]
+    assert [each["txid"] for each in ran(txbatch, "run", best, "--until-idle", "--json")] == [1]
+    assert [each["txid"] for each in rows(txbatch("run", hours, "--until-idle", "--json"))] == [2, 3]
+    assert [each["txid"] for each in ran(txbatch, "run", best, "--until-idle", "--json")] == [2]
+    assert rows(txbatch("run", best, "--json")) == []
+    with engine.begin() as connection:
+        handed_on = "SELECT extract(hour FROM window_start)::int, visits, closed_by FROM report.handed_on ORDER BY 1"
+        assert [*connection.execute(text(handed_on))] == [(10, 2, 1), (11, 2, 3), (12, 2, 3)]
+        now = "SELECT extract(hour FROM window_start)::int, visits FROM report.closed_hours(0, 3) ORDER BY 1"
+        assert [*connection.execute(text(now))] == [(10, 4), (11, 2), (12, 2)]
+        assert [*connection.execute(text("SELECT hours, most FROM report.best"))] == [(3, 2)]
 
 
 def test_a_chain_counts_exactly_once(txbatch: Txbatch, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:

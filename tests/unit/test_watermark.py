@@ -16,7 +16,7 @@ from unit.test_window import PLAIN, TIMES, ZONED
 from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.event_time import Known, advanced, capped, fixed, whole_to
+from txbatch.core.event_time import Known, advanced, capped, closed, fixed, whole_to
 from txbatch.core.guarantee import guarantees
 from txbatch.core.late import check_kept_aside
 from txbatch.core.manifest import StagedState
@@ -443,3 +443,23 @@ def test_what_is_decided_otherwise_is_found(wrong: str, straggle: bool, told: st
 def all_late(found: Iterator[History], *, straggle: bool) -> None:
     for history in found:
         assert straggle or history.late == 0, "it is late"
+
+
+def test_what_is_closed_stays_so_while_its_stream_has_no_watermark() -> None:
+    """Another state goes on closing meanwhile; what closed before does not close again (R26)."""
+
+    def aggregates(*with_watermark: str) -> list[PersistentAggregate]:
+        topology = Topology("visits")
+        for name in ("a", "b"):
+            stream = visits(name, topology)
+            stream = stream.with_watermark("at", "10 minutes") if name in with_watermark else stream
+            stream.group_by(window("at", "1 hour")).persistent_aggregate(OpaqueState(name), visits=Count())
+        return topology.aggregates
+
+    hours = [micros_of(at(hour)) for hour in range(4)]
+    closed_to, found = closed(aggregates("a", "b"), {}, {"a": hours[1], "b": hours[1]}, [])
+    assert found == dict.fromkeys("ab", ("window_start", BEGIN, hours[1]))
+    closed_to, found = closed(aggregates("b"), closed_to, {"b": hours[2]}, [])
+    assert (closed_to, [*found]) == ({"a": hours[1], "b": hours[2]}, ["b"])
+    closed_to, found = closed(aggregates("a", "b"), closed_to, {"a": hours[3], "b": hours[2]}, [])
+    assert (closed_to, found) == ({"a": hours[3], "b": hours[2]}, {"a": ("window_start", hours[1], hours[3])})

@@ -70,6 +70,7 @@ def test_a_time_is_within_its_window_which_begins_where_the_one_before_ends(made
     assert start <= time
     assert end is None or time < end
     assert made.starts(start) == [start]
+    assert made.first_open(micros_of(time)) == micros_of(start)
     if end is not None:
         assert made.starts(end - timedelta(microseconds=1)) == [start]
         assert made.starts(end) == [end]
@@ -129,6 +130,7 @@ def test_a_window_that_slides_is_all_that_a_time_is_in(time: datetime, zone: str
     assert len(starts) == made.per_record == 7
     (day,) = window("at", "1 day", timezone=zone).starts(time)
     assert starts[-1] == day
+    assert made.first_open(micros_of(time)) == micros_of(starts[0])
     for start, later in pairwise(starts):
         assert start is not None
         assert window("at", "1 day", timezone=zone).end(start) == later

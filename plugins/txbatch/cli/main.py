@@ -109,10 +109,22 @@ BATCH_COLUMNS = (
         "keys",
         "late",
         "watermark",
+        "closed_to",
     ),
     *("run", "started_at", "committed_at", "took"),
 )
-DROPPED = ("keys", "kept", "took", "started_at", "attempts", "interval_end", "committed_at", "late", "watermark")
+DROPPED = (
+    "keys",
+    "kept",
+    "took",
+    "started_at",
+    "attempts",
+    "interval_end",
+    "committed_at",
+    "late",
+    "watermark",
+    "closed_to",
+)
 prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 
 

@@ -1,22 +1,29 @@
-"""How far the event time of a topology's streams is, as its ledger decides it when it plans and when it commits (R25).
+"""How far the event time of a topology is, as its ledger decides it when it plans and when it commits (R25, R26).
 
 The caller holds the topology's lock; what it knows, it gives. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 from txbatch.core.cuts import micros_of
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan, OfInterval
 from txbatch.core.transaction import Interval, Metadata
-from txbatch.core.watermark import Watermark
+from txbatch.core.watermark import BEGIN, Watermark
+
+if TYPE_CHECKING:
+    from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.window import Window
 
 # By stream.
 Marks = Mapping[str, int]
+# The key that has the starts of windows, the first start of those that a commit closes, and the one before which they end.
+Closed = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,30 @@ def advanced(
         if now is not None:
             found[stream] = now
     return found
+
+
+def closed(
+    aggregates: Sequence[PersistentAggregate], before: Marks, after: Marks, open_plans: Iterable[Marks]
+) -> tuple[dict[str, int], dict[str, Closed]]:
+    """Return up to when the windows of each state are closed once a batch is committed, and those that it closes (R26).
+
+    `before` has the former until now, `after` are the watermarks since the commit. What an open plan may still count in time
+    keeps its windows open; one without a watermark, all. It never goes back, nor where a state has no watermark for some time.
+    """
+    plans, found = list(open_plans), dict[str, Closed]()
+    closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
+    for aggregate in (each for each in aggregates if each.closes):
+        state, window = aggregate.state.name, cast("Window", aggregate.window)
+        was, marks = closed_to.get(state), [aggregate.mark(each) for each in (after, *plans)]
+        known = [each for each in marks if each is not None]
+        now = largest([was, min(known) if len(known) == len(marks) else None])
+        if now is None:
+            continue
+        closed_to[state] = now
+        first, end = BEGIN if was is None else window.first_open(was), window.first_open(now)
+        if first < end:
+            found[state] = (window.name, first, end)
+    return closed_to, found
 
 
 def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks) -> Metadata:

@@ -122,17 +122,25 @@ class PersistentAggregate:
         window = self.window
         return {window.end_name: window.end_sql(keys[window.name])} if isinstance(window, Window) else {}
 
+    @property
+    def closes(self) -> bool:
+        """True if its windows close: its streams have a watermark, by which they end (R26); sessions do not."""
+        return isinstance(self.window, Window) and bool(watermarks(self.stream))
+
+    def mark(self, watermark: Mapping[str, int]) -> int | None:
+        """Return up to when its records are taken to be there: by the least of its streams, None while one has read nothing."""
+        streams = watermarks(self.stream).keys()
+        return min(watermark[stream] for stream in streams) if streams and streams <= watermark.keys() else None
+
     def late_before(self, watermark: Mapping[str, int]) -> int | None:
         """Return before which start windows have ended by a plan's watermarks: the least of its streams counts (R25).
 
         None where it is not by windows, or its streams have no watermark. As long as one of them has not read anything, none has.
         """
-        streams = watermarks(self.stream)
-        if self.window is None or not streams:
+        if self.window is None or not watermarks(self.stream):
             return None
-        if streams.keys() - watermark.keys():
-            return BEGIN
-        return self.window.ended_before(min(watermark[stream] for stream in streams))
+        mark = self.mark(watermark)
+        return BEGIN if mark is None else self.window.ended_before(mark)
 
     @property
     def late(self) -> str:

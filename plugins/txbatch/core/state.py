@@ -30,6 +30,7 @@ REPORTS = frozenset(
         "state_coverage",
         "restatements",
         "batch_reads",
+        "closings",
         "changes_of_definition",
         "values_since",
         "rebuilds",

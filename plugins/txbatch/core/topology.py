@@ -167,6 +167,11 @@ class Topology:
         return watermarks_of(self.name, (aggregate.stream for aggregate in self.aggregates))
 
     @property
+    def closes(self) -> bool:
+        """True if windows of one of its states close (R26)."""
+        return any(aggregate.closes for aggregate in self.aggregates)
+
+    @property
     def cut_by(self) -> Mapping[str, str]:
         """The field by whose times a stream's intervals are cut, by stream, where its spout has one."""
         spouts = {name: stream.spout for name, stream in self.streams.items() if stream.spout.by_interval}

@@ -24,6 +24,7 @@ from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
+    from txbatch.core.closings import Closing
     from txbatch.core.fields import Field
     from txbatch.core.persistent_aggregate import PersistentAggregate
     from txbatch.core.plan import StreamPlan
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from txbatch.core.topology import Topology
     from txbatch.core.transaction import Assignment
 
-# What the identity of a spout says that reads a state; its `state` says which.
-STATE_SPOUT = "StateSpout"
+# What the identity of a spout says that reads a state; its `state` says which, its `emit` that it reads closed windows.
+STATE_SPOUT, CHANGES, FINAL = "StateSpout", "changes", "final"
+# What a window that is closed has beside what reports show: the txid that closed it.
+CLOSED_BY = "closed_by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class UpstreamState:
     """A state, as its readers find it: `txid` is the newest cut, `horizon` the oldest of the generation that counts.
 
     `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
+    `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes.
     """
 
     state: str
@@ -62,16 +66,21 @@ class UpstreamState:
     horizon: int = 0
     replaced: tuple[Replaced, ...] = ()
     columns: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next."""
+    """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next.
+
+    `between` says that it reads those between them, too.
+    """
 
     topology: str
     state: str
     owner: str | None
     needs: frozenset[int] = frozenset()
+    between: bool = False
 
 
 class Upstream(Protocol):
@@ -85,6 +94,12 @@ class Upstream(Protocol):
 
     def changes(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of what changed in a range of cuts, a row per key. RecordsGone for a cut that is not kept."""
+
+    def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
+        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+
+    def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Return these columns of the windows that a range of cuts closed, as of their closing. RecordsGone as of `changes`."""
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -163,7 +178,7 @@ def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
 
 def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
     """RecordsGone when a cut of a range cannot be asked any more; what is before all of them is nothing."""
-    for txid in filter(None, (range_["start"], range_["end"])):
+    for txid in filter(None, (range_["start"], range_["end"], *_lowest_between(known, range_))):
         replaced = replaced_with(known, txid)
         horizon = known.horizon if replaced is None else replaced.horizon
         why = f"retention has folded what it was before txid {horizon}" if txid < (horizon or 0) else None
@@ -171,6 +186,14 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
+
+
+def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
+    """Return the lowest cut that a range of closed windows reads of each generation."""
+    if "windows" not in range_:
+        return []
+    first = range_["start"] + 1
+    return [first, *(each.last + 1 for each in known.replaced if first <= each.last < range_["end"])]
 
 
 def check_newest(known: UpstreamState) -> None:
@@ -230,12 +253,12 @@ def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
         )
 
 
-def check_columns(known: UpstreamState, fields: Iterable[Field]) -> None:
-    """SchemaMismatch names a field that the state's changes do not have."""
+def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequence[str], of: str = "changes") -> None:
+    """SchemaMismatch names a field that what is read `of` a state does not have among its columns."""
     for field in fields:
-        if field.name not in known.columns:
+        if field.name not in columns:
             raise SchemaMismatch(
-                f"StateSpout: the changes of state {known.state!r} have no {field.name!r}; they have {', '.join(known.columns)}"
+                f"StateSpout: the {of} of state {known.state!r} have no {field.name!r}; they have {', '.join(columns)}"
             )
 
 
@@ -267,10 +290,13 @@ def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, in
 
     >>> held([Reader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
     {'top': 7}
+    >>> held([Reader("top", "hours", "visits", frozenset({2}), between=True)], "visits", swapped=4)
+    {'top': 5}
     """
     found: dict[str, int] = {}
     for each in (each for each in readers if each.owner == topology):
-        for txid in (txid for txid in each.needs if txid > swapped):
+        needs = (max(txid, swapped + 1) if each.between else txid for txid in each.needs)
+        for txid in (txid for txid in needs if txid > swapped):
             found[each.topology] = min(txid, found.get(each.topology, txid))
     return found
 
@@ -299,7 +325,7 @@ def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps:
 def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:
     """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read, or looks up."""
     for each in readers:
-        if each.owner == topology and any(0 < txid <= swapped for txid in each.needs):
+        if each.owner == topology and any(0 < max(txid, each.between) <= swapped for txid in each.needs):
             raise TerminalError(
                 f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and reads "
                 "what that changed with the next batch, or an open one looks up in it: drop the past when it has run, or "

@@ -141,6 +141,11 @@ class Window(Timed):
         """Return the start before which all windows have ended at a time, and from which on none has."""
         return self.cut.start(self.cut.number(time) - self.size + 1)
 
+    def first_open(self, time: int) -> int:
+        """Return the start of the first window that has not ended at a time; beyond the years of Python, too."""
+        number = self.cut.number(time) - self.size + 1
+        return self.cut.start(number + (self.origin - number) % self.slide)
+
     def end_sql(self, start: str) -> str:
         """Return `end` as an expression of PostgreSQL."""
         return self.cut.later_sql(start, self.size)

@@ -1,4 +1,4 @@
-"""The watermarks of the ledger in memory (R25). Compare `postgres.event_time`: the same decisions of `core.event_time`."""
+"""The event time of the ledger in memory (R25, R26). Compare `postgres.event_time`: the same decisions of `core.event_time`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from txbatch.core.event_time import Known, Marks, advanced, capped, largest, late_of, whole_to
+from txbatch.core.event_time import Known, Marks, advanced, capped, closed, largest, late_of, whole_to
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
@@ -24,8 +24,20 @@ def marks(tables: Tables, topology: str) -> Marks:
     return written[max(written)] if written else {}
 
 
+def closed_to(tables: Tables, topology: str) -> Marks:
+    """Return up to when the windows of each state are closed since the last commit of its topology."""
+    written = {txid: of.closed_to for (name, txid), of in tables.times.items() if name == topology and of.closed_to}
+    return written[max(written)] if written else {}
+
+
+def _open(tables: Tables, batch: Batch) -> list[Batch]:
+    """Return the other batches that may still count for the first time."""
+    others = (each for each in tables.batches_of(batch.topology) if each.txid != batch.txid)
+    return [each for each in others if not each.status.final and each.kind is BatchKind.ORDINARY]
+
+
 def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manifest) -> None:
-    """Write where the watermarks are once this batch is committed, and how many of its records were late."""
+    """Write where the watermarks are once this batch is committed, which windows it closes, and how many records were late."""
     watermarks, at = topology.watermarks, (batch.topology, batch.txid)
     if not watermarks or at not in tables.times:
         return
@@ -38,7 +50,10 @@ def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manife
             lambda stream: _behind(tables, batch.topology, stream),
             lambda: _whole_to(tables, batch.topology),
         )
-        times = replace(times, watermark=advanced(watermarks, batch.plan, known, topology.cut_by))
+        after = advanced(watermarks, batch.plan, known, topology.cut_by)
+        open_plans = [each.plan.watermark for each in _open(tables, batch)]
+        shut, found = closed(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
+        times = replace(times, watermark=after, closed_to=shut, closed=found)
     tables.times[at] = times
 
 

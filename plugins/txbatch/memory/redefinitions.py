@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from txbatch.core import protocol
 from txbatch.core.apart import ApartStatus, LastWriter
@@ -32,6 +32,8 @@ from txbatch.core.transaction import BatchStatus
 from txbatch.core.upstream import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
 from txbatch.memory.upstream import looked_up, readers
+
+Of = TypeVar("Of")
 
 
 def change(tables: Tables, topology: Topology, job: str, why: str, by: str | None) -> list[Redefinition]:
@@ -163,8 +165,15 @@ def _rename(tables: Tables, topology: str, step: RenameState) -> None:
             tables.attempts[at] = replace(attempt, manifest=replace(attempt.manifest, states=states))
     for of, times in tables.times.items():
         if of[0] == topology:
-            late = {state if name == was else name: each for name, each in times.late.items()}
-            tables.times[of] = replace(times, late=late)
+            shut = None if times.closed_to is None else _named(times.closed_to, step)
+            tables.times[of] = replace(
+                times, late=_named(times.late, step), closed_to=shut, closed=_named(times.closed, step)
+            )
+
+
+def _named(by_state: Mapping[str, Of], step: RenameState) -> dict[str, Of]:
+    """Return what is by state under the new name."""
+    return {step.state if name == step.was else name: each for name, each in by_state.items()}
 
 
 def _within(plan: BatchPlan, step: RenameStream | RenameState) -> BatchPlan:

@@ -21,7 +21,7 @@ from txbatch.core.definition import (
     stream_watermarks,
 )
 from txbatch.core.errors import Incomplete, UnknownName
-from txbatch.core.event_time import Marks
+from txbatch.core.event_time import Closed, Marks
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.keep import Keep
 from txbatch.core.ledger import Head, ReadBy, Version
@@ -106,14 +106,16 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25).
+    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25, R26).
 
-    A restate moves no watermark.
+    A restate moves no watermark, and closes nothing.
     """
 
     planned_at: datetime
     watermark: Marks | None = None
     late: Mapping[str, int] = field(default_factory=dict)
+    closed_to: Marks | None = None
+    closed: Mapping[str, Closed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

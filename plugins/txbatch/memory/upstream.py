@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from txbatch.core.closings import Closing, taken
+from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
+from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
@@ -14,6 +17,8 @@ from txbatch.core.sessions import joined
 from txbatch.core.state import changes_columns
 from txbatch.core.transaction import BatchKind, BatchStatus, Metadata
 from txbatch.core.upstream import (
+    CLOSED_BY,
+    FINAL,
     STATE_SPOUT,
     Reader,
     Replaced,
@@ -28,6 +33,7 @@ from txbatch.core.upstream import (
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.window import Window
     from txbatch.memory.ledger import MemoryLedger
     from txbatch.memory.tables import StoredState, Tables
 
@@ -58,6 +64,20 @@ class MemoryUpstream:
             check_kept(found, range_)
             changed = _changed(tables, found, range_["start"], range_["end"])
             return [tuple(row[name] for name in columns) for row in changed]
+
+    def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
+        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+        with self.ledger.transaction() as tables:
+            found = known(tables, state, self.ledger.uuid)
+            return [closing for closing, _ in taken(found, range_, _closings(tables, found))]
+
+    def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        """Return these columns of the windows that a range of cuts closed, as of their closing."""
+        with self.ledger.transaction() as tables:
+            found = known(tables, state, self.ledger.uuid)
+            check_same(found, range_)
+            check_kept(found, range_)
+            return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -120,6 +140,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         stored.horizon,
         tuple(replaced),
         tuple(columns),
+        _columns_of_closed(stored),
     )
 
 
@@ -132,7 +153,8 @@ def readers(tables: Tables) -> list[Reader]:
                 continue
             state = identity["state"]
             owner = tables.states[state].topology if state in tables.states else None
-            found.append(Reader(topology, state, owner, frozenset(_needs(tables, topology, stream))))
+            needs = frozenset(_needs(tables, topology, stream))
+            found.append(Reader(topology, state, owner, needs, identity.get("emit") == FINAL))
     return found
 
 
@@ -174,6 +196,45 @@ def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterato
         row = changed(key, before, after, txid if txid and (now or told) else end)
         if row is not None:
             yield dict(zip(names, row, strict=True))
+
+
+def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
+    """Return all batches that closed windows of a state; by their txids."""
+    closed = {
+        txid: times.closed.get(of.state) for (topology, txid), times in tables.times.items() if topology == of.topology
+    }
+    return [Closing(txid, *windows) for txid, windows in sorted(closed.items()) if windows]
+
+
+def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
+    """Yield the windows that a range closed, each as of the cut that says what it was then."""
+    keys, _ = _shown(tables.states[of.state])
+    for closing, cut in taken(of, range_, _closings(tables, of)):
+        stored, found = _generation(tables, of, cut)
+        if stored is None:
+            continue
+        check_keys(of.state, keys, _shown(stored)[0])
+        window = cast("Window", cast("PersistentAggregate", stored.aggregate).window)
+        at = keys.index(closing.key)
+        for key, (values, txid) in found.items():
+            if values is not None and closing.first <= micros_of(key[at]) < closing.end:
+                shown = {
+                    **dict(zip(keys, key, strict=True)),
+                    window.end_name: window.end(key[at]),
+                    **values,
+                    "txid": txid,
+                }
+                yield {**shown, of.closed[-1]: closing.txid}
+
+
+def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
+    """Return the columns of a state's windows once they are closed; none where none of them closes."""
+    aggregate = cast("PersistentAggregate", stored.aggregate)
+    if aggregate.window is None or not aggregate.closes:
+        return ()
+    keys, values = _shown(stored)
+    shown = [*keys, aggregate.window.end_name, *values, "txid"]
+    return (*shown, free_name(CLOSED_BY, shown))
 
 
 def _generation(

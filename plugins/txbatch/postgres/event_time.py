@@ -1,4 +1,4 @@
-"""The watermarks of the ledger in PostgreSQL (R25): read under its locks, decided by `core.event_time`, written by the commit."""
+"""The event time of the ledger in PostgreSQL (R25, R26): read under its locks, decided by `core.event_time`, written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.event_time import Known, Marks, advanced, largest, late_of
+from txbatch.core.event_time import Known, Marks, advanced, closed, largest, late_of
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, canonical_json
@@ -20,15 +20,28 @@ def marks(connection: Connection, topology: str) -> Marks:
     return connection.execute(query("watermarks"), {"topology": topology}).scalar() or {}
 
 
-def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
-    """Write where the watermarks are, now that this batch is committed, and how many of its records were late.
+def closed_to(connection: Connection, topology: str) -> Marks:
+    """Return up to when the windows of each state are closed since the last commit of its topology."""
+    return connection.execute(query("closed_to"), {"topology": topology}).scalar() or {}
 
-    `ranges` are those that it read. A restate moves no watermark.
+
+def let_plan(connection: Connection, topology: str) -> None:
+    """Wait until no commit closes windows, and let none do so until the transaction ends (R26).
+
+    After this the transaction takes no lock that a commit holds.
+    """
+    connection.execute(query("let_plan"), {"topology": topology})
+
+
+def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
+    """Write where the watermarks are, now that this batch is committed, which windows it closes, and how many records were late.
+
+    `ranges` are those that it read. A restate moves no watermark, and closes nothing.
     """
     watermarks = topology.watermarks
     if not watermarks:
         return
-    found: Marks | None = None
+    told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(manifest)}
     if batch.kind is not BatchKind.RESTATE:
         known = Known(
             marks(connection, batch.topology),
@@ -36,10 +49,19 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
             lambda stream: _behind(connection, batch.topology, stream),
             lambda: _whole_to(connection, batch.topology),
         )
-        found = advanced(watermarks, batch.plan, known, topology.cut_by)
-    told: dict[str, Any] = {"watermark": found, "late": late_of(manifest)}
+        told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.cut_by)
+        if topology.closes:
+            connection.execute(query("close_alone"), {"topology": batch.topology})
+            before, plans = closed_to(connection, batch.topology), _open_plans(connection, batch)
+            told["closed_to"], told["closed"] = closed(topology.aggregates, before, after, plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
     connection.execute(query("batch_times"), {"topology": batch.topology, "txid": batch.txid, **written})
+
+
+def _open_plans(connection: Connection, batch: Batch) -> list[Marks]:
+    """Return the watermarks of the other plans that may still count for the first time."""
+    names = {"topology": batch.topology, "txid": batch.txid}
+    return [each or {} for each in connection.execute(query("open_watermarks"), names).scalars()]
 
 
 def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 
 # With which the names of a state's functions begin.
-PREFIXES = ("get", "as_of", "corrected", "changes", "why")
+PREFIXES = ("get", "closed", "as_of", "corrected", "changes", "why")
 
 
 @dataclass(frozen=True, slots=True)

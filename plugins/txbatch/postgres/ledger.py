@@ -159,6 +159,8 @@ class PostgresLedger:
             if topology is not None:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
+                if topology.closes:
+                    event_time.let_plan(connection, head.topology)
                 marks = event_time.marks(connection, head.topology)
                 plans = [(run, plan if run.restate else fixed(plan, topology.watermarks, marks)) for run, plan in plans]
             last = store_plans(connection, head, plans, self.lease_seconds)

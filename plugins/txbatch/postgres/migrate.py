@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
-from txbatch.core.errors import NotMigrated
+from txbatch.core.errors import NotMigrated, SchemaMismatch
+from txbatch.core.state import REPORTS
 from txbatch.postgres.engine import check_server, transaction, unless_made
 from txbatch.postgres.queries import query, sql_root
 
@@ -43,7 +44,17 @@ def migrate(engine: Engine) -> list[Migration]:
             with unless_made(connection):
                 return _apply(connection)
         connection.execute(query("lock_migrations"))
+        _check_names(connection)
         return _apply(connection)
+
+
+def _check_names(connection: Connection) -> None:
+    """SchemaMismatch for a state that is called as a report is, which an earlier version did not have."""
+    for state in connection.execute(query("states_called"), {"names": sorted(REPORTS)}).scalars():
+        raise SchemaMismatch(
+            f"state {state!r} has the name of a report that this version brings: give it another one by the version that runs "
+            f'it, OpaqueState("another", was="{state}") and `txbatch change`, then migrate again'
+        )
 
 
 def _apply(connection: Connection) -> list[Migration]:

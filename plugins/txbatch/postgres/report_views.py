@@ -11,6 +11,7 @@ from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.window import Window
+from txbatch.postgres.closings import closings
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.functions import PREFIXES, Function
@@ -121,6 +122,8 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
     """
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]
+    if aggregate.closes and isinstance(aggregate.window, Window) and aggregate.state.database is None:
+        functions.append(closings(aggregate, aggregate.window, types))
     if past:
         functions += past_of(aggregate, types).functions()
     made = [function.name for function in functions]

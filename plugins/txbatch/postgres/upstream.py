@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from txbatch.core.closings import Closing, first_closed, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.state import changes_columns, versions_name
@@ -24,6 +25,7 @@ from txbatch.core.upstream import (
     check_same,
     replaced_with,
 )
+from txbatch.postgres.closings import closings_name
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.generations import CURRENT, past
@@ -64,6 +66,23 @@ class PostgresUpstream:
             changed = _Cuts(connection, found, self.jobs).changes(range_["start"], range_["end"])
             yield from _streamed(connection, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
+    def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
+        """Return the batches that closed windows of a state, of those of a range; by their txids."""
+        with transaction(self.engine) as connection:
+            return [closing for closing, _ in _closings(connection, known(connection, state), range_)]
+
+    def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of the windows that a range of cuts closed, as of their closing."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            check_same(found, range_)
+            check_kept(found, range_)
+            cuts = _Cuts(connection, found, self.jobs)
+            for closing, cut in _closings(connection, found, range_):
+                if windows := cuts.closed(closing, cut):
+                    given = {"cut": cut, "by": closing.txid, "first": closing.first, "end": closing.end}
+                    yield from _streamed(connection, columns, windows, given)
+
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
         with transaction(self.engine) as connection:
@@ -99,8 +118,11 @@ def _streamed(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield these columns of what is selected by some SQL, without all of it in memory."""
     statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({rows}) c"
-    streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
-    for row in streamed.exec_driver_sql(statement, dict(given)):
+    ahead = {
+        "stream_results": True,
+        "max_row_buffer": _ROWS_AHEAD,
+    }  # of this statement: others follow on the connection
+    for row in connection.exec_driver_sql(statement, dict(given), execution_options=ahead):
         yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
 
 
@@ -119,13 +141,27 @@ def known(connection: Connection, state: str) -> UpstreamState:
     replaced = [Replaced(*each[:4]) for each in connection.execute(query("upstream_replaced"), given)]
     made = row["created_at"].astimezone(UTC).isoformat(), row["joined"]
     columns = tuple(changes_columns(*_shown(row["columns"])))
-    return UpstreamState(state, row["topology"], made, row["txid"], row["horizon"], tuple(replaced), columns)
+    closed = _columns_of_closed(connection, state)
+    return UpstreamState(state, row["topology"], made, row["txid"], row["horizon"], tuple(replaced), columns, closed)
+
+
+def _closings(connection: Connection, of: UpstreamState, range_: Metadata) -> list[tuple[Closing, int]]:
+    """Return the batches that closed the windows which a range has, each with the cut as of which these are read."""
+    given = {"topology": of.topology, "state": of.state, "after": first_closed(range_), "until": range_["end"]}
+    found = [Closing(*row) for row in connection.execute(query("upstream_closings"), given)]
+    return taken(of, range_, found)
+
+
+def _columns_of_closed(connection: Connection, state: str) -> tuple[str, ...]:
+    """Return the columns of a state's windows once they are closed; none where none of them closes."""
+    found = connection.execute(query("report_functions"), {"names": [closings_name(state)]}).mappings().first()
+    return tuple(name for name, _ in found["columns"][2:]) if found else ()
 
 
 def readers(connection: Connection) -> list[Reader]:
     """Return all streams that read a state, with the cuts that each needs."""
     found = connection.execute(query("upstream_readers"))
-    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs)) for row in found]
+    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs), row.between) for row in found]
 
 
 def looked_up(connection: Connection) -> list[Reader]:
@@ -189,6 +225,22 @@ class _Cuts:
             return *_shown(columns), doubled(own.as_of(txid))
         schema = (past(replaced.rebuild) if replaced else CURRENT).reports
         return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
+
+    def closed(self, closing: Closing, cut: int) -> str:
+        """Return the SQL of the windows that a batch closed, as of the cut; empty where there were none.
+
+        The batch is the parameter `by`, the starts of its windows are from `first` to before `end`.
+        """
+        keys, values, shown = self.as_of(cut, "cut")
+        if not shown:
+            return ""
+        keys_now, values_now = _shown(_columns(self.connection, self.of, None) or {"keys": (), "aggregates": {}})
+        check_keys(self.of.state, keys_now, keys)
+        gone = "".join(f", NULL AS {_quoted(name)}" for name in values_now if name not in values)
+        first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
+        start = f"s.{_quoted(closing.key)}"
+        by = f"CAST(%(by)s AS bigint) AS {_quoted(self.of.closed[-1])}"
+        return f"SELECT s.*, {by}{gone} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
 
     def _own(self, replaced: Replaced | None) -> OwnPast | None:
         """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""

@@ -1,17 +1,18 @@
-"""StateSpout: what changed in a state of another topology, from one of its committed txids to the next."""
+"""StateSpout: what changed in a state of another topology, from one of its committed txids to the next; or its closed windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.closings import check_closes, next_closed
 from txbatch.core.declared import fields_ddl
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import checked_name, parse_fields
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN
 from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.core.upstream import STATE_SPOUT, ExportedSpout, Upstream, check_columns, next_range
+from txbatch.core.upstream import CHANGES, FINAL, STATE_SPOUT, ExportedSpout, Upstream, check_columns, next_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,35 +21,53 @@ if TYPE_CHECKING:
 
 
 class StateSpout(ExportedSpout):
-    """Emits what changed in a state of this ledger since the batch before: a record for each key, the first time for all of them.
+    """Emits what changed in a state of this ledger since the batch before, or the windows of it that were closed since (R26).
+
+    With `emit="changes"` there is a record for each key, the first time for all of them.
 
     `fields` are those columns of `report.changes_<state>` that are read: the state's keys; `<value>_before` and `<value>_after`
     of each value, as reports show it; `change`, which is 'added', 'changed' or 'removed'; `txid`, which changed it last. Changes
     between two batches come as one. What was restated or rebuilt comes as a change, too.
 
+    With `emit="final"` there is one for each row of a window that was closed, once, with its values as of its closing. `fields`
+    are columns of `report.closed_<state>`: those of `report.<state>`, and `closed_by`, the txid that closed it. What comes later,
+    or is restated, is a change, and none of these.
+
     Transactional: the plan says from which txid to which, and a state as of a txid stays what it is.
     """
 
-    def __init__(self, state: str, fields: Fields) -> None:
-        self.state, self.fields = checked_name(state, "state"), fields_ddl(fields)
+    def __init__(self, state: str, fields: Fields, emit: str = CHANGES) -> None:
+        if emit not in (CHANGES, FINAL):
+            raise DefinitionError(
+                f"StateSpout({state!r}): emit={emit!r} is neither 'changes', for what changes in it, nor 'final', for its "
+                "windows once they are closed"
+            )
+        self.state, self.fields, self.emit = checked_name(state, "state"), fields_ddl(fields), emit
         self._fields = parse_fields(self.fields)
 
     @property
     def identity(self) -> Metadata:
-        return {"spout": STATE_SPOUT, "state": self.state}
+        emit = {} if self.emit == CHANGES else {"emit": self.emit}
+        return {"spout": STATE_SPOUT, "state": self.state, **emit}
 
     def partitions(self) -> Sequence[str]:
         return [self.state]
 
     def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
-        """The txids that were committed since the last plan."""
+        """The txids that were committed since the last plan; of closed windows, where some were closed by them."""
         known = upstream.known(self.state)
-        check_columns(known, self._fields)
+        if self.emit == FINAL:
+            check_closes(known)
+            check_columns(known, self._fields, known.closed, "closed windows")
+            found = next_closed(known, last)
+            return found if found and upstream.closings(self.state, found) else None
+        check_columns(known, self._fields, known.columns)
         return next_range(known, last)
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
-        """What changed in the range."""
-        return upstream.changes(self.state, ranges[self.state], [field.name for field in self._fields])
+        """What changed in the range, or was closed."""
+        records = upstream.closed if self.emit == FINAL else upstream.changes
+        return records(self.state, ranges[self.state], [field.name for field in self._fields])
 
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None

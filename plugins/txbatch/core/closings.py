@@ -1,0 +1,98 @@
+"""Closed windows of a state as the source of another topology: each once, as reports showed it when it was closed (R26).
+
+A range has the cuts after the last one up to the newest, and with it the windows that their batches closed. The first range has
+those that were closed before, too: all as of the oldest cut from which on everything is kept.
+
+>>> known = UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4)
+>>> [cut_of(known, {"start": 4, "end": 9}, txid) for txid in (2, 4, 7)]
+[4, 4, 7]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.errors import TerminalError
+from txbatch.core.transaction import Metadata
+from txbatch.core.upstream import UpstreamState, check_kept, check_newest, next_range, replaced_with
+
+# What of the windows a range has: all that are closed, or those that its batches closed.
+ALL, NEW = "all", "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`."""
+
+    txid: int
+    key: str
+    first: int
+    end: int
+
+
+def check_closes(known: UpstreamState) -> None:
+    """TerminalError for a state of which no window closes."""
+    if not known.closed:
+        raise TerminalError(
+            f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
+            "window(...) after with_watermark(...), or read what changes in it, emit='changes'"
+        )
+
+
+def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | None:
+    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when a cut of it is not kept."""
+    if last is not None:
+        found = next_range(known, last)
+        if found:
+            found["windows"] = NEW
+            check_kept(known, found)
+        return found
+    check_newest(known)
+    start = oldest(known)
+    return {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL} if known.txid > start else None
+
+
+def oldest(known: UpstreamState) -> int:
+    """Return the oldest cut from which on a state can be read as of each; 0: nothing of it is folded or dropped.
+
+    >>> from txbatch.core.upstream import Replaced
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4))
+    4
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4, (Replaced(1, 6, 2),)))
+    2
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4, (Replaced(1, 3, 2), Replaced(2, 6, 2, gone=True))))
+    7
+    """
+    found = known.horizon
+    for each in reversed(known.replaced):
+        if found > each.last + 1:
+            break
+        found = each.last + 1 if each.gone else each.horizon or 0
+        if each.gone:
+            break
+    return found
+
+
+def first_closed(range_: Metadata) -> int:
+    """Return the txid after which batches closed the windows that a range has."""
+    return 0 if range_["windows"] == ALL else int(range_["start"])
+
+
+def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:
+    """Return those closings that a range has, each with the cut as of which its windows are read."""
+    of_range = (each for each in closings if first_closed(range_) < each.txid <= range_["end"])
+    cuts = ((each, cut_of(known, range_, each.txid)) for each in of_range)
+    return [(each, cut) for each, cut in cuts if cut is not None]
+
+
+def cut_of(known: UpstreamState, range_: Metadata, txid: int) -> int | None:
+    """Return as of which cut the windows are read that a txid closed; None: of what was counted then nothing is kept.
+
+    That is the txid, or, where it came before the range, where that begins: in the same generation.
+    """
+    if txid > range_["start"]:
+        return txid
+    start: int = range_["start"]
+    return start if replaced_with(known, txid) == replaced_with(known, start) else None
