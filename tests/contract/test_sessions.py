@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count as count_up
@@ -41,6 +42,7 @@ VISIT = st.tuples(st.sampled_from("xy"), st.integers(0, 300), st.integers(0, 9))
 DAY = datetime(2026, 10, 25, tzinfo=UTC)
 GAP = 30
 NUMBERS = count_up()
+GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "sessions").glob("*.json"))
 
 
 def at(minute: Any) -> datetime:
@@ -127,6 +129,19 @@ def random_batches(random: Random, number: int = 5) -> list[list[Visit]]:
 
 def flat(batches: Iterable[Iterable[Visit]]) -> list[Visit]:
     return [visit for batch in batches for visit in batch]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_golden(backing: Any, path: Path) -> None:
+    """A step is a batch, or a restate of a position: records as user and time; what is expected: user, start, end, visits."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    visits = Visits(backing, gap=case["gap"])
+    for number, step in enumerate(case["steps"]):
+        name = str(number)
+        of = restate_of(step["restate"], name) if "restate" in step else run(name)
+        visits.counts(of, [(user, datetime.fromisoformat(time), 1) for user, time in step["batch"]])
+        expected = [(user, *map(datetime.fromisoformat, ends), number) for user, *ends, number in step["expect"]]
+        assert [row[:4] for row in visits.report()] == expected, step
 
 
 @pytest.mark.parametrize("keys", [("user",), ()], ids=["by user", "alone"])

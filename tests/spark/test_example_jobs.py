@@ -73,6 +73,13 @@ def test_reach_looks_up_in_the_graph(emit: Callable[..., Any], tmp_path: Path, m
     assert emit(job("reach")).partials["reached"] == {("x", "cid"): (1,), ("x", "dan"): (2,)}
 
 
+def test_visits_go_on_from_batch_to_batch(emit: Callable[..., Any]) -> None:
+    found = emit(job("sessions")).partials["sessions"]
+    assert sum(views for _, views, *_ in found.values()) == 200
+    assert all(start <= end <= newest for (_, start), (end, _, _, newest) in found.items())
+    assert 0 < sum(bought for *_, bought, _ in found.values()) < 200
+
+
 def test_orders_are_joined(emit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_FOLDER", str(tmp_path / "in"))
     written(
