@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from support import LogSpout
 
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
+from txbatch.postgres.past_reader import PastReader
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)
@@ -88,6 +89,18 @@ def test_why_has_all_versions_that_begin_within_a_session(bench: Bench) -> None:
     asked_for = "SELECT position, txid, visits, counts FROM report.why_sessions('x', '2026-11-24 00:00Z')"
     assert sorted(bench.rows(asked_for)) == [(1, 1, 2, True), (1, 1, 3, True), (2, 2, 2, True)]
     assert bench.rows("SELECT * FROM report.why_sessions('x', '2026-11-24 00:01Z')") == []
+
+
+@pytest.mark.rule("R19")
+def test_all_pieces_of_a_session_are_compared_with_what_batches_contributed(bench: Bench) -> None:
+    reader, key = PastReader(bench.engine), ("x", "2026-11-24 00:00:00+00")
+    told = reader.why("sessions", key)
+    assert (told["equal"], len(told["versions"]), told["values"]["visits"]) == (True, 3, 7)
+    (row,) = reader.as_of("sessions", 1, [key])
+    assert (row["session_end"], row["visits"], row["txid"]) == (at(40), 3, 1)
+    assert [each["visits"] for each in reader.as_of("sessions", 2)] == [7, 1, 1]
+    bench.run("UPDATE state.sessions SET visits = 3 WHERE session_start = '2026-11-24 01:10Z'")
+    assert reader.why("sessions", key)["equal"] is False
 
 
 def test_sessions_of_a_user_are_found_by_index(bench: Bench) -> None:

@@ -316,8 +316,8 @@ def stream_definitions(
 def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
 
-    Of a state that counts results of single batches also the operations that make them; of one by windows which these are; of
-    one that keeps records their fields, which say what a row's key is made of.
+    Of a state that counts results of single batches also the operations that make them; of one by windows which these are, and
+    of sessions what their end is called; of one that keeps records their fields, which say what a row's key is made of.
     """
     values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
     keys = [[key.name, key.type] for key in aggregate.keys]
@@ -326,7 +326,9 @@ def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
     operations = per_batch(aggregate.stream)
     within = {"batch": list(operations)} if operations else {}
     cut = [window.described for window in windows(aggregate.stream)]
-    by_window = {"windows": cut} if cut else {}
+    by_window: dict[str, Any] = {"windows": cut} if cut else {}
+    if aggregate.sessions:
+        by_window["sessions"] = aggregate.sessions.end_name
     rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
     prune = {"prune": True} if aggregate.state.prune else {}
     return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **by_window, **rows, **prune}

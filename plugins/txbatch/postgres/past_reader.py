@@ -239,7 +239,10 @@ def _version(row: dict[str, Any], *, removable: bool) -> dict[str, Any]:
 def _amounts(
     connection: Connection, stored: Mapping[str, Any], casts: Sequence[str], asked: Mapping[str, str]
 ) -> bool | None:
-    """Return whether the contributions of a key that count amount to the state's row of it; None: nobody here knows."""
+    """Return whether the contributions of a key that count amount to the state's row of it; None: nobody here knows.
+
+    Of a session whether those of all its pieces do.
+    """
     if not all(merge_named(merge) for *_, merge in stored["columns"]["values"]):
         return None
     folds = Folds(stored["topology"], stored["state"], stored["columns"])
@@ -248,18 +251,32 @@ def _amounts(
     ]
     same = " AND ".join(f"r.{key} = k.{key}" for key in folds.keys)
     there = " WHERE counted" if folds.removable else ""
-    row = [f"r.{name}" for name in (folds.keys[0], *folds.values)]
+    row = [f"r.{name}" for name in (*folds.keys, *folds.values)]
     state = f"(SELECT * FROM {folds.generation.state(folds.state)}{there})"
-    found = [
+    end = stored["columns"].get("sessions")
+    of = doubled(f"SELECT * FROM one k{_pieces(folds, pg_name(end)) if end else ''}")
+    ordered = listed(f"r.{key}" for key in folds.keys)
+    has, amounts = (
         connection.exec_driver_sql(
-            f"WITH asked AS (SELECT {listed(keys)}) "
-            + doubled(f"SELECT {listed(row)} FROM asked k JOIN {rows} r ON {same}"),
+            f"WITH one AS (SELECT {listed(keys)}), asked AS ({of}) "
+            + doubled(f"SELECT {listed(row)} FROM asked k JOIN {rows} r ON {same} ORDER BY {ordered}"),
             asked,
-        ).first()
+        ).all()
         for rows in (state, f"({folds.now('asked')})")
-    ]
-    has, amounts = (None if each is None else list(each) for each in found)
-    return has == amounts or (has is not None and amounts is not None and all(map(_alike, has, amounts)))
+    )
+    pairs = zip(has, amounts, strict=False)
+    return len(has) == len(amounts) and all(all(map(_alike, *pair)) for pair in pairs)
+
+
+def _pieces(folds: Folds, end: str) -> str:
+    """Return what adds, in SQL, the keys of all pieces of the session that the key of `k` is of."""
+    *others, start = folds.keys
+    same = " AND ".join(f"s.{key} = k.{key}" for key in folds.keys)
+    last = f"(SELECT s.{end} FROM report.{pg_name(folds.state)} s WHERE {same})"
+    within = " AND ".join([*(f"p.{key} = k.{key}" for key in others), f"p.{start} BETWEEN k.{start} AND {last}"])
+    own = listed(f"p.{key}" for key in folds.keys)
+    state, versions = folds.generation.state(folds.state), f"report.{pg_name(versions_name(folds.state))}"
+    return "".join(f" UNION SELECT {own} FROM one k JOIN {table} p ON {within}" for table in (state, versions))
 
 
 def _alike(one: Any, other: Any) -> bool:
