@@ -22,7 +22,7 @@ DAG = '''
 """An Airflow DAG."""
 from txbatch.orchestration import gc_dag
 every = gc_dag()
-one = gc_dag("word_count", schedule=None)
+one = gc_dag("word_count", schedule=None, tags=["nightly"])
 other = gc_dag("kept")
 '''
 PROGRAM = """
@@ -48,7 +48,7 @@ try:
     gc_dag("no name")
 except DefinitionError as error:
     refused = str(error)
-dags = [[dag.dag_id, dag.schedule, dag.catchup, dag.max_active_runs] for dag in (made["every"], made["one"])]
+dags = [[dag.dag_id, dag.schedule, dag.catchup, dag.max_active_runs, sorted(dag.tags)] for dag in (made["every"], made["one"])]
 told = summary([{"topology": "own", "keep": "the last txid", "horizon_before": 0, "horizon": 0, "waits_for": "a merge"}])
 ended = {name: done(made[name]) for name in ("every", "one", "other")}
 print(json.dumps({"dags": dags, "told": told, "refused": refused, **ended}))
@@ -73,7 +73,10 @@ def test_its_task_folds_by_the_policy_of_each_topology(engine: Engine, postgres_
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    assert found["dags"] == [["txbatch.gc", "@daily", False, 1], ["word_count.gc", None, False, 1]]
+    assert found["dags"] == [
+        ["txbatch.gc", "@daily", False, 1, ["txbatch"]],
+        ["word_count.gc", None, False, 1, ["nightly"]],
+    ]
     assert found["every"]["txbatch"] == "kept: kept for ever; word_count: folded up to txid 3, 3 batches"
     assert [row["topology"] for row in found["every"]["returned"]] == ["kept", "word_count"]
     assert found["one"]["txbatch"] == "word_count: folded up to txid 3, 0 batches"

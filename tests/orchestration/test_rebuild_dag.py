@@ -53,7 +53,8 @@ refused, first, again = rebuilt(" "), rebuilt("the last, too"), rebuilt("the las
 with open_steps(task.job).ledger.engine.begin() as connection:
     shown = [list(row) for row in connection.execute(text("SELECT line, count, last FROM report.words ORDER BY line"))]
     asked = [list(row) for row in connection.execute(text("SELECT why, requested_by FROM report.rebuilds"))]
-made = [dag.dag_id, task.pool, dag.params.get_param("why").schema["minLength"], dag.params.get_param("why").schema["maxLength"]]
+why = dag.params.get_param("why").schema
+made = [dag.dag_id, sorted(dag.tags), task.pool, why["minLength"], why["maxLength"]]
 print(json.dumps({"dag": made, "refused": refused, "first": first, "again": again, "shown": shown, "asked": asked}))
 """
 
@@ -86,7 +87,7 @@ def test_its_task_counts_all_again_and_a_second_try_finds_it_done(project: Path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout.splitlines()[-1])
-    assert made["dag"] == ["words.rebuild", "spark", 1, 1_000]
+    assert made["dag"] == ["words.rebuild", ["txbatch"], "spark", 1, 1_000]
     assert "say why all of it is counted again" in made["refused"]["failed"]
     told = {"txbatch": "rebuild 1 of words counts; up to txid 3 the states before it are kept", "returned": 1}
     assert made["first"] == told

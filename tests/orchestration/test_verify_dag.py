@@ -59,7 +59,7 @@ try:
     verify_dag("jobs/words.py", sample=0)
 except DefinitionError as error:
     refused = str(error)
-made = [dag.dag_id, dag.catchup, task.pool, task.sample, dag.doc_md]
+made = [dag.dag_id, dag.catchup, task.pool, task.sample, sorted(dag.tags), dag.doc_md]
 print(json.dumps({"dag": made, "well": well, "wrong": verified("tuesday"), "refused": refused}))
 """
 
@@ -88,8 +88,8 @@ def test_its_task_tells_what_it_found_and_fails_for_what_is_wrong(project: Path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert made["dag"][:4] == ["words.verify", False, "spark", 2]
-    assert "2 batches, chosen by chance, are read again" in made["dag"][4]
+    assert made["dag"][:5] == ["words.verify", False, "spark", 2, ["txbatch"]]
+    assert "2 batches, chosen by chance, are read again" in made["dag"][5]
     line = "verified txids: 2; 3 EQUAL"
     assert made["well"] == [{"txbatch": line, "findings": [], "returned": {"EQUAL": 3}}] * 2
     wrong = made["wrong"]

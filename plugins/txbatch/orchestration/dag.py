@@ -24,6 +24,8 @@ from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = {"start_date": "datetime(2026, 1, 1, tzinfo=UTC), the start of the first interval"}
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=5)}
+# What a DAG beside that of a topology is, where its file says nothing else.
+BESIDE = {"catchup": False, "max_active_runs": 1, "tags": ["txbatch"]}
 TURN_TIMEOUT = timedelta(hours=6)
 READY_TIMEOUT = timedelta(hours=6)
 ASK_AGAIN = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from txbatch.core.text import WHY_MAX
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
-from txbatch.orchestration.dag import RETRIES, root_of
+from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
 from txbatch.orchestration.operators import EmitBatchOperator
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def rebuild_dag(
     Raises DefinitionError, which Airflow shows as an import error of the DAG file.
     """
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
-    arguments = {"catchup": False, "max_active_runs": 1, "schedule": None, **dag_arguments}
+    arguments = {**BESIDE, "schedule": None, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name))
     why = Param(
         type="string",

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, BaseOperator
 from txbatch.core.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
-from txbatch.orchestration.dag import RETRIES
+from txbatch.orchestration.dag import BESIDE, RETRIES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +39,7 @@ def gc_dag(
     Runs never overlap. `dag_arguments` are those of DAG. Raises DefinitionError for what is no topology's name.
     """
     name = ALL if topology is None else f"{checked_topology_name(topology)}.gc"
-    arguments = {"catchup": False, "max_active_runs": 1, **dag_arguments}
+    arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(which="topologies" if topology is None else f"**{topology}**"))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
         # As for `topology_dag`, the caller is the DAG file.

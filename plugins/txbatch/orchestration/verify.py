@@ -17,7 +17,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, open_steps
-from txbatch.orchestration.dag import RETRIES, root_of
+from txbatch.orchestration.dag import BESIDE, RETRIES, root_of
 from txbatch.orchestration.operators import EmitBatchOperator
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def verify_dag(
         raise DefinitionError(f"verify_dag: sample={sample} is no number of batches; leave it out to verify all")
     loaded = load_job(job, root_of(job, Path(sys._getframe(1).f_globals["__file__"])))
     which = "all batches are" if sample is None else f"{sample} batches, chosen by chance, are"
-    arguments = {"catchup": False, "max_active_runs": 1, **dag_arguments}
+    arguments = {**BESIDE, **dag_arguments}
     arguments.setdefault("doc_md", _DOC.format(topology=loaded.topology.name, job=loaded.name, which=which))
     name = f"{loaded.topology.name}.verify"
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
