@@ -33,7 +33,7 @@ UPDATE txbatch.topology
 -- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
 SELECT t.job, t.by_interval, t.source, t.streams, t.watermarks, c.txid AS committed_txid, c.counted,
        (SELECT max(txid) FROM txbatch.batch b
-         WHERE b.topology = t.topology AND status <> 'aborted' AND kind <> 'restate') AS txid,
+         WHERE b.topology = t.topology AND status <> 'aborted') AS txid,
        EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned
   FROM txbatch.topology t
   LEFT JOIN LATERAL (

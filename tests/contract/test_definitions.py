@@ -15,7 +15,7 @@ from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Stream, Sum, Topolo
 from txbatch.core import coordinator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.spout import Spout
-from txbatch.core.transaction import Batch, BatchStatus, Interval, Metadata
+from txbatch.core.transaction import Batch, BatchStatus, Interval, Metadata, Restate
 
 NEW_YEAR, DAY = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1)
 FIELDS = "word string, n bigint"
@@ -150,6 +150,16 @@ APPLIED = {
     "field gone": "in place",
     "field renamed": "in place: field 'n'",
 }
+
+
+@pytest.mark.rule("R23")
+def test_what_is_counted_again_is_history_too(backing: Any) -> None:
+    topology, changed = defined("s"), defined("s", "more")
+    backing.whole(topology, partials(topology), "1")
+    again = replace(run("again"), restate=Restate(1, "a file was wrong"))
+    assert coordinator.initialize_transaction(backing.ledger, topology, again).txid == 2
+    with pytest.raises(SchemaMismatch, match="topology 't' has history, up to txid 2, and is defined otherwise now: "):
+        backing.ledger.check_definition(changed, "jobs/job.py")
 
 
 @pytest.mark.rule("R23")

@@ -320,9 +320,9 @@ class Tables:
         """What is known of a topology, and of who has the names of its states."""
         name = self.name_of(topology)
         stored = self.topologies.get(name) or StoredTopology("", topology.by_interval, {}, {})
-        batches = [batch for batch in self.batches_of(name) if batch.kind is not BatchKind.RESTATE]
-        alive = [batch for batch in batches if batch.status is not BatchStatus.ABORTED]
-        read = [batch for batch in alive if batch.status is BatchStatus.COMMITTED and batch.fence]
+        alive = [batch for batch in self.batches_of(name) if batch.status is not BatchStatus.ABORTED]
+        ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
+        read = [batch for batch in ordinary if batch.status is BatchStatus.COMMITTED and batch.fence]
         found = Known(
             stored.job,
             stored.by_interval,
