@@ -19,9 +19,12 @@ def log():
 
 
 topology = Topology("hourly")
-views = topology.new_stream("views", FixedBatchSpout("at timestamp, page string, arrived timestamp", 200, *log()))
+views = topology.new_stream(
+    "views", FixedBatchSpout("at timestamp, page string, arrived timestamp", 200, *log())
+).with_watermark("at", "1 hour")  # late ones count all the same, and are told: SELECT txid, late FROM report.batches
 
 # A view counts in the hour that it is of, whenever it arrives; those are late that arrive when the hour is over.
+# jobs/busy_hours.py gets each hour once, when it is closed: SELECT * FROM report.closed_hourly(0, 6)
 # SELECT window_start, window_end, sum(views), sum(late) FROM report.hourly GROUP BY 1, 2 ORDER BY 1
 views.group_by(window("at", "1 hour"), "page").persistent_aggregate(
     OpaqueState("hourly"),

@@ -113,6 +113,7 @@ def stack(
             "top_words",
             "reach",
             "hourly",
+            "busy_hours",
             "orders",
         )
         for dag_id in (*dag_ids, "probe", "pipeline", "late"):

@@ -1,4 +1,5 @@
-"""The examples that no other test here runs, each once: reach and hourly by a trigger, orders by its schedule."""
+"""The examples that no other test here runs, each once: reach and hourly by a trigger, busy_hours by what hourly has
+committed, orders by its schedule."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def write_orders(folder: Path) -> None:
 def started(stack: Stack, examples_folder: Path) -> Stack:
     write_reach(examples_folder / "reach")
     write_orders(examples_folder / "orders")
-    for dag_id in ("reach", "hourly", "orders"):
+    for dag_id in ("reach", "busy_hours", "hourly", "orders"):
         stack.api.unpause(dag_id)
     for dag_id in ("reach", "hourly"):
         stack.api.trigger(dag_id, "one")
@@ -57,6 +58,18 @@ def test_hourly_counts_the_first_views(started: Stack) -> None:
         == started.sql("SELECT sum(views) FROM report.daily")
         == [(200,)]
     )
+
+
+def test_busy_hours_gets_each_closed_hour_once(started: Stack) -> None:
+    run = until(lambda: started.api.dag_runs("busy_hours"), "busy_hours does not run")[0]
+    assert started.end("busy_hours", run["dag_run_id"])[0] == "success"
+    of_hour = "window_start, window_end, page, views, late, closed_by FROM report"
+    closed = started.sql(f"SELECT {of_hour}.closed_hourly(0, 1) ORDER BY 1, 3")
+    assert closed
+    assert started.sql(f"SELECT {of_hour}.closed_hours ORDER BY 1, 3") == closed
+    assert started.sql("SELECT sum(hours), sum(views) FROM report.busy_hours") == [
+        (len(closed), sum(row[3] for row in closed))
+    ]
 
 
 def test_orders_counts_the_day_that_is_over(started: Stack) -> None:

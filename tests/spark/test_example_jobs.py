@@ -63,6 +63,17 @@ def test_top_words_takes_what_was_exported(emit: Callable[..., Any], tmp_path: P
     assert (nothing.read("changes"), nothing.partials["top_words"]) == ({"word_count": 0}, {})
 
 
+def test_busy_hours_takes_what_was_exported(emit: Callable[..., Any], tmp_path: Path) -> None:
+    topology, folder = job("busy_hours"), AttemptFolder((tmp_path / "an attempt").as_uri())
+    stream, planned = topology.streams["closed"], Ranges({"hourly": Range(0, 9)})
+    starts = [DAY.start + timedelta(hours=hour) for hour in (10, 34, 11)]
+    rows = [(start, start + timedelta(hours=1), "home", 7 + n, 0, n + 3) for n, start in enumerate(starts)]
+    folder.write_export(0, stream.fields, rows)
+    found = emit(topology, BatchPlan({"closed": planned}).to_json(), exports={"closed": folder.export_uri(0)})
+    assert found.partials["busy_hours"] == {(10, "home"): (2, 15, 8), (11, "home"): (1, 9, 9)}
+    assert sorted(row[:4] for row in found.partials["closed_hours"].values()) == sorted(row[:4] for row in rows)
+
+
 def test_reach_looks_up_in_the_graph(emit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REACH_FOLDER", str(tmp_path / "in"))
     written(

@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "jobs"
 DAY = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly", "sessions"])
+@pytest.mark.parametrize("job", ["top_words", "reach", "orders", "hourly", "busy_hours", "sessions"])
 def test_an_example_is_short(job: str) -> None:
     assert len((JOBS / f"{job}.py").read_text().splitlines()) < 60
 
@@ -113,6 +113,19 @@ def test_views_count_in_their_hour_however_late_they_arrive() -> None:
     assert 0 < sum(row["late"] for row in hours) < 120
     assert all((row["newest"] >= row["window_end"]) is (row["late"] > 0) for row in hours)
     assert [(row["window_end"] - row["window_start"]) // timedelta(hours=1) for row in days] == [24, 24, 25, 24]
+
+
+def test_busy_hours_has_each_closed_hour_once() -> None:
+    busy = submit_topology(
+        JOBS / "busy_hours.py",
+        functions={"hour(window_start)": lambda r: r["window_start"].hour},
+    )
+    ten, next_day = DAY.start + timedelta(hours=10), DAY.start + timedelta(hours=34)
+    for start, views, txid in ((ten, 7, 3), (next_day, 9, 8)):
+        busy.spouts["closed"].feed((start, start + timedelta(hours=1), "home", views, 0, txid), partition="hourly")
+        busy.run()
+    assert busy.rows("busy_hours") == [{"hour": 10, "page": "home", "hours": 2, "views": 16, "most": 9}]
+    assert [(row["window_start"], row["closed_by"]) for row in busy.rows("closed_hours")] == [(ten, 3), (next_day, 8)]
 
 
 def test_visits_are_the_same_whatever_the_batches() -> None:
