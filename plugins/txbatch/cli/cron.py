@@ -5,7 +5,8 @@ Known difference to Airflow: expressions that fire several times within the hour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
@@ -22,19 +23,10 @@ def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
     DefinitionError for a bad expression, an unknown zone, a start or end that is none of its times, and for more intervals
     than INTERVALS_MAX.
     """
-    try:
-        within = ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):
-        raise DefinitionError(f"no zone {zone!r} is known; write it like America/New_York") from None
-    try:
-        _check(whole, cron, within)
+    with _told(cron):
+        within = _zone(zone)
+        _check({"start": whole.start, "end": whole.end}, cron, within)
         found = list(islice(pairwise(_times(whole, cron, within)), INTERVALS_MAX + 1))
-    except ValueError as error:  # croniter's own among them
-        raise DefinitionError(f"{cron!r} is no cron expression: {error}") from None
-    except OverflowError:
-        raise DefinitionError(
-            f"{cron!r} leads out of the years 1 to 9999: give an interval further from their ends"
-        ) from None
     if len(found) > INTERVALS_MAX:
         raise DefinitionError(
             f"{cron!r} cuts {whole} into more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
@@ -42,8 +34,37 @@ def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
     return [Interval(*ends) for ends in found]
 
 
-def _check(whole: Interval, cron: str, zone: ZoneInfo) -> None:
-    for what, moment in (("start", whole.start), ("end", whole.end)):
+def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]:
+    """Return the intervals from a time of `cron` on that are over now, in order, at most INTERVALS_MAX; as `cut` does."""
+    with _told(cron):
+        within = _zone(zone)
+        _check({"start": start}, cron, within)
+        times = _times(Interval(start, now), cron, within) if start < now else ()
+        return [Interval(*ends) for ends in islice(pairwise(times), INTERVALS_MAX)]
+
+
+@contextmanager
+def _told(cron: str) -> Iterator[None]:
+    """Context manager. DefinitionError for what is no cron expression, or leads too far."""
+    try:
+        yield
+    except ValueError as error:  # croniter's own among them
+        raise DefinitionError(f"{cron!r} is no cron expression: {error}") from None
+    except OverflowError:
+        raise DefinitionError(
+            f"{cron!r} leads out of the years 1 to 9999: give an interval further from their ends"
+        ) from None
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise DefinitionError(f"no zone {name!r} is known; write it like America/New_York") from None
+
+
+def _check(moments: Mapping[str, datetime], cron: str, zone: ZoneInfo) -> None:
+    for what, moment in moments.items():
         found = _after(moment - timedelta(seconds=1), cron, zone)
         if found != moment:
             raise DefinitionError(

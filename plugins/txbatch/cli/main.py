@@ -20,6 +20,7 @@ from txbatch.cli.ask import ask
 from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
+from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
 from txbatch.cli.history import as_of, why
 from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan_restate import preview_restate, show_restate
@@ -214,6 +215,17 @@ def migrate() -> Rows:
 @click.option("--cron", type=arguments.TEXT, help="Cut the interval at these times: a batch each, in order.")
 @click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
+@click.option("--follow", is_flag=True, help="Go on for good, until SIGTERM: count what comes as soon as it is there.")
+@click.option(
+    "--since", type=arguments.MOMENT, help="Where --follow begins, for a spout that reads by time; with --cron."
+)
+@click.option("--delay", type=arguments.LIMIT, help="Take an interval for over so many seconds later: files come late.")
+@click.option(
+    "--min-batch", type=arguments.LIMIT, help="Wait for so many bytes of files, or records of a log, with --follow,"
+)
+@click.option(
+    "--max-latency", type=arguments.LIMIT, help=f"but no longer than so many seconds; else {LATENCY_SECONDS}."
+)
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
 def run(
@@ -224,6 +236,11 @@ def run(
     cron: str | None,
     timezone: str | None,
     until_idle: bool,
+    follow: bool,
+    since: datetime | None,
+    min_batch: int | None,
+    max_latency: int | None,
+    delay: int | None,
     master: str,
 ) -> Rows:
     """Run a batch of the job file JOB. First finishes what a killed call left.
@@ -235,12 +252,17 @@ def run(
     The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each interval in turn. Stops at the
     first error; run the same command again to continue there.
     """
-    arguments.check_cron(run_id, interval, cron, timezone)
+    following = Following(follow, since, min_batch, max_latency, delay, cron, timezone)
+    following.check([run_id, interval, until_idle])
+    if not follow:
+        arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), _where()
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
     with open_runner(loaded, where, master) as runner:
+        if follow:
+            return reader.batches_by_txid(loaded.topology.name, newest(following.look(runner, parameters)))
         if pieces is None:
             if run_id or between:
                 tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))
