@@ -97,6 +97,32 @@ class Visits:
         return shown(self.backing.report(self.topology, self.aggregate.state.name), self.keys)
 
 
+class Reader:
+    """A topology that reads what changed in the sessions."""
+
+    def __init__(self, backing: Any) -> None:
+        self.backing, self.topology = backing, Topology("reader")
+        fields = (
+            "user string, session_start timestamp, change string, session_end_after timestamp, visits_before bigint, "
+            "visits_after bigint, txid bigint"
+        )
+        grouped = self.topology.new_stream("changes", StateSpout("sessions", fields)).group_by("user")
+        grouped.persistent_aggregate(OpaqueState("readers"), count=Count())
+
+    def reads(self, name: str) -> list[tuple[Any, ...]]:
+        """A batch through all steps: what it was given."""
+        ledger = self.backing.ledger
+        ledger.register(self.topology, "jobs/job.py")
+        batch, folder = coordinator.initialize_transaction(ledger, self.topology, run(name)), Exported()
+        assert isinstance(batch, Batch)
+        export(self.topology, ledger.upstream, self.backing.attempt(batch, name), folder)  # type: ignore[arg-type]
+        partials = {"readers": [(("x",), (1,))]}
+        self.backing.emit(self.topology, batch, partials, name)
+        assert self.backing.commit(self.topology, batch, partials).applied
+        assert ledger.success("reader", batch.txid)
+        return folder.records
+
+
 def shown(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
     """Of each session its keys, start, end and values, in order."""
     values = ("session_start", "session_end", "visits", "spent", "most")
@@ -237,6 +263,11 @@ def test_another_gap_is_another_definition_and_a_rebuild_cuts_all_history_by_it(
     for number, batch in enumerate(batches):
         visits.counts(run(str(number)), batch)
     assert visits.report() == at_once(flat(batches))
+    reader = Reader(backing)
+    assert [row[:4] for row in reader.reads("a")] == [
+        ("x", at(0), "added", at(45)),
+        ("y", at(0), "added", at(0)),
+    ]
     shorter = Visits(backing, gap="20 minutes")
     told = "counts by sessions by at, 20 minutes apart now, counted by sessions by at, 30 minutes apart.*rebuild"
     with pytest.raises(SchemaMismatch, match=told):
@@ -254,8 +285,15 @@ def test_another_gap_is_another_definition_and_a_rebuild_cuts_all_history_by_it(
         assert backing.rebuilds.count(rebuild, shorter.topology, assignment, manifest, given_)
     assert backing.rebuilds.swap(rebuild, shorter.topology) == Swapped(2)
     assert shorter.report() == at_once(flat(batches), 20)
-    batches.append([("x", 32, 1)])
+    batches.append([("y", 100, 1)])
     shorter.counts(run("3"), batches[-1])
+    assert [row[:6] for row in reader.reads("b")] == [
+        ("x", at(0), "changed", at(20), 3, 2),
+        ("x", at(45), "added", at(45), None, 1),
+        ("y", at(100), "added", at(100), None, 1),
+    ]
+    batches.append([("x", 32, 1)])
+    shorter.counts(run("4"), batches[-1])
     assert shorter.report() == at_once(flat(batches), 20)
 
 
@@ -263,26 +301,7 @@ def test_another_gap_is_another_definition_and_a_rebuild_cuts_all_history_by_it(
 def test_another_topology_reads_what_became_of_sessions(backing: Any) -> None:
     """What was two is one since, which a restate parts again."""
     visits = Visits(backing)
-    fields = (
-        "user string, session_start timestamp, change string, session_end_after timestamp, visits_before bigint, "
-        "visits_after bigint, txid bigint"
-    )
-    reader = Topology("reader")
-    reader.new_stream("changes", StateSpout("sessions", fields)).group_by("user").persistent_aggregate(
-        OpaqueState("readers"), count=Count()
-    )
-
-    def reads(name: str) -> list[tuple[Any, ...]]:
-        backing.ledger.register(reader, "jobs/job.py")
-        batch, folder = coordinator.initialize_transaction(backing.ledger, reader, run(name)), Exported()
-        assert isinstance(batch, Batch)
-        export(reader, backing.ledger.upstream, backing.attempt(batch, name), folder)  # type: ignore[arg-type]
-        partials = {"readers": [(("x",), (1,))]}
-        backing.emit(reader, batch, partials, name)
-        assert backing.commit(reader, batch, partials).applied
-        assert backing.ledger.success("reader", batch.txid)
-        return folder.records
-
+    reads = Reader(backing).reads
     visits.counts(run("1"), [("x", 0, 1), ("x", 60, 2), ("y", 5, 1)])
     assert reads("a") == [
         ("x", at(0), "added", at(0), None, 1, 1),

@@ -11,7 +11,9 @@ from sqlalchemy import Engine
 from support import LogSpout
 
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
+from txbatch.core.verify import Outcome
 from txbatch.postgres.past_reader import PastReader
+from txbatch.postgres.verifier import PostgresBooks
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)
@@ -101,6 +103,16 @@ def test_all_pieces_of_a_session_are_compared_with_what_batches_contributed(benc
     assert [each["visits"] for each in reader.as_of("sessions", 2)] == [7, 1, 1]
     bench.run("UPDATE state.sessions SET visits = 3 WHERE session_start = '2026-11-24 01:10Z'")
     assert reader.why("sessions", key)["equal"] is False
+
+
+@pytest.mark.rule("R24")
+def test_verify_compares_pieces(bench: Bench) -> None:
+    books = PostgresBooks(bench.engine)
+    (found,) = books.states(bench.topology)
+    assert (found.keys, found.outcome) == (5, Outcome.EQUAL)
+    bench.run("UPDATE state.sessions SET session_end = session_end + interval '1 second' WHERE \"user\" = 'y'")
+    (found,) = books.states(bench.topology)
+    assert (found.different, found.outcome) == (1, Outcome.DIFFERENT)
 
 
 def test_sessions_of_a_user_are_found_by_index(bench: Bench) -> None:
