@@ -30,6 +30,7 @@ from txbatch import (
     Sum,
     Topology,
     TransactionalState,
+    session_window,
     window,
 )
 from txbatch.core import planning
@@ -250,6 +251,19 @@ def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path
     rows = emitter.rows(folders[1], 1, 3)
     assert {key[0] for key in rows} == {2}
     assert all(row[-1] + timedelta(hours=1) <= marks[0] for row in rows.values())
+
+
+@pytest.mark.rule("R27")
+def test_sessions_are_those_of_each_batch_by_itself(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
+    (tmp_path / "in").mkdir()
+    intervals = days(date(2013, 3, 9), 3)
+    write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
+    topology = Topology("visits")
+    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+    grouped = topology.new_stream("in", spout).group_by(session_window("sale", "10 days"), "shop")
+    grouped.persistent_aggregate(OpaqueState("visits"), sales=Count())
+    emitter.compare(topology, planned(topology, intervals))
+    assert one_job == [3]
 
 
 def test_dates_and_intervals_of_any_length(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
