@@ -18,6 +18,9 @@ from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.ordered_texts import BETWEEN, ordered_text, shown
 from txbatch.core.top_rows import ROW_BYTES_MAX
 
+# No state holds U+0000: PostgreSQL has no text with it, and the batch is refused.
+HELD = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+
 
 def in_order(one: Any, other: Any) -> None:
     """Also where another field stands behind, whose text may begin with anything."""
@@ -46,7 +49,7 @@ def test_doubles_are(one: float, other: float) -> None:
     in_order(one, other)
 
 
-@given(st.text(st.sampled_from("\x01\x02\x03\x04a\U0001f600")), st.text())
+@given(st.text(st.sampled_from("\x01\x02\x03\x04a\U0001f600")), st.text(HELD))
 def test_strings_are_and_come_back(one: str, other: str) -> None:
     in_order(one, other)
     assert shown(ordered_text(one)) == one
@@ -65,7 +68,9 @@ def test_what_is_shown_is_what_json_reads() -> None:
     assert shown(ordered_text(b"\x00a")) == "\\x0061"
 
 
-RECORDS = st.tuples(st.none() | st.integers(0, 2), st.none() | st.text(max_size=2), st.none() | st.integers(8, 11))
+RECORDS = st.tuples(
+    st.none() | st.integers(0, 2), st.none() | st.text(HELD, max_size=2), st.none() | st.integers(8, 11)
+)
 
 
 @given(found=st.lists(RECORDS, max_size=8))
