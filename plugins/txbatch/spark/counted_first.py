@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 # In so many arrays the values of a key stand of which the least are kept.
 _ARRAYS = 64
-# Of which value a row is: 0 for all that are aggregated at once; the value; and how often it is there.
-_OF, _EACH, _NUMBER = "_txbatch_of", "_txbatch_each", "_txbatch_number"
+# Of which value a row is: 0 for all that are aggregated at once; the value; and how often it is there. (Of which batch or
+# partition it is says another column, `within_batch.OF_FIELD`.)
+_OF, _EACH, _NUMBER = "_txbatch_which", "_txbatch_each", "_txbatch_number"
 
 
 def counted_first(
