@@ -2,6 +2,8 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,11 @@ from sqlalchemy import Engine
 from txbatch.cli.main import main
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment
+from txbatch.core.transaction import Assignment, Interval
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
+from txbatch.testing import submit_topology
 
 ROOT = Path(__file__).parents[2]
 # What the reports name by number.
@@ -61,6 +64,17 @@ def test_example_jobs_define_a_topology(number: int, tmp_path: Path) -> None:
     job = tmp_path / f"documented_{number}.py"
     job.write_text(blocks("docs/jobs.md", "python")[number])
     assert load_job(str(job)).topology.aggregates
+
+
+def test_a_bad_cell_goes_to_quarantine_as_documented(tmp_path: Path) -> None:
+    (job,) = (block for block in blocks("docs/topology.md", "python") if "def parsed" in block)
+    (tmp_path / "shops.py").write_text(f"from txbatch import *\n{job}")
+    shops = submit_topology(tmp_path / "shops.py")
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    shops.spouts["orders"].feed((1, day, "Oslo", "5.00"), (2, day, "Oslo", "12,50"))
+    shops.run(interval=Interval(day, day + timedelta(days=1)))
+    assert [(row["orders"], row["amount"]) for row in shops.rows("sales")] == [(1, Decimal("5.00"))]
+    assert ['"amount": "12,50"' in row["data"] for row in shops.rows("shops_quarantine")] == [True]
 
 
 def test_sql_of_the_documents_runs(engine: Engine) -> None:
