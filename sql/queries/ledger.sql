@@ -527,7 +527,7 @@ SELECT closed_to FROM txbatch.batch
 
 -- open_watermarks --
 -- The watermarks of the other plans that may still count for the first time; null of one that has none.
-SELECT metadata -> 'watermark' FROM txbatch.batch
+SELECT metadata -> 'watermark' AS watermark, CAST(metadata ->> 'planned_at' AS bigint) AS planned_at FROM txbatch.batch
  WHERE topology = :topology AND txid <> :txid AND status IN ('planned', 'emitted') AND kind = 'ordinary';
 
 -- batch_times --

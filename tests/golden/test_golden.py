@@ -6,8 +6,9 @@ of partials as `txid` and names the rows expected afterwards, or the `error` and
 changed. `report` is what people see. With `remove`, a partial that is `removed` removes its key, and counts if it has
 values; a row that is `removed` is a tombstone, which reports do not show.
 `rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/, what restates
-make of values in corrections/, what operations per batch make of records in operations/, and what batches make of sessions in
-sessions/, which tests/contract/test_sessions.py runs.
+make of values in corrections/, what operations per batch make of records in operations/, what batches make of sessions in
+sessions/, which tests/contract/test_sessions.py runs, and windows of processing time in processing_time/, which
+tests/contract/test_processing_time.py runs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ROOT = Path(__file__).parent
 CASES = sorted(
     path
     for path in ROOT.glob("*/*.json")
-    if path.parent.name not in ("protocol", "corrections", "operations", "sessions")
+    if path.parent.name not in ("protocol", "corrections", "operations", "sessions", "processing_time")
 )
 
 

@@ -2,7 +2,8 @@
 
 Two partitions whose records come out of order are read in batches, of which some leave holes, are emitted twice, are aborted or
 are counted again. Whatever happens, each record counts or is late, attempts agree, no batch that comes after changes a window
-that is closed, and a topology below gets each once, as of its closing. Wrong rules of four kinds are each found.
+that is closed, and a topology below gets each once, as of its closing. Wrong rules of four kinds are each found,
+and two of processing time, whose clock goes back at random (R28).
 `EVENT_TIMES=4000` tells so many histories in all; `make soak` does.
 """
 
@@ -36,6 +37,8 @@ DAY = datetime(2026, 1, 5, tzinfo=UTC)
 DELAY, SIZE, SLIDE, MINUTES = 30, 40, 20, 60_000_000
 STEPS = ["arrive", "arrive", "plan", "plan", "emit", "commit", "commit", "commit", "abort", "restate", "read"]
 READ = ("window_start", "n", "closed_by")
+# In the place of a policy for late records: there are none, as windows are of processing time.
+PLANNED = "planned"
 
 
 def at(minutes: int) -> datetime:
@@ -81,8 +84,11 @@ class History:
 
     def __post_init__(self) -> None:
         self.spout, self.topology = Arriving(), Topology("t", max_pending=self.pending)
-        stream = self.topology.new_stream("in", self.spout).with_watermark("at", f"{DELAY} minutes", late=self.late)
-        by = window("at", f"{SIZE} minutes", slide=f"{SLIDE if self.sliding else SIZE} minutes")
+        read, planned = self.topology.new_stream("in", self.spout), self.late == PLANNED
+        delay = f"{DELAY} minutes"
+        stream = read.with_processing_time() if planned else read.with_watermark("at", delay, late=self.late)
+        time, slide = "planned_at" if planned else "at", SLIDE if self.sliding else SIZE
+        by = window(time, f"{SIZE} minutes", slide=f"{slide} minutes")
         stream.group_by(by).persistent_aggregate(OpaqueState("hours"), n=Count())
         self.ledger = MemoryLedger(clock=lambda: at(self.now))
         self.ledger.register(self.topology, "job.py")
@@ -93,7 +99,7 @@ class History:
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            self.now += self.random.randint(1, 20)
+            self.now += self.random.randint(-15 if self.late == PLANNED else 1, 20)  # a clock may go back
             getattr(self, self.random.choice(STEPS))()
 
     @property
@@ -153,7 +159,7 @@ class History:
         self.closings += now != shut
         _, first, end = self.ledger.tables.times["t", made[0].txid].closed.get("hours", ("", 0, 0))
         self.closed |= {of: (n, made[0].txid) for of, n in after.items() if first <= micros_of(of) < end}
-        if made[0].restate is None and self.late == "drop" and shut is not None:
+        if made[0].restate is None and self.late in ("drop", PLANNED) and shut is not None:
             whole = [start for start in {**before, **after} if micros_of(start) + SIZE * MINUTES <= shut]
             assert all(before.get(start) == after.get(start) for start in whole), "a closed window changes"
 
@@ -229,6 +235,13 @@ def test_whatever_happens_what_is_closed_stays_and_each_record_counts_or_is_late
     assert (none, some > EACH // 2, closed > EACH) == (0, True, True)
 
 
+@pytest.mark.rule("R28")
+@pytest.mark.parametrize("pending", [1, 3])
+def test_whatever_happens_each_record_is_in_the_windows_of_its_plan(pending: int) -> None:
+    counted, late, closed = histories(EACH // 3, pending, PLANNED, straggle=False, first=200_000)
+    assert (counted > EACH, late, closed > EACH // 3) == (True, 0, True)
+
+
 def _by_this_batch(aggregates: Any, before: Any, after: Any, open_plans: Any) -> Any:
     return decided.closed(aggregates, before, after, [])
 
@@ -267,3 +280,26 @@ def test_who_hands_on_what_a_window_has_later_is_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(closings, "cut_of", lambda _, range_, __: range_["end"])
     with pytest.raises(AssertionError, match="what is closed is not what is handed on"):
         histories(300, 3, "merge", straggle=True, first=1_000)
+
+
+@pytest.mark.rule("R28")
+def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime) -> Any:
+        return decided.fixed(metadata, watermarks, {}, now)
+
+    monkeypatch.setattr("txbatch.memory.ledger.fixed", by_the_clock)
+    with pytest.raises(AssertionError, match="a closed window changes"):
+        histories(300, 1, PLANNED, straggle=False)
+
+
+@pytest.mark.rule("R28")
+def test_who_has_the_time_of_the_attempt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell() -> None:
+        for seed in range(300):
+            history = History(Random(seed), 3, PLANNED, straggle=False, sliding=False)
+            with monkeypatch.context() as wrong:
+                wrong.setattr(emitter, "time_of", lambda _, history=history: at(history.now))
+                history.run(60)
+
+    with pytest.raises(AssertionError, match=r"two attempts find other records late|a closed window changes"):
+        tell()

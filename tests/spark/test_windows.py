@@ -1,18 +1,25 @@
-"""Windows of event time: Spark begins them where Python does, in every zone, by one job over random times."""
+"""Windows: Spark begins them where Python does, in every zone, by one job over random times; and those of processing time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
+from spark.conftest import plan
 
-from txbatch import window
+from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Topology, window
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
+from txbatch.core.plan import BatchPlan
+from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.core.window import Window
+from txbatch.memory.emitter import emit_batch
 from txbatch.spark.frames import of_rows
 
 ZONES = [
@@ -77,3 +84,30 @@ def test_windows_begin_as_in_python(spark: SparkSession) -> None:
                     made,
                     row["at"],
                 )
+
+
+@pytest.mark.rule("R28")
+def test_records_have_the_processing_time_of_the_plan_as_in_memory(emit: Callable[..., Any]) -> None:
+    """Of merged streams, by windows that slide; beside them a state of one that has none; and of a plan that says none, null."""
+    topology = Topology("t")
+    web, shop = (topology.new_stream(name, FixedBatchSpout("item string", 9, *"xyx")) for name in ("web", "shop"))
+    both = topology.merge(web, shop, name="both").with_processing_time()
+    by = window("planned_at", "10 minutes", slide="5 minutes")
+    both.group_by(by, "item").persistent_aggregate(OpaqueState("s"), n=Count(), last=Max("planned_at"))
+    web.group_by("item").persistent_aggregate(OpaqueState("plain"), n=Count())
+    metadata, at = plan(topology), datetime(2026, 1, 5, 10, 2, tzinfo=UTC)
+    assert metadata is not None
+    planned = replace(BatchPlan.from_json(metadata), planned_at=micros_of(at)).to_json()
+    found = emit(topology, planned)
+    assignment = Assignment("t", TransactionAttempt(1, 1), "token", planned, "code")
+    manifest, partials = emit_batch(topology, assignment)
+    assert found.partials == {name: dict(each) for name, each in partials.items()}
+    assert found.partials["s"] == {
+        (at.replace(hour=hour, minute=minute), item): (2 * number, at)
+        for hour, minute in ((9, 55), (10, 0))
+        for item, number in (("x", 2), ("y", 1))
+    }
+    assert [each.states["s"].late for each in (found.manifest, manifest)] == [0, 0]
+    assert found.manifest.streams["web"][""].latest is None
+    with pytest.raises(BadRecord, match="key 'window_start' is null"):
+        emit(topology, metadata)

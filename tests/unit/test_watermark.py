@@ -98,9 +98,10 @@ def test_by_interval_another_time_than_that_of_the_interval_is_behind_by_the_del
 
 def test_a_plan_says_those_of_its_topology_in_a_format_of_its_own() -> None:
     metadata = {"format": 2, "streams": {"a": {"plan": [7]}}}
-    assert fixed(metadata, {"a": SAYS}, {}) == metadata
-    assert fixed(metadata, {"a": SAYS}, {"a": 90, "gone": 3}) == {**metadata, "format": 5, "watermark": {"a": 90}}
-    assert BatchPlan.from_json(fixed(metadata, {"a": SAYS}, {"a": 90})).watermark == {"a": 90}
+    assert fixed(metadata, {"a": SAYS}, {}, at(9)) == metadata
+    told = fixed(metadata, {"a": SAYS}, {"a": 90, "gone": 3}, at(9))
+    assert told == {**metadata, "format": 5, "watermark": {"a": 90}}
+    assert BatchPlan.from_json(told).watermark == {"a": 90}
 
 
 # ---- what is late

@@ -37,7 +37,7 @@ def check_closes(known: UpstreamState) -> None:
     if not known.closed:
         raise TerminalError(
             f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
-            "window(...) after with_watermark(...), or read what changes in it, emit='changes'"
+            "window(...) after with_watermark(...) or with_processing_time(), or read what changes in it, emit='changes'"
         )
 
 

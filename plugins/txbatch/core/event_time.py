@@ -1,4 +1,4 @@
-"""How far the event time of a topology is, as its ledger decides it when it plans and when it commits (R25, R26).
+"""How far the event time of a topology is, as its ledger decides it when it plans and when it commits (R25, R26, R28).
 
 The caller holds the topology's lock; what it knows, it gives. Times are microseconds since 1970 in UTC.
 """
@@ -43,14 +43,18 @@ class Known:
 def advanced(
     watermarks: Mapping[str, Watermark], plan: BatchPlan, known: Known, cut_by: Mapping[str, str]
 ) -> dict[str, int]:
-    """Return the watermarks once a batch is committed; a stream that is not in it keeps its own.
+    """Return the watermarks once a batch is committed; a stream that is not in it keeps its own, but for processing time.
 
     `cut_by` is by stream the field by whose times intervals are cut.
     """
     found = dict(known.before)
-    for stream in watermarks.keys() & plan.streams.keys():
-        says, before = watermarks[stream], known.before.get(stream)
-        if isinstance(plan.streams[stream], OfInterval):
+    for stream, says in watermarks.items():
+        before = known.before.get(stream)
+        if says.planned:
+            now = says.by_plan(before, plan.planned_at)
+        elif stream not in plan.streams:
+            continue
+        elif isinstance(plan.streams[stream], OfInterval):
             end = known.whole_to()
             now = before if end is None else says.by_interval(before, micros_of(end), cut_by.get(stream))
         else:
@@ -84,10 +88,17 @@ def closed(
     return closed_to, found
 
 
-def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks) -> Metadata:
-    """Return a new plan that says by which watermarks its records are late."""
-    known = {stream: marks[stream] for stream in watermarks if stream in marks}
-    return replace(BatchPlan.from_json(metadata), watermark=known).to_json() if known else metadata
+def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime) -> Metadata:
+    """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.
+
+    A clock that goes back does not make it earlier than that of a committed batch, which closed windows.
+    """
+    late = {stream: marks[stream] for stream, says in watermarks.items() if stream in marks and not says.planned}
+    by_plan = [marks.get(stream) for stream, says in watermarks.items() if says.planned]
+    if not late and not by_plan:
+        return metadata
+    planned_at = largest([micros_of(now), *by_plan]) if by_plan else None
+    return replace(BatchPlan.from_json(metadata), watermark=late, planned_at=planned_at).to_json()
 
 
 def capped(latest: int | None, planned_at: datetime) -> int | None:

@@ -106,6 +106,8 @@ def go_together(topology: Topology, first: BatchPlan, other: BatchPlan) -> bool:
     plans = [first, other]
     if any(each.as_of or _has_holes(each) for each in plans) or first.static != other.static:
         return False
+    if first.planned_at != other.planned_at:
+        return False
     return all(_fused(topology, name, plans) is not None for name in {**first.streams, **other.streams})
 
 
@@ -148,7 +150,7 @@ def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | N
     known = {name: plan for name, plan in streams.items() if plan is not None}
     if len(known) < len(streams):
         return None
-    plan = BatchPlan(known, static=first.plan.static)
+    plan = BatchPlan(known, static=first.plan.static, planned_at=first.plan.planned_at)
     return Assignment(first.topology, first.attempt, first.token, plan.to_json(), first.code, first.position)
 
 

@@ -129,7 +129,10 @@ class Windowed(After):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermarked(After):
-    """The same records, straight from their source; the watermark follows their times, and says which are late."""
+    """The same records, straight from their source; the watermark follows their times, and says which are late.
+
+    Of processing time they have one more field: when their batch was planned, null where its plan does not say.
+    """
 
     watermark: Watermark
 

@@ -6,7 +6,8 @@
 
 Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
 `"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in. Format 5 has
-`"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late.
+`"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late. Format 6 has
+`"planned_at": <microseconds since 1970>`: when it was planned, which is the processing time of its records.
 
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
@@ -24,14 +25,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, assert_never
+from typing import TYPE_CHECKING, Any, Self, assert_never
 
 from txbatch.core.formats import check_format, is_range
+
+if TYPE_CHECKING:
+    from txbatch.core.watermark import Watermark
 
 FORMAT = 2
 FORMAT_OF_WHOLE = 3
 FORMAT_OF_LOOK_UPS = 4
 FORMAT_OF_WATERMARKS = 5
+FORMAT_OF_PROCESSING_TIME = 6
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -149,7 +154,7 @@ class BatchPlan:
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
     `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
     `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones,
-    `watermark` by stream the one by which its records are late.
+    `watermark` by stream the one by which its records are late, `planned_at` when it was planned, where their time is that (R28).
     """
 
     streams: Mapping[str, StreamPlan]
@@ -160,11 +165,18 @@ class BatchPlan:
     static: Mapping[str, Any] = field(default_factory=dict)
     as_of: Mapping[str, Any] = field(default_factory=dict)
     watermark: Mapping[str, int] = field(default_factory=dict)
+    planned_at: int | None = None
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
         """The streams with partitions."""
         return {name: planned for name, planned in self.streams.items() if isinstance(planned, Ranges)}
+
+    def marks(self, watermarks: Mapping[str, Watermark]) -> Mapping[str, int]:
+        """Return the watermarks by which its records are late, by stream: those of processing time are when it was planned."""
+        timed = [stream for stream, says in watermarks.items() if says.planned]
+        known = {stream: mark for stream, mark in self.watermark.items() if stream not in timed}
+        return known if self.planned_at is None else known | dict.fromkeys(timed, self.planned_at)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as it is stored."""
@@ -172,7 +184,7 @@ class BatchPlan:
         value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
         whole = {"whole": True} if self.whole else {}
         idle = {name: entry(planned) for name, planned in self.idle.items()}
-        fixed = {"static": self.static, "as_of": self.as_of, "watermark": self.watermark}
+        fixed = {"static": self.static, "as_of": self.as_of, "watermark": self.watermark, "planned_at": self.planned_at}
         more = {"idle": idle, "parameters": self.parameters, **fixed}
         said = {name: each for name, each in more.items() if each}
         return {"format": self._least_format, **value, **said, **whole}
@@ -180,6 +192,8 @@ class BatchPlan:
     @property
     def _least_format(self) -> int:
         """The oldest format that has a word for all that is said."""
+        if self.planned_at:
+            return FORMAT_OF_PROCESSING_TIME
         if self.watermark:
             return FORMAT_OF_WATERMARKS
         if self.static or self.as_of:
@@ -189,12 +203,13 @@ class BatchPlan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
-        format_ = check_format(what, value, FORMAT_OF_WATERMARKS)
+        format_ = check_format(what, value, FORMAT_OF_PROCESSING_TIME)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
         more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of", "watermark")}
+        more["planned_at"] = value.get("planned_at")
         return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
 
 

@@ -105,7 +105,7 @@ def plan_again(
 
     By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
     what is not there any more. Static states are looked up in as they are now, live ones as of
-    the txid that the batch fixed, and records are late by the watermarks that it fixed (R25).
+    the txid that the batch fixed, records are late by the watermarks that it fixed (R25), and have its processing time (R28).
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
@@ -123,7 +123,14 @@ def plan_again(
         check_again(topology, upstream, streams)
     whole, as_of = not asked.accept_missing, cuts(topology, upstream, plan.as_of)
     now = BatchPlan(
-        streams, {}, plan.parameters, whole=whole, static=_versions(topology), as_of=as_of, watermark=plan.watermark
+        streams,
+        {},
+        plan.parameters,
+        whole=whole,
+        static=_versions(topology),
+        as_of=as_of,
+        watermark=plan.watermark,
+        planned_at=plan.planned_at,
     )
     return _stored(topology, now)
 

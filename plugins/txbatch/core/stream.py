@@ -40,7 +40,7 @@ from txbatch.core.state import State
 from txbatch.core.state_query import StateQuery, checked_how
 from txbatch.core.static import StaticState
 from txbatch.core.watermark import Watermark
-from txbatch.core.watermarked import check_window, watermarked
+from txbatch.core.watermarked import check_window, timed_by_plan, watermarked
 from txbatch.core.where import Condition
 from txbatch.core.window import Window
 
@@ -114,6 +114,16 @@ class Stream:
         Raises DefinitionError for a field that is no timestamp of the source, for a delay that is no length, and another policy.
         """
         return replace(self, node=watermarked(self.node, time, delay, late))
+
+    def with_processing_time(self, name: str = "planned_at") -> Stream:
+        """Append when the batch was planned, by the ledger's clock: `window("planned_at", "1 minute")` is of processing time.
+
+        Before any operation. The plan says it, so that all attempts and restates of a batch have the same. A window closes with
+        the first commit of a batch that was planned once it had ended.
+
+        Raises DefinitionError for a field that is there already, and where the stream has a watermark.
+        """
+        return replace(self, node=timed_by_plan(self.node, name))
 
     def filter(self, condition: Condition, *, on_error: str | None = None) -> Stream:
         """Keep the records for which the condition is true (null is not).

@@ -30,18 +30,24 @@ BEGIN = micros_of(datetime.min.replace(tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """What `with_watermark` says of a stream: the field of its time, how far its records may be behind, what late ones do."""
+    """What `with_watermark` says of a stream: the field of its time, how far its records may be behind, what late ones do.
+
+    Of processing time it is `planned`: the field has when the batch was planned, as its plan says, and no record is late (R28).
+    """
 
     time: str
     delay: int
     late: str = MERGE
+    planned: bool = False
 
     def __str__(self) -> str:
+        if self.planned:
+            return f"of processing time, {self.time}"
         return f"{lasting(self.delay)} behind {self.time}, late={self.late!r}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what the ledger keeps of the definition."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "planned" or value}
 
     def after(self, before: int | None, read: Iterable[int | None], behind: Iterable[int | None]) -> int | None:
         """Return where it is once a batch is committed; `before` where nothing moves it.
@@ -55,6 +61,10 @@ class Watermark:
             return before
         least = min([*known, *(each for each in held if each is not None)])
         return _later(before, least - self.delay)
+
+    def by_plan(self, before: int | None, planned_at: int | None) -> int | None:
+        """Return where it is once a batch is committed that was planned then: no later plan has an earlier time."""
+        return before if planned_at is None else _later(before, planned_at)
 
     def by_interval(self, before: int | None, whole_to: int, cut_by: str | None) -> int | None:
         """Return where it is once all before `whole_to` is committed, which was cut by the field `cut_by`.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.fields import Field, checked_name
 from txbatch.core.nodes import Merged, Source
 from txbatch.core.operations import Each, Filter, Node, Peek, Project, Repartition, Watermarked, Windowed, on_the_way
 from txbatch.core.watermark import MERGE, Watermark, checked_late
@@ -26,17 +27,33 @@ def watermarked(node: Node, time: str, delay: str, late: str) -> Node:
     return _on_sources(of, node, node.fields.index(node.field(time)), says)
 
 
-def _on_sources(of: str, node: Node, place: int, says: Watermark) -> Node:
+def timed_by_plan(node: Node, name: str) -> Node:
+    """Return a stream's node whose records have when their batch was planned as the field `name`, which its watermark follows.
+
+    DefinitionError for a name that is taken, or is none, and behind any step.
+    """
+    of = f"stream {node.name!r}: with_processing_time({name!r})"
+    says = Watermark(checked_name(name, f"{of}: field"), 0, planned=True)
+    return _on_sources(of, node, None, says)
+
+
+def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node:
+    """Return the node with a watermark behind each source: by its field in a place, or in none by one that is new."""
+    new = (Field(says.time, "timestamp"),) if place is None else ()
     match node:
         case Source(name=name, fields=fields):
-            return Watermarked(name, fields, node, replace(says, time=fields[place].name))
-        case Merged(inputs=inputs):
-            return replace(node, inputs=tuple(_on_sources(of, each, place, says) for each in inputs))
+            if new and says.time.lower() in {field.name.lower() for field in fields}:
+                raise DefinitionError(f"{of}: {name!r} has a field {says.time!r} already; give the time another name")
+            time = says.time if place is None else fields[place].name
+            return Watermarked(name, fields + new, node, replace(says, time=time))
+        case Merged(inputs=inputs, fields=fields):
+            united = tuple(_on_sources(of, each, place, says) for each in inputs)
+            return replace(node, fields=fields + new, inputs=united)
         case Watermarked(name=name):
             raise DefinitionError(f"{of}: {name!r} has a watermark already; say it once")
         case _:
             raise DefinitionError(
-                f"{of}: it comes first, before any operation: the largest time is that of the records as they are read"
+                f"{of}: it comes first, before any operation: its time is that of the records as they are read"
             )
 
 
@@ -45,7 +62,12 @@ def check_window(of: str, node: Node, window: Timed) -> None:
 
     A time that a step makes is taken to be as far as the watermark.
     """
-    for says, name in _times(node, window.time):
+    times = list(_times(node, window.time))
+    if len({says.planned for says, _ in times}) > 1:
+        raise DefinitionError(
+            f"{of}: the window is by event time of one stream and by processing time of another; give both the same"
+        )
+    for says, name in times:
         if name != says.time:
             raise DefinitionError(
                 f"{of}: the window is by {name!r}, and the watermark by {says.time!r} does not say when it has ended; give both "

@@ -238,7 +238,7 @@ def write_partials(
     staged = {}
     live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
     plan = next(iter(readers.values())).assignment.plan
-    tables = Tables(plan.static, live)
+    tables, marks = Tables(plan.static, live, plan.planned_at), plan.marks(topology.watermarks)
     aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:
@@ -249,7 +249,7 @@ def write_partials(
                 if (explained := aggregator.explain(error)) is error:
                     raise
                 raise explained from error
-        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate, plan.watermark)
+        staged[aggregator.state] = parquet.describe(folder, number, aggregator.aggregate, marks)
         aggregator.check_quarantine(staged[aggregator.state].kept, folder.partials_uri(number))
     for reader in readers.values():
         reader.check_unchanged()

@@ -97,7 +97,8 @@ def stage(spark: SparkSession, topology: Topology, attempts: Sequence[Attempt]) 
             for name in fused.plan.streams
         }
         read = {name: reader.audit_each() for name, reader in readers.items()}
-        states = _write_partials(topology, attempts, readers, Tables(fused.plan.static))
+        tables = Tables(fused.plan.static, planned_at=fused.plan.planned_at)
+        states = _write_partials(topology, attempts, readers, tables)
     return {
         txid: ({name: of_stream[txid] for name, of_stream in read.items() if txid in of_stream}, states[txid])
         for txid in states
@@ -115,15 +116,16 @@ def _write_partials(
         reader.check_unchanged()
     tables.check_unchanged(topology.looked_up.values())
     staged: dict[int, dict[str, StagedState]] = {txid: {} for txid in txids}
+    watermarks = topology.watermarks
     for folder, assignment in attempts:
-        txid, watermark = assignment.attempt.txid, assignment.plan.watermark
+        txid, marks = assignment.attempt.txid, assignment.plan.marks(watermarks)
         own = {name: reader.each[txid] for name, reader in readers.items() if txid in reader.each}
         for number, (aggregate, partials) in enumerate(zip(topology.aggregates, made, strict=True)):
             aggregator = BatchAggregator(aggregate, own, tables)
             if aggregator.has_records:
-                found = parquet.write(folder, number, aggregate, partials[txid], watermark)
+                found = parquet.write(folder, number, aggregate, partials[txid], marks)
             else:
-                found = parquet.describe(folder, number, aggregate, watermark)
+                found = parquet.describe(folder, number, aggregate, marks)
             aggregator.check_read(found)
             staged[txid][aggregator.state] = found
     return staged

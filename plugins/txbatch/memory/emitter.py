@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
-from txbatch.core.cuts import micros_of
+from txbatch.core.cuts import micros_of, time_of
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
@@ -85,23 +85,20 @@ def emit_batch(
         for name, planned in assignment.plan.streams.items()
     }
     read = {name: parts for name, (parts, _) in found.items()}
-    kept = {each.state.name: list(records(each.stream, read, tables)) for each in topology.aggregates}
+    plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
+    planned_at = None if plan.planned_at is None else time_of(plan.planned_at)
+    kept = {each.state.name: list(records(each.stream, read, tables, planned_at)) for each in topology.aggregates}
     for each in topology.aggregates:
         if isinstance(each.state, QuarantineState):
             found_failed = kept[each.state.name]
             of = f"{assignment.topology} {assignment.attempt}"
             check_number(of, each.state, len(found_failed), next(iter(found_failed), None))
-    counted = {
-        each.state.name: counting(each, kept[each.state.name], assignment.plan.watermark)
-        for each in topology.aggregates
-    }
+    counted = {each.state.name: counting(each, kept[each.state.name], marks) for each in topology.aggregates}
     partials = {
-        each.state.name: partials_of(
-            each, counted[each.state.name][0], assignment.position, each.late_before(assignment.plan.watermark)
-        )
+        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position, each.late_before(marks))
         for each in topology.aggregates
     }
-    times = {name: says.time for name, says in topology.watermarks.items()}
+    times = {name: says.time for name, says in topology.watermarks.items() if not says.planned}
     manifest = Manifest(
         assignment.topology,
         assignment.attempt,

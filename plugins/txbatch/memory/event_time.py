@@ -1,4 +1,4 @@
-"""The event time of the ledger in memory (R25, R26). Compare `postgres.event_time`: the same decisions of `core.event_time`."""
+"""The event time of the ledger in memory (R25, R26, R28). Compare `postgres.event_time`: `core.event_time` decides for both."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manife
             lambda: _whole_to(tables, batch.topology),
         )
         after = advanced(watermarks, batch.plan, known, topology.cut_by)
-        open_plans = [each.plan.watermark for each in _open(tables, batch)]
+        open_plans = [each.plan.marks(watermarks) for each in _open(tables, batch)]
         shut, found = closed(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
         times = replace(times, watermark=after, closed_to=shut, closed=found)
     tables.times[at] = times

@@ -174,14 +174,15 @@ class MemoryLedger:
             if topology is not None:
                 tables.define(topology, tables.topologies[topology.name].job)
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
+            now = self.clock()
             for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
                 if watermarks and run.restate is None:
-                    metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology))
+                    metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology), now)
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
                 if run.interval:
                     tables.intervals[head.topology, batch.txid] = run.interval
                 if watermarks:
-                    event_time.planned(tables, head.topology, batch.txid, self.clock())
+                    event_time.planned(tables, head.topology, batch.txid, now)
                 tables.let_find(batch, run)
                 tables.waiting.pop((head.topology, run.name), None)
                 found.append(batch)

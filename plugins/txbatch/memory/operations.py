@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import assert_never
 
@@ -40,8 +41,11 @@ from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, jo
 Read = Mapping[str, Mapping[str, Sequence[Record]]]
 
 
-def records(node: Node, read: Read, tables: Tables = NO_TABLES) -> Iterable[Record]:
-    """Return the node's records; `read` holds those of the sources in the batch, `tables` the rows of live states."""
+def records(node: Node, read: Read, tables: Tables = NO_TABLES, planned_at: datetime | None = None) -> Iterable[Record]:
+    """Return the node's records; `read` holds those of the sources in the batch, `tables` the rows of live states.
+
+    `planned_at` is when the batch was planned, where its plan says it.
+    """
     match node:
         case Source(name=name):
             return chain.from_iterable(read.get(name, {}).values())
@@ -49,16 +53,20 @@ def records(node: Node, read: Read, tables: Tables = NO_TABLES) -> Iterable[Reco
             raise needs_ask(node)
         case Merged(inputs=inputs):
             names = [field.name for field in node.fields]
-            united = (record for each in inputs for record in records(each, read, tables))
+            united = (record for each in inputs for record in records(each, read, tables, planned_at))
             return (dict(zip(names, record.values(), strict=True)) for record in united)
         case Join(left=left, right=right):
-            return join(records(left, read, tables), records(right, read, tables), node)
+            one, other = (records(each, read, tables, planned_at) for each in (left, right))
+            return join(one, other, node)
         case Failed(steps=steps):
-            return chain.from_iterable(_failed(step, read, tables) for step in steps)
+            return chain.from_iterable(_failed(step, read, tables, planned_at) for step in steps)
         case Aggregate(partitions=True):
-            return chain.from_iterable(aggregate(part, node) for _, part in _parts(node.before, read, tables))
+            parts = _parts(node.before, read, tables, planned_at)
+            return chain.from_iterable(aggregate(part, node) for _, part in parts)
+        case Watermarked(watermark=says) if says.planned:
+            return (record | {says.time: planned_at} for record in records(node.before, read, tables, planned_at))
         case step:
-            return step_records(records(step.before, read, tables), step, tables)
+            return step_records(records(step.before, read, tables, planned_at), step, tables)
 
 
 def step_records(before: Iterable[Record], step: Step, tables: Tables = NO_TABLES) -> Iterable[Record]:
@@ -68,21 +76,25 @@ def step_records(before: Iterable[Record], step: Step, tables: Tables = NO_TABLE
     return _run(before, step, tables)
 
 
-def _parts(node: Node, read: Read, tables: Tables) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
+def _parts(
+    node: Node, read: Read, tables: Tables, planned_at: datetime | None
+) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
     """Yield the node's records of each partition that its sources have in the batch, behind that stream and partition."""
     for root in node.roots:
         for partition, part in read.get(root.name, {}).items():
-            yield (root.name, partition), records(node, {root.name: {partition: part}}, tables)
+            yield (root.name, partition), records(node, {root.name: {partition: part}}, tables, planned_at)
 
 
-def _failed(step: Node, read: Read, tables: Tables) -> Iterator[Record]:
+def _failed(step: Node, read: Read, tables: Tables, planned_at: datetime | None) -> Iterator[Record]:
     """Yield the rows of a quarantine of the records for which a step's function fails."""
     rows, names = rows_of(step), [field.name for field in FIELDS]
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         return
     before, operation = step.before, operation_of(step)
     for place, part in (
-        [((step.name, ""), records(before, read, tables))] if parted(before) else _parts(before, read, tables)
+        [((step.name, ""), records(before, read, tables, planned_at))]
+        if parted(before)
+        else _parts(before, read, tables, planned_at)
     ):
         for record in part:
             try:

@@ -1,14 +1,17 @@
-"""The event time of the ledger in PostgreSQL (R25, R26): read under its locks, decided by `core.event_time`, written."""
+"""The event time of the ledger in PostgreSQL (R25, R26, R28): read under its locks, decided by `core.event_time`, written."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.event_time import Known, Marks, advanced, closed, largest, late_of
+from txbatch.core.event_time import Known, Marks, advanced, closed, fixed, largest, late_of
+from txbatch.core.ledger import RunPlan
 from txbatch.core.manifest import Manifest
+from txbatch.core.plan import BatchPlan
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, canonical_json
 from txbatch.postgres.queries import query
@@ -23,6 +26,17 @@ def marks(connection: Connection, topology: str) -> Marks:
 def closed_to(connection: Connection, topology: str) -> Marks:
     """Return up to when the windows of each state are closed since the last commit of its topology."""
     return connection.execute(query("closed_to"), {"topology": topology}).scalar() or {}
+
+
+def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) -> list[RunPlan]:
+    """Return plans that say by which watermarks their records are late; a restate has those of its position.
+
+    No commit closes windows until the transaction ends (R26).
+    """
+    if topology.closes:
+        let_plan(connection, topology.name)
+    known, now = marks(connection, topology.name), connection.execute(query("clock")).scalar_one()
+    return [(run, plan if run.restate else fixed(plan, topology.watermarks, known, now)) for run, plan in plans]
 
 
 def let_plan(connection: Connection, topology: str) -> None:
@@ -52,16 +66,18 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
         told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.cut_by)
         if topology.closes:
             connection.execute(query("close_alone"), {"topology": batch.topology})
-            before, plans = closed_to(connection, batch.topology), _open_plans(connection, batch)
+            before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
             told["closed_to"], told["closed"] = closed(topology.aggregates, before, after, plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
     connection.execute(query("batch_times"), {"topology": batch.topology, "txid": batch.txid, **written})
 
 
-def _open_plans(connection: Connection, batch: Batch) -> list[Marks]:
+def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> list[Marks]:
     """Return the watermarks of the other plans that may still count for the first time."""
     names = {"topology": batch.topology, "txid": batch.txid}
-    return [each or {} for each in connection.execute(query("open_watermarks"), names).scalars()]
+    found = connection.execute(query("open_watermarks"), names)
+    plans = (BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at) for row in found)
+    return [plan.marks(topology.watermarks) for plan in plans]
 
 
 def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:

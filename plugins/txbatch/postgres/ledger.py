@@ -16,7 +16,6 @@ from txbatch import failpoints
 from txbatch.core import protocol
 from txbatch.core.definition import redefinitions
 from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
-from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
@@ -159,10 +158,7 @@ class PostgresLedger:
             if topology is not None:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
-                if topology.closes:
-                    event_time.let_plan(connection, head.topology)
-                marks = event_time.marks(connection, head.topology)
-                plans = [(run, plan if run.restate else fixed(plan, topology.watermarks, marks)) for run, plan in plans]
+                plans = event_time.fix(connection, topology, plans)
             last = store_plans(connection, head, plans, self.lease_seconds)
             between = {"topology": head.topology, "first": head.next_txid, "last": last}
             return list(rows.batches(connection, "batches_between", **between))

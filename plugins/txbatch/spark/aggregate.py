@@ -20,6 +20,7 @@ from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.core.watermark import MERGE
+from txbatch.core.watermarked import watermarks
 from txbatch.spark.appended import appended
 from txbatch.spark.counted import Counted
 from txbatch.spark.counted_first import counted_first
@@ -97,7 +98,8 @@ class BatchAggregator:
         if self.aggregate.state.appends:
             return appended(frame, self.aggregate, assignment.position)
         if self.aggregate.sessions:
-            late_before = self.aggregate.late_before(assignment.plan.watermark)
+            marks = assignment.plan.marks(watermarks(self.aggregate.stream))
+            late_before = self.aggregate.late_before(marks)
             frame = own_sessions(frame, self.aggregate, self.aggregate.sessions, late_before)
         return _aggregated(frame, self.aggregate)
 

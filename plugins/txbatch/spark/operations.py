@@ -137,6 +137,8 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
         case Windowed(window=window):
             starts = window.spark if window.per_record == 1 else f"explode({window.spark})"
             return frame.selectExpr("*", f"{starts} as {spark_name(window.name)}")
+        case Watermarked(watermark=says) if says.planned:
+            return frame.selectExpr("*", f"{_instant(tables.planned_at)} as {spark_name(says.time)}")
         case Watermarked():
             return frame
         case Repartition(number=number, by=by):
@@ -168,6 +170,10 @@ def with_where(
     for name, column in names.items():
         frame = with_condition(frame, aggregates[name].where or "", column, "where", show=show)
     return frame, names
+
+
+def _instant(micros: int | None) -> str:
+    return "cast(null as timestamp)" if micros is None else f"timestamp_micros({micros})"
 
 
 def _each(frame: DataFrame, function: Sequence[str], appended: Sequence[Field]) -> DataFrame:

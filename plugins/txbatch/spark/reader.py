@@ -177,7 +177,9 @@ class BatchReader:
 
     @property
     def _watermark(self) -> Watermark | None:
-        return self.stream.topology.watermarks.get(self.stream.name)
+        """The watermark that follows the times of its records; of processing time they have none of their own."""
+        found = self.stream.topology.watermarks.get(self.stream.name)
+        return None if found is None or found.planned else found
 
     def _without_records(self, found: Collection[str]) -> dict[str, ReadPartition]:
         """Return what counts as read though it gave no records: a batch without partitions, empty ranges, and partitions in
