@@ -17,7 +17,7 @@ from txbatch.spark.operations import run_step, with_condition
 TIME, FLAT = "date_trunc", "flat_map makes any number of records"
 MIXING = [
     ("window(ts, '10 minutes').start", "window", TIME),
-    ("session_window(ts, '5 minutes').start", "session_window", TIME),
+    ("session_window(ts, '5 minutes').start", "session_window", "txbatch.session_window"),
     ("window_time(window(ts, '1 hour'))", "window_time", TIME),
     ("explode(a)", "explode", FLAT),
     ("posexplode_outer(a)", "posexplode_outer", FLAT),
