@@ -15,6 +15,7 @@ from bench import (
     commit,
     corrections,
     distinct,
+    following,
     growth,
     imports,
     language,
@@ -45,6 +46,7 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **own_combiners.SECTIONS,
     **sessions.SECTIONS,
     **year.SECTIONS,
+    **following.SECTIONS,
     **memory.SECTIONS,
     **words.SECTIONS,
 }
