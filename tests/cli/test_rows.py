@@ -137,3 +137,8 @@ def test_a_folder_has_all_that_was_committed_also_before_it_was_asked_for(
 
 def read(folder: Path) -> list[list[str]]:
     return [sorted(pq.read_table(file)["line"].to_pylist()) for file in sorted(folder.glob("*.parquet"))]
+
+
+def test_who_asks_for_rows_without_a_key_is_told_the_select(txbatch: Txbatch, job: str) -> None:
+    told = "state 'lines' keeps records, a row for each: read them by SELECT * FROM report.lines ORDER BY batch, such as by"
+    refused(txbatch("query", "lines"), told)

@@ -22,6 +22,11 @@ def pg_name(name: str) -> str:
     return _PREPARER.quote_identifier(name)
 
 
+def select_all(state: str) -> str:
+    """Return the SELECT of a state's report as people write it: its name is in quotes only where it needs them."""
+    return f"SELECT * FROM report.{_PREPARER.quote(state)}"
+
+
 def sql_type(type_: str) -> str:
     """Return the PostgreSQL type of a field's type, or of an array's."""
     if (element := array_of(type_)) is not None:

@@ -14,7 +14,7 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Interval
 from txbatch.postgres.engine import transaction
-from txbatch.postgres.expressions import pg_name, sql_type
+from txbatch.postgres.expressions import pg_name, select_all, sql_type
 from txbatch.postgres.queries import query
 from txbatch.postgres.rows import unknown_topology
 from txbatch.postgres.warehouses import Warehouses
@@ -135,7 +135,7 @@ class Reader:
         if not typed:
             return _global(engine, state, keys)
         if not keys:
-            raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; name at least one")
+            raise TerminalError(f"state {state!r} {_without_keys(stored)}")
         asked = [checked_key(key, typed) for key in keys]
         columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
         with transaction(engine) as connection:
@@ -173,6 +173,14 @@ def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
     with transaction(engine) as connection:
         row = connection.exec_driver_sql(f"SELECT * FROM report.{doubled(pg_name(state))}").mappings().first()
         return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
+
+
+def _without_keys(stored: Mapping[str, Any]) -> str:
+    """Return what to do about a state that is asked for without a key: that of a row says nothing to people."""
+    if "rows" not in stored["columns"]:
+        return f"has the key {keys_listed(dict(stored['columns']['keys']))}; name at least one"
+    where = f" in the database {stored['database']!r}" if stored["database"] else ", such as by `txbatch psql`"
+    return f"keeps records, a row for each: read them by {select_all(stored['state'])} ORDER BY batch{where}"
 
 
 def keys_listed(typed: Mapping[str, str]) -> str:
