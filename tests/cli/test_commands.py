@@ -168,14 +168,25 @@ def test_doctor_fails_when_something_is_wrong(
     assert txbatch("doctor").exit_code == 1
 
 
-def test_an_embedded_server_that_is_stopped_is_started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def checked() -> dict[str, tuple[bool, str]]:
+    """What the doctor says of each check."""
+    told = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
+    return {row["check"]: (row["ok"], row["detail"]) for row in told}
+
+
+def test_an_embedded_server_is_new_to_the_doctor_and_is_started_when_it_is_stopped(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TXBATCH_DATABASE_URL", raising=False)
     try:
+        new = checked()
+        assert new["migrations"] == new["warehouses"] == (True, "new: the first run makes the ledger")
         for _ in range(2):
             result = CliRunner().invoke(main, ["status"])
             assert result.exit_code == 0
             assert result.output == "no topology has run yet; `txbatch run jobs/sentences.py` runs one\n"
             assert postgres.is_running(home)
+            assert checked()["warehouses"] == (True, "no states apart")
             postgres.stop(home)
     finally:
         postgres.stop(home)

@@ -18,10 +18,12 @@ from txbatch.launch.job_file import Job, check_emission
 from txbatch.places import install
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.migrate import check_migrated, migrations
+from txbatch.postgres.migrate import check_migrated, has_ledger, migrations
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
 from txbatch.storage.staging import Staging
+
+NEW = "new: the first run makes the ledger"
 
 
 def check_all() -> list[dict[str, Any]]:
@@ -34,7 +36,7 @@ def check_all() -> list[dict[str, Any]]:
         return [found, _checked("spark", lambda: check_fit("spark")), _checked("airflow", _airflow)]
     checks: dict[str, Callable[[], str]] = {
         "database": lambda: _server(_ledger(settings.resolve())),
-        "migrations": lambda: _migrated(_ledger(settings.resolve())),
+        "migrations": lambda: _migrated(settings.resolve()),
         "warehouses": lambda: _apart(settings.resolve()),
         "spark": lambda: check_fit("spark"),
         "airflow": _airflow,
@@ -56,14 +58,25 @@ def _server(engine: Engine) -> str:
     return f"PostgreSQL {server['version']}, database {server['database']}, {who}"
 
 
-def _migrated(engine: Engine) -> str:
+def _migrated(where: settings.Settings) -> str:
+    engine = _ledger(where)
+    if _new(where, engine):
+        return NEW
     check_migrated(engine)
     return f"all {len(migrations())} applied"
 
 
 def _apart(where: settings.Settings) -> str:
-    with transaction(_ledger(where)) as connection:
+    engine = _ledger(where)
+    if _new(where, engine):
+        return NEW
+    with transaction(engine) as connection:
         return Warehouses(where.warehouse_url).check(connection)
+
+
+def _new(where: settings.Settings, engine: Engine) -> bool:
+    """Return whether an embedded database has no ledger yet, which whoever comes first makes; another one is migrated by hand."""
+    return where.embedded and not has_ledger(engine)
 
 
 def _airflow() -> str:

@@ -70,6 +70,13 @@ def _missing(connection: Connection) -> list[Migration]:
     return [migration for migration in migrations() if migration.number not in done]
 
 
+def has_ledger(engine: Engine) -> bool:
+    """Return whether the database has a ledger, of whatever version."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        return bool(connection.execute(query("has_ledger")).scalar_one())
+
+
 def check_migrated(engine: Engine) -> None:
     """NotMigrated when the database lacks a migration of this version, or has one this version does not know."""
     with transaction(engine) as connection:
