@@ -79,6 +79,8 @@ def test_two_jobs_of_one_file_name(tmp_path: Path) -> None:
             "import nothing_of_that_name\n",
             "cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'",
         ),
+        (HEAD + "CountDistinct('v')\n", r"NameError: .* \(line 2\); txbatch has ApproxCountDistinct$"),
+        ("from txbatch import CountDistinct\n", r"ImportError: .* \(line 1\); txbatch has ApproxCountDistinct$"),
         (HEAD + "Topology('a b')\n", "topology 'a b': a name has letters, digits"),
     ],
 )

@@ -116,6 +116,8 @@ def test_a_row_that_is_too_long_is_refused() -> None:
         (lambda: TopNBy(5, ("v", 3), by="v"), "give the names of the fields"),  # type: ignore[arg-type]
         (lambda: TopNBy(5, ("v", "v"), by="v"), "TopNBy of v, v: a field is named twice"),
         (lambda: TopNBy(5, ("v",), by=None), "by is None; give the name of the field"),  # type: ignore[arg-type]
+        (lambda: TopNBy(5, by="v"), r"such as TopNBy\(5, .*; of one field alone TopN keeps"),
+        (lambda: TopNBy(5, ("v",)), "TopNBy of v: by is ''; give the name of the field"),
     ],
 )
 def test_bounds_are_told_where_it_is_defined(made: Callable[[], Any], says: str) -> None:

@@ -29,8 +29,8 @@ class TopNBy(CombinerAggregator):
     def __init__(
         self,
         n: int,
-        fields: str | Sequence[str],
-        by: str,
+        fields: str | Sequence[str] = (),
+        by: str = "",
         *,
         where: Condition | None = None,
         was: str | None = None,
@@ -95,8 +95,11 @@ _TOO_LONG = (
 def _checked_fields(fields: object, by: object) -> tuple[str, ...]:
     names = (fields,) if isinstance(fields, str) else tuple(fields) if isinstance(fields, Sequence) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise DefinitionError(f"TopNBy of {fields!r}: give the names of the fields to keep, such as ('id', 'price')")
-    if not isinstance(by, str):
+        raise DefinitionError(
+            f"TopNBy of {fields!r}: give the names of the fields to keep, such as TopNBy(5, ('id', 'price'), by='price'); "
+            "of one field alone TopN keeps the greatest values"
+        )
+    if not isinstance(by, str) or not by:
         raise DefinitionError(
             f"TopNBy of {', '.join(names)}: by is {by!r}; give the name of the field that is greatest"
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 import traceback
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,8 @@ from txbatch.launch.expressions import check_expressions
 LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
 # Spark's Python finds the job's folder before all others: a file of such a name there would be imported in its place.
 _TAKEN = sys.stdlib_module_names | {"py4j", "pyarrow", "pyspark", "txbatch"}
+# From where on names are alike, of 1, in which they are the same.
+ALIKE_MIN = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ def _load(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         raise DefinitionError(
-            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}{_line(path, error)}"
+            f"job file {path.name} cannot be loaded: {type(error).__name__}: {shown(error)}{_line(path, error)}{_meant(error)}"
         ) from error
     return module
 
@@ -140,3 +144,10 @@ def _line(job: Path, error: BaseException) -> str:
     """Return the last line of the job that an error went through, or nothing, as for one of syntax, which says it itself."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(job)]
     return f" (line {lines[-1]})" if lines else ""
+
+
+def _meant(error: BaseException) -> str:
+    """Return what of txbatch is called like a name that is not there, or nothing."""
+    found = re.search(r"name '(\w+)'", str(error)) if isinstance(error, NameError | ImportError) else None
+    like = get_close_matches(found[1], sys.modules["txbatch"].__all__, 1, ALIKE_MIN) if found else []
+    return f"; txbatch has {like[0]}" if like else ""
