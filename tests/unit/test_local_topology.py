@@ -66,6 +66,19 @@ def test_what_is_no_interval_is_told_how_one_is_written(interval: Any) -> None:
         submit_topology(words(FeederBatchSpout("word string"))).run(interval=interval)
 
 
+def test_a_run_of_a_job_by_time_without_an_interval_is_told_what_to_say() -> None:
+    local = submit_topology(words(FeederBatchSpout("word string, day date", time="day")))
+    with pytest.raises(DefinitionError, match=r"reads by time: say run\(interval=Interval\(start, end\)\)"):
+        local.run()
+
+
+def test_a_stream_that_is_not_there_is_told_which_are() -> None:
+    local = submit_topology(words(FeederBatchSpout("word string")))
+    with pytest.raises(UnknownName, match="the topology has no stream 'inn'; it has 'in'"):
+        local.spouts["inn"]
+    assert local.spouts.get("inn") is None
+
+
 # ---- a death at every point, of every kind of source and state
 
 

@@ -62,6 +62,13 @@ class _Died(BaseException):
     """Ends a run as a killed process ends: nothing catches it, and nothing is noted."""
 
 
+class _Spouts(dict[str, Any]):
+    """The spouts by their streams; UnknownName names those that there are."""
+
+    def __missing__(self, stream: str) -> Any:
+        raise UnknownName(f"the topology has no stream {stream!r}; it has {', '.join(map(repr, self))}")
+
+
 @dataclass(frozen=True, slots=True)
 class LocalTopology:
     """What `submit_topology` returns. Each `run` is a process of its own: it knows what the ledger and the staging area hold."""
@@ -72,8 +79,8 @@ class LocalTopology:
 
     @property
     def spouts(self) -> Mapping[str, Any]:
-        """The spout of each stream, to be fed."""
-        return {name: stream.spout for name, stream in self.topology.streams.items()}
+        """The spout of each stream, to be fed; UnknownName for a stream that is not there."""
+        return _Spouts((name, stream.spout) for name, stream in self.topology.streams.items())
 
     def run(
         self,
@@ -92,6 +99,10 @@ class LocalTopology:
         if interval is not None and not isinstance(interval, Interval):
             raise DefinitionError(
                 f"run(interval={interval!r}): give an Interval(start, end) of two datetimes with a zone"
+            )
+        if interval is None and self.topology.by_interval:
+            raise DefinitionError(
+                f"topology {self.topology.name!r} reads by time: say run(interval=Interval(start, end)), of datetimes with a zone"
             )
         endless = [name for name, spout in self.spouts.items() if getattr(spout, "cycle", False)]
         if endless and batches is None:
