@@ -144,7 +144,20 @@ def test_a_header_of_very_many_columns_is_refused_at_once(tmp_path: Path, header
 def test_a_file_of_one_field_may_have_an_empty_cell_but_no_blank_line_is_passed_over(tmp_path: Path) -> None:
     fields = parse_fields("at timestamp")
     assert rows(tmp_path, f"{AT}\n{AT}\n", fields) == [(), ()]
-    assert refusal(tmp_path, f"{AT}\n\n", fields) == ("line 2, field 'at': '' is no timestamp: it is empty")
+    told, _, ways = refusal(tmp_path, f"{AT}\n\n", fields).partition("; or ")
+    assert told == "line 2, field 'at': '' is no timestamp: it is empty"
+    assert "mend the file, then abort the batch" in ways
+
+
+def test_a_refused_cell_names_all_ways_on_and_only_those_that_are_there(tmp_path: Path) -> None:
+    told = refusal(tmp_path, f'{AT},a,"12,50"\n')
+    assert "; or declare the field a string and quarantine it (docs/topology.md#a-bad-cell); or mend" in told
+    assert "mend the file, then abort the batch (`txbatch abort TOPOLOGY TXID --why ...`)" in told
+    times = Times("at", datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), DAY, DAY.replace(day=2))
+    (tmp_path / "a.csv").write_text("yesterday,a,1\n")
+    with pytest.raises(BadRecord, match=r"field 'at': .*; or mend the file") as refused:
+        read_file(tmp_path / "a.csv", Format("csv", FIELDS, options.checked("csv", {}), times))
+    assert "quarantine" not in str(refused.value)
 
 
 def test_only_the_wanted_records_are_looked_at_whole(tmp_path: Path) -> None:

@@ -2,6 +2,14 @@
 
 from txbatch.core.text import shown
 
+# The way on where the plan of a batch names a file that is another by now.
+ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
+# And for a record that a state refuses, which no quarantine takes.
+REFUSED = (
+    "filter such records out in the job, or let a function raise for them and quarantine them "
+    f"(docs/topology.md#records-that-fail), or mend the source, then {ABORT}"
+)
+
 
 class TxbatchError(Exception):
     """Root of every error that txbatch raises on purpose. Its text names the thing, the reason and the next step.

@@ -14,13 +14,12 @@ from dataclasses import replace
 from uuid import uuid4
 
 from txbatch.core.application import Application, Submit
-from txbatch.core.errors import RecordsGone, TransientError
+from txbatch.core.errors import ABORT, RecordsGone, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan
 from txbatch.core.repeat import repeated
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.core.verify import Again, Unverifiable
-from txbatch.spouts.listing import ABORT
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from txbatch.core.called import told
 from txbatch.core.cuts import micros_of, time_of
-from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
+from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
 from txbatch.core.late import LateState
@@ -181,7 +181,7 @@ def partials_of(
         key = tuple(record[field.name] for field in aggregate.keys)
         if None in key:
             shown = f" in {record}" if aggregate.stream.show_records else ""
-            raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; filter such records out in the job")
+            raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
         try:
             partial = _partial(aggregate, record)
             found[key] = combine(found[key], partial) if key in found else partial

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.errors import REFUSED, BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.late import LateState
 from txbatch.core.manifest import StagedState
@@ -175,7 +175,7 @@ class BatchAggregator:
             *(f"value {each.name!r}" for each in self.aggregate.columns),
         ]
         value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] and self.show else ""
-        return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; filter such records out in the job")
+        return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; {REFUSED}")
 
     def _out_of_range(self, error: Exception) -> str:
         """Return where a number may have outgrown its type, of which Spark says no more than that it did, and what to do."""

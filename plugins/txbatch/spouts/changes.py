@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from txbatch.core.changes import Counted, Entry, difference, planned_size
-from txbatch.core.errors import TransientError, TxbatchError
-from txbatch.spouts.listing import ABORT, files_below
+from txbatch.core.errors import ABORT, TransientError, TxbatchError
+from txbatch.spouts.listing import files_below
 
 LOOKS_MAX = 100_000
 # By so many of its last bytes a file that grew is told from another one that took its place.

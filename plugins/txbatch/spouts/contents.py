@@ -11,8 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
-from txbatch.spouts.listing import ABORT
+from txbatch.core.errors import ABORT, BadRecord, PartitionUnreadable, TransientError
 
 RECORD_BYTES_MAX = 64_000_000
 CHUNK_BYTES = 4_000_000

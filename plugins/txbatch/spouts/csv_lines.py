@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from txbatch.core.errors import ABORT
 from txbatch.core.fields import Field
 from txbatch.spouts import cells
-from txbatch.spouts.listing import ABORT
 from txbatch.spouts.misfit import BadValue, Misfit, shown
 
 # The field of times, and which of a block's times are wanted.

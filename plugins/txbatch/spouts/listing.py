@@ -9,10 +9,8 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from txbatch.core.errors import DefinitionError, PartitionUnreadable, TransientError
+from txbatch.core.errors import ABORT, DefinitionError, PartitionUnreadable, TransientError
 
-# The way on where the plan of a batch names a file that is another by now.
-ABORT = "abort the batch (`txbatch abort TOPOLOGY TXID --why ...`) and run again: the next plan takes it as it is"
 GLOB_CHARACTERS = "\\*?[]{},"
 
 

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txbatch.arrow import arrow_type
-from txbatch.core.errors import BadRecord
+from txbatch.core.errors import ABORT, BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.spark_sql import spark_name
 from txbatch.spouts import contents, csv_lines, json_lines
 from txbatch.spouts.contents import Block
-from txbatch.spouts.listing import ABORT
 from txbatch.spouts.misfit import BadValue, Misfit
 
 if TYPE_CHECKING:
@@ -84,7 +83,17 @@ class Format:
         for block in blocks:
             if block.data:
                 with_line = partial(decode, block.data, self.fields, self.options, keep)
-                yield _named(block, with_line)
+                yield _named(block, with_line, self._ways)
+
+    def _ways(self, misfit: Misfit) -> str:
+        """Return what else can be done about a cell than its reason says; what is no time of an interval can be quarantined."""
+        if misfit.field is None:
+            return ""
+        string = any((field.name, field.type) == (misfit.field, "string") for field in self.fields)
+        by_time = self.times is not None and self.times.field == misfit.field
+        kept = self.name == "csv" and not string and not by_time
+        quarantined = "; or declare the field a string and quarantine it (docs/topology.md#a-bad-cell)" if kept else ""
+        return f"{quarantined}; or mend the file, then {ABORT}"
 
     def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:
         """Return the columns that the header names, and the blocks without it."""
@@ -153,17 +162,17 @@ def _read(
                 yield from format_.read(range_)
 
 
-def _named(block: Block, make: Callable[[], Any]) -> Any:
-    """Return the records of a block. An error names file and line of the misfit."""
+def _named(block: Block, make: Callable[[], Any], ways: Callable[[Misfit], str] = lambda misfit: "") -> Any:
+    """Return the records of a block. An error names file and line of the misfit, and other ways on than its reason."""
     try:
         return make()
     except Misfit as misfit:
-        raise _bad_record(block, misfit) from None
+        raise _bad_record(block, misfit, ways(misfit)) from None
 
 
-def _bad_record(block: Block, misfit: Misfit) -> BadRecord:
+def _bad_record(block: Block, misfit: Misfit, ways: str = "") -> BadRecord:
     line = (block.first_line or 1 + _newlines(block.path, block.offset)) + misfit.line
-    return BadRecord(f"{block.path}, line {line}{': ' if misfit.field is None else ', '}{misfit}")
+    return BadRecord(f"{block.path}, line {line}{': ' if misfit.field is None else ', '}{misfit}{ways}")
 
 
 def _newlines(path: Path, end: int) -> int:
