@@ -222,7 +222,7 @@ SELECT b.topology, b.txid, b.kind, b.status,
        SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS closed_to
          FROM json_each_text(b.closed_to)) s ON true;
 
--- The windows that a batch closed: those of a state that begin from one time to before another one (R26).
+-- The windows that a batch closed: those of a state that begin, of sessions end, from one time to before another one (R26).
 CREATE VIEW report.closings AS
 SELECT b.topology, b.txid, c.key AS state, c.value ->> 0 AS window_key,
        timestamptz 'epoch' + (c.value ->> 1)::bigint * interval '1 microsecond' AS first_start,
@@ -330,14 +330,14 @@ COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate
 COMMENT ON COLUMN report.batches.late IS 'Records of windows that had ended by the watermark of its plan, by state; null without a watermark';
 COMMENT ON COLUMN report.batches.watermark IS 'Up to when records are taken to be there since its commit: the least of its streams; null without one';
 COMMENT ON COLUMN report.batches.closed_to IS 'Up to when windows are closed since its commit: the least of its states; null where none are';
-COMMENT ON VIEW report.closings IS 'Windows of a state that a batch closed: no ordinary batch after it counts records in time in them.';
+COMMENT ON VIEW report.closings IS 'Windows or sessions of a state that a batch closed: no ordinary batch after it counts records in time in them.';
 COMMENT ON COLUMN report.closings.topology IS 'The pipeline';
 COMMENT ON COLUMN report.closings.txid IS 'The batch that closed them';
 COMMENT ON COLUMN report.closings.state IS 'The state';
-COMMENT ON COLUMN report.closings.window_key IS 'The key of the state that has the starts of its windows';
-COMMENT ON COLUMN report.closings.first_start IS 'They start then or later';
-COMMENT ON COLUMN report.closings.before_start IS 'They start before then';
-COMMENT ON COLUMN report.closings.closed_to IS 'Up to when windows of the state are closed since the commit: they end then or earlier';
+COMMENT ON COLUMN report.closings.window_key IS 'The column of the state that has the starts of its windows, or the last times of its sessions';
+COMMENT ON COLUMN report.closings.first_start IS 'They start then or later; of sessions the last time is then or later';
+COMMENT ON COLUMN report.closings.before_start IS 'They start before then; of sessions the last time is before then';
+COMMENT ON COLUMN report.closings.closed_to IS 'Up to when windows of the state are closed since the commit: they end then or earlier, sessions and the gap earlier';
 COMMENT ON COLUMN report.closings.committed_at IS 'When the batch was committed';
 COMMENT ON VIEW report.attempts IS 'An attempt: one try of Spark to read and aggregate a batch. Only the newest of a batch can be committed.';
 COMMENT ON COLUMN report.attempts.topology IS 'The pipeline';

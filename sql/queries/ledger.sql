@@ -175,14 +175,15 @@ UPDATE txbatch.batch
  WHERE topology = :topology AND (keys -> :was IS NOT NULL OR kept -> :was IS NOT NULL);
 
 -- relations_of_state --
--- The tables of a state, the partitions of its contributions, and the index that is named after it; `rest` is what stands
+-- The tables of a state, the partitions of its contributions, and the indexes that are named after it; `rest` is what stands
 -- behind the state's name.
-SELECT n.nspname AS schema, c.relname AS name, c.relkind = 'I' AS index, substr(c.relname, length(:state) + 1) AS rest
+SELECT n.nspname AS schema, c.relname AS name, c.relkind IN ('I', 'i') AS index, substr(c.relname, length(:state) + 1) AS rest
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname IN ('state', 'contribution', 'contribution_base') AND c.relkind IN ('r', 'p') AND c.relname = :state
     OR n.nspname = 'contribution_partition' AND c.relkind = 'r' AND starts_with(c.relname, :state)
        AND substr(c.relname, length(:state) + 1) ~ '^@[0-9]+$'
-    OR n.nspname = 'contribution' AND c.relkind = 'I' AND c.relname = :state || '@txid';
+    OR n.nspname = 'contribution' AND c.relkind = 'I' AND c.relname = :state || '@txid'
+    OR n.nspname IN ('contribution', 'contribution_base') AND c.relkind IN ('I', 'i') AND c.relname = :state || '@ended';
 
 -- forget_state --
 -- A state is no more.

@@ -21,11 +21,16 @@ SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b
  GROUP BY b.position ORDER BY 2;
 
 -- upstream_closings --
--- The batches after a txid, up to another, that closed windows of a state, and the key and the starts of these.
-SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigint
+-- The batches after a txid, up to another, that closed windows of a state, the key and the starts of these, and up to when.
+SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigint, (b.closed_to ->> CAST(:state AS text))::bigint
   FROM txbatch.batch b CROSS JOIN LATERAL (SELECT b.closed -> CAST(:state AS text) AS closed) w
  WHERE b.topology = :topology AND b.status = 'committed' AND b.txid > :after AND b.txid <= :until
    AND w.closed IS NOT NULL ORDER BY b.txid;
+
+-- upstream_closed_to --
+-- Up to when the sessions of a state are closed since each commit that says so, in order.
+SELECT b.txid, (b.closed_to ->> CAST(:state AS text))::bigint AS closed_to FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.closed_to ->> CAST(:state AS text) IS NOT NULL ORDER BY b.txid;
 
 -- upstream_columns --
 -- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.

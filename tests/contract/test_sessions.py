@@ -12,7 +12,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from contract.test_closings import Finals, closes
 from contract.test_restate import restate_of
 from contract.test_upstream import Exported
 from contract.test_watermarks import DAY as WATERMARKED_DAY
@@ -23,7 +22,7 @@ from support import LogSpout, code, manifest_of, run
 
 from txbatch import Avg, Count, Max, OpaqueState, StateSpout, Sum, Topology, TransactionalState, session_window
 from txbatch.core import coordinator
-from txbatch.core.errors import SchemaMismatch, TerminalError
+from txbatch.core.errors import SchemaMismatch
 from txbatch.core.rebuild import Swapped
 from txbatch.core.state import State
 from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
@@ -358,17 +357,6 @@ def test_a_record_is_late_by_its_own_time(backing: Any, late: str) -> None:
     if late == "side":
         aside = backing.report(visits.topology, "visits_late")
         assert sorted(row["at"] for row in aside) == [at(minute) - day for minute in (60, 109, 139)]
-
-
-@pytest.mark.rule("R26")
-def test_sessions_do_not_close(backing: Any) -> None:
-    visits = Watermarked(backing, by=session_window("at", "30 minutes"))
-    visits.counts("1", a=[100, 300])
-    visits.counts("2", a=[400])
-    assert [closes(visits, txid) for txid in (1, 2)] == [(None, None), (None, None)]
-    finals = Finals(visits, fields="session_start timestamp, visits bigint, closed_by bigint")
-    with pytest.raises(TerminalError, match=r"state 'visits' has no windows that close.*emit='changes'"):
-        finals.plans("a")
 
 
 def test_the_years_1_and_9999_and_a_change_of_clocks(backing: Any) -> None:

@@ -40,9 +40,9 @@ def test_the_chain_of_topologies_runs() -> None:
     exec(chain, {})
 
 
-def test_closed_windows_are_handed_on() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", section("## Closed windows", "## Queries"), re.DOTALL)
-    exec(example, {})
+def test_closed_windows_and_sessions_are_handed_on() -> None:
+    windows, sessions = re.findall(r"```python\n(.*?)```", section("## Closed windows", "## Queries"), re.DOTALL)
+    exec(windows + sessions, {})
 
 
 def test_files_are_written() -> None:

@@ -2,7 +2,7 @@
 
 Two partitions whose records come out of order are read in batches, of which some leave holes, are emitted twice, are aborted or
 are counted again. Whatever happens, each record counts or is late, attempts agree, no batch that comes after changes a window
-that is closed, and a topology below gets each once, as of its closing. Wrong rules of four kinds are each found,
+that is closed, and a topology below gets each once, as of its closing. Wrong rules of six kinds are each found,
 and two of processing time, whose clock goes back at random (R28).
 `EVENT_TIMES=4000` tells so many histories in all; `make soak` does.
 """
@@ -21,20 +21,24 @@ import pytest
 from contract.test_restate import restate_of
 from support import LogSpout, code, run
 
-from txbatch import Count, OpaqueState, SpoutKind, StateSpout, Topology, window
+from txbatch import Count, OpaqueState, SpoutKind, StateSpout, Topology, session_window, window
 from txbatch.core import closings, coordinator
 from txbatch.core import event_time as decided
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BrokenChain, PartitionUnreadable, TxbatchError
+from txbatch.core.session_window import SessionWindow
+from txbatch.core.sessions import joined
 from txbatch.core.transaction import Batch, BatchStatus
-from txbatch.memory import emitter, event_time
+from txbatch.memory import closed_sessions, emitter, event_time
 from txbatch.memory.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
 
 # With stragglers, of each policy and number of batches in flight; a third as many without.
 EACH = int(os.environ.get("EVENT_TIMES", "600")) * 3 // 16
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
-DELAY, SIZE, SLIDE, MINUTES = 30, 40, 20, 60_000_000
+DELAY, SIZE, SLIDE, GAP, MINUTES = 30, 40, 20, 15, 60_000_000
+AFTER = 1  # microsecond after the gap: a record that is just the gap later is of the session
+TUMBLING, SLIDING, SESSIONS = KINDS = ("tumbling", "sliding", "sessions")
 STEPS = ["arrive", "arrive", "plan", "plan", "emit", "commit", "commit", "commit", "abort", "restate", "read"]
 READ = ("window_start", "n", "closed_by")
 # In the place of a policy for late records: there are none, as windows are of processing time.
@@ -74,12 +78,13 @@ class History:
     pending: int
     late: str
     straggle: bool
-    sliding: bool
+    kind: str
     now: int = 1_000
     runs: int = 0
     told: dict[Any, Any] = field(default_factory=dict)
     closed: dict[datetime, tuple[int, int]] = field(default_factory=dict)
     handed_on: dict[datetime, tuple[int, int]] = field(default_factory=dict)
+    ever: set[datetime] = field(default_factory=set)
     closings: int = 0
 
     def __post_init__(self) -> None:
@@ -87,9 +92,11 @@ class History:
         read, planned = self.topology.new_stream("in", self.spout), self.late == PLANNED
         delay = f"{DELAY} minutes"
         stream = read.with_processing_time() if planned else read.with_watermark("at", delay, late=self.late)
-        time, slide = "planned_at" if planned else "at", SLIDE if self.sliding else SIZE
-        by = window(time, f"{SIZE} minutes", slide=f"{slide} minutes")
-        stream.group_by(by).persistent_aggregate(OpaqueState("hours"), n=Count())
+        time, slide = "planned_at" if planned else "at", SLIDE if self.kind == SLIDING else SIZE
+        by: Any = window(time, f"{SIZE} minutes", slide=f"{slide} minutes")
+        if self.kind == SESSIONS:
+            by = session_window(time, f"{GAP} minutes", name="window_start")
+        self.aggregate = stream.group_by(by).persistent_aggregate(OpaqueState("hours"), n=Count())
         self.ledger = MemoryLedger(clock=lambda: at(self.now))
         self.ledger.register(self.topology, "job.py")
         self.below = Topology("below")
@@ -110,16 +117,23 @@ class History:
     def open(self) -> list[Batch]:
         return [each for each in self.batches if not each.status.final]
 
-    def counted(self) -> dict[datetime, int]:
+    def counted(self) -> dict[datetime, tuple[int, int]]:
+        """By start, when it ends, in microseconds, and how many count; of a session when no record can be of it any more."""
         rows = self.ledger.tables.states["hours"].rows
-        return {key[0]: row.value[0] for key, row in rows.items() if row.value}
+        there = {key: (row.value, row.txid) for key, row in rows.items() if row.value}
+        if self.kind == SESSIONS:
+            found = joined(self.aggregate, there).items()
+            return {key[0]: (micros_of(value[0]) + GAP * MINUTES + AFTER, value[1]) for key, (value, _) in found}
+        return {key[0]: (micros_of(key[0]) + SIZE * MINUTES, value[0]) for key, (value, _) in there.items()}
 
     def arrive(self) -> None:
         most = 5 * DELAY if self.straggle else DELAY
         for name in self.random.choice(["a", "b", "ab"]):
             for _ in range(self.random.randint(1, 4)):
                 self.now += 1
-                self.spout.arrive(name, at(self.now - self.random.randint(0, most)))
+                time = self.now - self.random.randint(0, most)
+                # So that some of a session are just the gap apart, and just as late as may be.
+                self.spout.arrive(name, at(time - time % 5 if self.kind == SESSIONS else time))
 
     def plan(self) -> None:
         self.runs += 1
@@ -157,11 +171,20 @@ class History:
         after, now = self.counted(), event_time.closed_to(self.ledger.tables, "t").get("hours")
         assert shut is None or (now is not None and now >= shut), "it goes back"
         self.closings += now != shut
-        _, first, end = self.ledger.tables.times["t", made[0].txid].closed.get("hours", ("", 0, 0))
-        self.closed |= {of: (n, made[0].txid) for of, n in after.items() if first <= micros_of(of) < end}
+        self.closes(made[0], after, shut, now)
         if made[0].restate is None and self.late in ("drop", PLANNED) and shut is not None:
-            whole = [start for start in {**before, **after} if micros_of(start) + SIZE * MINUTES <= shut]
+            whole = [start for each in (before, after) for start, (end, _) in each.items() if end <= shut]
             assert all(before.get(start) == after.get(start) for start in whole), "a closed window changes"
+
+    def closes(self, batch: Batch, there: Mapping[datetime, tuple[int, int]], was: int | None, now: int | None) -> None:
+        """Keep what a commit closes, which is nothing in which something had been closed before."""
+        shut = {start: each for start, each in there.items() if now is not None and each[0] <= now}
+        for start, (end, number) in shut.items():
+            last = micros_of(start) if self.kind != SESSIONS else end - GAP * MINUTES - AFTER
+            before = any(micros_of(start) <= micros_of(each) <= last for each in self.ever)
+            if batch.restate is None and not before and (was is None or end > was):
+                self.closed[start] = (number, batch.txid)
+        self.ever |= shut.keys()
 
     def read(self, *, dies: bool | None = None) -> bool:
         """The topology below reads what is closed; attempts of it die. False: there is nothing new."""
@@ -210,8 +233,8 @@ class History:
                 part.records for part in (manifest.streams.get("in", {}) if manifest else {}).values()
             )
             read["late"] += tables.times["t", each.txid].late.get("hours", 0)
-        counted = sum(self.counted().values())
-        per = SIZE // SLIDE if self.sliding else 1
+        counted = sum(number for _, number in self.counted().values())
+        per = SIZE // SLIDE if self.kind == SLIDING else 1
         assert counted + (0 if self.late == "merge" else read["late"]) == read["windows"] * per, "records are lost"
         return counted, read["late"]
 
@@ -220,7 +243,7 @@ def histories(number: int, pending: int, late: str, *, straggle: bool, first: in
     """Run so many; return how many windows counted, how many were late, and how often something was closed."""
     found = Counter[str]()
     for seed in range(first, first + number):
-        history = History(Random(seed), pending, late, straggle, sliding=seed % 2 == 0)
+        history = History(Random(seed), pending, late, straggle, KINDS[seed % 3])
         history.run(60)
         counted, late_ones = history.check()
         found.update(counted=counted, late=late_ones, closings=history.closings)
@@ -267,7 +290,7 @@ def test_who_waits_for_no_partition_that_is_behind_is_found(monkeypatch: pytest.
 def test_who_finds_late_what_is_so_by_now_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def tell() -> None:
         for seed in range(600):
-            history = History(Random(seed), 3, "drop", straggle=True, sliding=False)
+            history = History(Random(seed), 3, "drop", straggle=True, kind=TUMBLING)
             with monkeypatch.context() as wrong:
                 wrong.setattr(emitter, "counting", _by_the_attempt(history))
                 history.run(60)
@@ -296,10 +319,27 @@ def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.Monkey
 def test_who_has_the_time_of_the_attempt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def tell() -> None:
         for seed in range(300):
-            history = History(Random(seed), 3, PLANNED, straggle=False, sliding=False)
+            history = History(Random(seed), 3, PLANNED, straggle=False, kind=TUMBLING)
             with monkeypatch.context() as wrong:
                 wrong.setattr(emitter, "time_of", lambda _, history=history: at(history.now))
                 history.run(60)
 
     with pytest.raises(AssertionError, match=r"two attempts find other records late|a closed window changes"):
+        tell()
+
+
+def test_who_hands_a_session_on_again_that_late_records_made_longer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_sessions, "closed_before", lambda *_: False)
+    with pytest.raises(AssertionError, match="a window is handed on twice"):
+        histories(300, 3, "merge", straggle=True, first=2_000)
+
+
+def test_who_closes_a_session_that_a_record_in_time_may_still_be_of_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell() -> None:
+        for seed in range(600):
+            History(Random(seed), 1, "drop", straggle=True, kind=SESSIONS).run(60)
+
+    monkeypatch.setattr(SessionWindow, "first_open", lambda self, time: time - self.gap + 1)
+    monkeypatch.setitem(globals(), "AFTER", 0)
+    with pytest.raises(AssertionError, match="a closed window changes"):
         tell()

@@ -12,9 +12,10 @@ from postgres_bench import Bench, Calls
 from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, run
 
-from txbatch import Count, OpaqueState, Topology, window
+from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.core.cuts import micros_of
 from txbatch.core.transaction import Batch
+from txbatch.postgres.closed_sessions import ClosedSessions
 
 
 def hours(engine: Engine) -> tuple[Bench, datetime]:
@@ -28,12 +29,18 @@ def hours(engine: Engine) -> tuple[Bench, datetime]:
 
 def read_up_to(bench: Bench, name: str, at: datetime, **visits: int) -> tuple[Batch, Any]:
     """A batch, emitted, whose latest record is of that time; and its partials, by hour."""
-    partials = {"hours": [((at.replace(hour=int(hour[1:]), minute=0),), (number,)) for hour, number in visits.items()]}
+    hours = [((at.replace(hour=int(hour[1:]), minute=0),), (number,)) for hour, number in visits.items()]
+    return emitted(bench, name, at, {"hours": hours})
+
+
+def emitted(bench: Bench, name: str, at: datetime, partials: Any) -> tuple[Batch, Any]:
+    """A batch, emitted, of one state, whose latest record is of that time."""
+    ((state, _),) = partials.items()
     batch = bench.planned(name)
     assignment = bench.ledger.start_attempt(batch, run(name), code())
     honest = manifest_of(bench.topology, assignment, partials)
     read = {part: replace(of, latest=micros_of(at)) for part, of in honest.streams["in"].items()}
-    states = {"hours": replace(honest.states["hours"], late=0)}
+    states = {state: replace(honest.states[state], late=0)}
     return bench.ledger.record_manifest(assignment, replace(honest, streams={"in": read}, states=states)), partials
 
 
@@ -76,3 +83,41 @@ def test_closed_windows_are_found_by_the_index_of_the_state(engine: Engine) -> N
     plan = "\n".join(line for (line,) in bench.rows(f"EXPLAIN {found}"))
     assert "Index" in plan, plan
     assert "Seq Scan on hours" not in plan, plan
+
+
+@pytest.mark.rule("R26")
+@pytest.mark.rule("R27")
+def test_closed_sessions_are_found_by_the_index_on_their_ends(engine: Engine) -> None:
+    """As they are now and as of their closing, of a hundred thousand; which sessions those are, reports say as of now."""
+    topology, spout, at = Topology("t"), LogSpout({"a": 100}), datetime(2026, 1, 5, 10, tzinfo=UTC)
+    spout.fields = "at timestamp, user string"
+    stream = topology.new_stream("in", spout).with_watermark("at", "10 minutes")
+    stream.group_by("user", session_window("at", "30 minutes")).persistent_aggregate(
+        OpaqueState("sessions"), visits=Count()
+    )
+    bench, hour = Bench(engine, topology), timedelta(hours=1)
+    assert bench.commit(*emitted(bench, "1", at, {"sessions": [(("ann", at), (at, 2))]}))
+    assert bench.commit(*emitted(bench, "2", at + hour, {"sessions": [(("bob", at + hour), (at + hour, 1))]}))
+    time = "timestamptz '1990-01-01' + n * interval '1 hour'"
+    filled, of_all = f"SELECT 'u' || n % 10000, {time}, {time}, 1, 1", "FROM generate_series(1, 100000) n"
+    columns = '"user", session_start, session_end, visits, txid'
+    bench.run(
+        f"INSERT INTO state.sessions ({columns}) {filled} {of_all}",
+        f"INSERT INTO contribution.sessions ({columns}, position) {filled}, 1 {of_all}",
+        "ANALYZE",
+    )
+    found = "SELECT * FROM report.closed_sessions(1, 2)"
+    assert bench.rows(found) == [("ann", at, at, 2, 1, 2)]
+    (closing,) = bench.ledger.upstream.closings("sessions", {"start": 1, "end": 2, "windows": "new"})
+    with engine.connect() as connection:
+        known = bench.ledger.upstream.known("sessions")
+        closed = ClosedSessions(connection, known, "report", ["user", "session_start"], "session_end")
+        as_of = closed.rows("SELECT * FROM report.as_of_sessions(%(cut)s)")
+        given = {"cut": 2, "first": closing.first, "end": closing.end}
+        assert [tuple(row) for row in connection.exec_driver_sql(as_of, given)] == [("ann", at, at, 2, 1, False)]
+        explained = [*connection.exec_driver_sql(f"EXPLAIN (VERBOSE) {as_of}", given)]
+    for lines in (explained, bench.rows(f"EXPLAIN (VERBOSE) {found}")):
+        plan = "\n".join(line for (line,) in lines)
+        assert "session_end_idx" in plan, plan
+        assert "Seq Scan on state.sessions" not in plan, plan
+        assert 'Seq Scan on contribution_partition."sessions@1"' not in plan, plan

@@ -24,12 +24,21 @@ ALL, NEW = "all", "new"
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`."""
+    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`.
+
+    Of sessions that is the last time. Since the batch all is closed that has ended by `closed_to`.
+    """
 
     txid: int
     key: str
     first: int
     end: int
+    closed_to: int
+
+    @property
+    def gap(self) -> int:
+        """How long after their last records sessions are closed."""
+        return self.closed_to - self.end
 
 
 def check_closes(known: UpstreamState) -> None:
@@ -37,7 +46,8 @@ def check_closes(known: UpstreamState) -> None:
     if not known.closed:
         raise TerminalError(
             f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
-            "window(...) after with_watermark(...) or with_processing_time(), or read what changes in it, emit='changes'"
+            "window(...) or session_window(...) after with_watermark(...) or with_processing_time(), or read what changes in it, "
+            "emit='changes'"
         )
 
 
@@ -47,6 +57,8 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
         found = next_range(known, last)
         if found:
             found["windows"] = NEW
+            if since := read_since(last):
+                found["since"] = since
             check_kept(known, found)
         return found
     check_newest(known)
@@ -78,6 +90,11 @@ def oldest(known: UpstreamState) -> int:
 def first_closed(range_: Metadata) -> int:
     """Return the txid after which batches closed the windows that a range has."""
     return 0 if range_["windows"] == ALL else int(range_["start"])
+
+
+def read_since(range_: Metadata) -> int:
+    """Return the cut as of which the first range of a stream has what was closed before: where that begins."""
+    return int(range_["start"] if range_["windows"] == ALL else range_.get("since", 0))
 
 
 def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:

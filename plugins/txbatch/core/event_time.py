@@ -18,11 +18,13 @@ from txbatch.core.watermark import BEGIN, Watermark
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.session_window import SessionWindow
     from txbatch.core.window import Window
 
 # By stream.
 Marks = Mapping[str, int]
-# The key that has the starts of windows, the first start of those that a commit closes, and the one before which they end.
+# The key that has the starts of windows, or the value that has the ends of sessions; the first one of those that a commit closes,
+# and the one before which they end.
 Closed = tuple[str, int, int]
 
 
@@ -75,16 +77,17 @@ def closed(
     plans, found = list(open_plans), dict[str, Closed]()
     closed_to = {name: before[name] for name in (each.state.name for each in aggregates) if name in before}
     for aggregate in (each for each in aggregates if each.closes):
-        state, window = aggregate.state.name, cast("Window", aggregate.window)
+        state, window = aggregate.state.name, cast("Window | SessionWindow", aggregate.window)
         was, marks = closed_to.get(state), [aggregate.mark(each) for each in (after, *plans)]
         known = [each for each in marks if each is not None]
         now = largest([was, min(known) if len(known) == len(marks) else None])
         if now is None:
             continue
         closed_to[state] = now
-        first, end = BEGIN if was is None else window.first_open(was), window.first_open(now)
+        first = BEGIN if was is None else max(BEGIN, window.first_open(was))
+        end = window.first_open(now)
         if first < end:
-            found[state] = (window.name, first, end)
+            found[state] = (window.closes_by, first, end)
     return closed_to, found
 
 

@@ -124,8 +124,8 @@ class PersistentAggregate:
 
     @property
     def closes(self) -> bool:
-        """True if its windows close: its streams have a watermark, by which they end (R26); sessions do not."""
-        return isinstance(self.window, Window) and bool(watermarks(self.stream))
+        """True if its windows or sessions close: its streams have a watermark, by which they end (R26)."""
+        return self.window is not None and bool(watermarks(self.stream))
 
     def mark(self, watermark: Mapping[str, int]) -> int | None:
         """Return up to when its records are taken to be there: by the least of its streams, None while one has read nothing."""

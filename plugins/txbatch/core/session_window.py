@@ -49,6 +49,19 @@ class SessionWindow(Timed):
         return time
 
     @property
+    def closes_by(self) -> str:
+        """By which column of the report the sessions are found that a commit closes: that of their last times (R26)."""
+        return self.end_name
+
+    def first_open(self, time: int) -> int:
+        """Return before which last time sessions have ended at a time: a record of just then may still be of a later one.
+
+        >>> session_window("at", "10 seconds").first_open(micros_of(datetime(2026, 1, 1))) - micros_of(datetime(2026, 1, 1))
+        -10000000
+        """
+        return time - self.gap
+
+    @property
     def spark(self) -> str:
         """Return `starts` as an expression of Spark."""
         return f"cast({spark_name(self.time)} as timestamp)"

@@ -141,6 +141,11 @@ class Window(Timed):
         """Return the start before which all windows have ended at a time, and from which on none has."""
         return self.cut.start(self.cut.number(time) - self.size + 1)
 
+    @property
+    def closes_by(self) -> str:
+        """By which column of the report the windows are found that a commit closes: that of their starts (R26)."""
+        return self.name
+
     def first_open(self, time: int) -> int:
         """Return the start of the first window that has not ended at a time; beyond the years of Python, too."""
         number = self.cut.number(time) - self.size + 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from txbatch.core.closings import Closing, taken
+from txbatch.core.closings import Closing, read_since, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
@@ -30,10 +30,11 @@ from txbatch.core.upstream import (
     check_same,
     replaced_with,
 )
+from txbatch.core.window import Window
+from txbatch.memory.closed_sessions import handed_on
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
-    from txbatch.core.window import Window
     from txbatch.memory.ledger import MemoryLedger
     from txbatch.memory.tables import StoredState, Tables
 
@@ -200,10 +201,12 @@ def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterato
 
 def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
     """Return all batches that closed windows of a state; by their txids."""
-    closed = {
-        txid: times.closed.get(of.state) for (topology, txid), times in tables.times.items() if topology == of.topology
-    }
-    return [Closing(txid, *windows) for txid, windows in sorted(closed.items()) if windows]
+    found = (
+        Closing(txid, *times.closed[of.state], (times.closed_to or {})[of.state])
+        for (topology, txid), times in tables.times.items()
+        if topology == of.topology and of.state in times.closed
+    )
+    return sorted(found, key=lambda each: each.txid)
 
 
 def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
@@ -214,17 +217,21 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dic
         if stored is None:
             continue
         check_keys(of.state, keys, _shown(stored)[0])
-        window = cast("Window", cast("PersistentAggregate", stored.aggregate).window)
-        at = keys.index(closing.key)
+        window = cast("PersistentAggregate", stored.aggregate).window
         for key, (values, txid) in found.items():
-            if values is not None and closing.first <= micros_of(key[at]) < closing.end:
-                shown = {
-                    **dict(zip(keys, key, strict=True)),
-                    window.end_name: window.end(key[at]),
-                    **values,
-                    "txid": txid,
-                }
-                yield {**shown, of.closed[-1]: closing.txid}
+            if values is None:
+                continue
+            named = dict(zip(keys, key, strict=True))
+            if isinstance(window, Window):
+                named[window.end_name] = window.end(named[window.name])
+            shown = {**named, **values, "txid": txid, of.closed[-1]: closing.txid}
+            if not closing.first <= micros_of(shown[closing.key]) < closing.end:
+                continue
+            session = key, shown[closing.key]
+            if isinstance(window, Window) or not handed_on(
+                tables, of.state, stored, closing, cut, read_since(range_), session
+            ):
+                yield shown
 
 
 def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
@@ -233,7 +240,8 @@ def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:
     if aggregate.window is None or not aggregate.closes:
         return ()
     keys, values = _shown(stored)
-    shown = [*keys, aggregate.window.end_name, *values, "txid"]
+    ends = [aggregate.window.end_name] if isinstance(aggregate.window, Window) else []
+    shown = [*keys, *ends, *values, "txid"]
     return (*shown, free_name(CLOSED_BY, shown))
 
 

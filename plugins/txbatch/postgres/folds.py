@@ -77,6 +77,14 @@ class Folds:
         options = "pages_per_range = 16, autosummarize = on"
         return f"CREATE INDEX {name} ON {self.contribution} USING brin (txid) WITH ({options})"
 
+    def create_ends(self, end: str) -> dict[str, str]:
+        """What finds the sessions that a commit closes, by the column of their last times: by the name of each index (R26)."""
+        name = pg_name(f"{self.state}@ended")
+        tables = (self.contribution, self.base)
+        return {
+            f"{table.partition('.')[0]}.{name}": f"CREATE INDEX {name} ON {table} ({pg_name(end)})" for table in tables
+        }
+
     def create_versions(self) -> str:
         """The view of what every version contributed, as partials, and of what was folded of them, which is at position 0."""
         columns, marks = listed([*self.keys, *self.values]), self.removable

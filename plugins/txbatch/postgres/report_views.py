@@ -9,9 +9,10 @@ from sqlalchemy import Connection
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.core.session_window import SessionWindow
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.window import Window
-from txbatch.postgres.closings import closings
+from txbatch.postgres.closings import closed_sessions, closings
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.functions import PREFIXES, Function
@@ -122,8 +123,8 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
     """
     types = _columns(connection, aggregate.state.name)
     functions: list[Function] = [getter(aggregate, types)]
-    if aggregate.closes and isinstance(aggregate.window, Window) and aggregate.state.database is None:
-        functions.append(closings(aggregate, aggregate.window, types))
+    if aggregate.closes and aggregate.state.database is None:
+        functions.append(_closed(aggregate, types))
     if past:
         functions += past_of(aggregate, types).functions()
     made = [function.name for function in functions]
@@ -138,6 +139,17 @@ def _functions(connection: Connection, aggregate: PersistentAggregate, *, past: 
             yield f"DROP FUNCTION {found['signature']}"
         if not (found and same and found["body"] == function.body):
             yield from function.statements()
+
+
+def _closed(aggregate: PersistentAggregate, types: Mapping[str, str]) -> Function:
+    """Return the function that tells what of it is closed."""
+    match aggregate.window:
+        case Window() as window:
+            return closings(aggregate, window, types)
+        case SessionWindow() as sessions:
+            return closed_sessions(aggregate, sessions, types)
+        case None:
+            raise AssertionError(f"{aggregate.state.name}: it has no windows")
 
 
 def _views(aggregate: PersistentAggregate) -> list[str]:

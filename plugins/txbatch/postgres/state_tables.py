@@ -79,10 +79,19 @@ def create(
 
 
 def _missing(connection: Connection, aggregate: PersistentAggregate, generation: Generation = CURRENT) -> list[str]:
-    """Return what makes the base and the index of a state's contributions, unless they are there; made once, under a lock."""
+    """Return what makes the base and the indexes of a state's contributions, unless they are there; made once, under a lock."""
+    if not aggregate.state.contributions:
+        return []
     folds = Folds.of(aggregate, generation)
-    made = connection.execute(query("relation_exists"), {"name": folds.base}).scalar_one()
-    return [] if made or not aggregate.state.contributions else [folds.create_base(), folds.create_index()]
+    found = [] if _exists(connection, folds.base) else [folds.create_base(), folds.create_index()]
+    if aggregate.sessions and aggregate.closes:
+        ends = folds.create_ends(aggregate.sessions.closes_by)
+        found += [create for index, create in ends.items() if not _exists(connection, index)]
+    return found
+
+
+def _exists(connection: Connection, relation: str) -> bool:
+    return bool(connection.execute(query("relation_exists"), {"name": relation}).scalar_one())
 
 
 def run_all(connection: Connection, statements: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from txbatch.core.closings import Closing, first_closed, taken
+from txbatch.core.closings import Closing, first_closed, read_since, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.state import changes_columns, versions_name
@@ -25,6 +25,7 @@ from txbatch.core.upstream import (
     check_same,
     replaced_with,
 )
+from txbatch.postgres.closed_sessions import CHANGED_BEHIND, ClosedSessions
 from txbatch.postgres.closings import closings_name
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
@@ -79,9 +80,7 @@ class PostgresUpstream:
             check_kept(found, range_)
             cuts = _Cuts(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
-                if windows := cuts.closed(closing, cut):
-                    given = {"cut": cut, "by": closing.txid, "first": closing.first, "end": closing.end}
-                    yield from _streamed(connection, columns, windows, given)
+                yield from cuts.closed(closing, cut, read_since(range_), columns)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -226,21 +225,30 @@ class _Cuts:
         schema = (past(replaced.rebuild) if replaced else CURRENT).reports
         return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
 
-    def closed(self, closing: Closing, cut: int) -> str:
-        """Return the SQL of the windows that a batch closed, as of the cut; empty where there were none.
-
-        The batch is the parameter `by`, the starts of its windows are from `first` to before `end`.
-        """
+    def closed(self, closing: Closing, cut: int, since: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of the windows a batch closed, as of a cut; of sessions those that were not closed before."""
         keys, values, shown = self.as_of(cut, "cut")
         if not shown:
-            return ""
+            return
         keys_now, values_now = _shown(_columns(self.connection, self.of, None) or {"keys": (), "aggregates": {}})
         check_keys(self.of.state, keys_now, keys)
         gone = "".join(f", NULL AS {_quoted(name)}" for name in values_now if name not in values)
-        first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
-        start = f"s.{_quoted(closing.key)}"
         by = f"CAST(%(by)s AS bigint) AS {_quoted(self.of.closed[-1])}"
-        return f"SELECT s.*, {by}{gone} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
+        given = {"cut": cut, "by": closing.txid, "first": closing.first, "end": closing.end}
+        if closing.key in keys:
+            first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
+            start = f"s.{_quoted(closing.key)}"
+            windows = f"SELECT s.*, {by}{gone} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
+            yield from _streamed(self.connection, columns, windows, given)
+            return
+        replaced = replaced_with(self.of, cut)
+        reports = (past(replaced.rebuild) if replaced else CURRENT).reports
+        sessions = ClosedSessions(self.connection, self.of, reports, keys, closing.key)
+        rows = f"SELECT s.*, {by}{gone} FROM ({sessions.rows(shown)}) s"
+        also = [*keys, closing.key, CHANGED_BEHIND]
+        for row in _streamed(self.connection, [*columns, *also], rows, given):
+            if not sessions.closed_before(closing, cut, since, dict(zip(also, row[len(columns) :], strict=True))):
+                yield row[: len(columns)]
 
     def _own(self, replaced: Replaced | None) -> OwnPast | None:
         """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""

@@ -1,0 +1,113 @@
+"""Sessions that a batch closed, as of its closing, found by the index on the last times of pieces (R26, R27).
+
+What else there was of the keys of these is found by key. Whether a session had been closed before is asked, by
+`core.closed_sessions`, only of those that something changed behind what was closed then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.closed_sessions import Version, closed_before
+from txbatch.core.closings import Closing
+from txbatch.core.cuts import micros_of
+from txbatch.core.state import versions_name
+from txbatch.core.upstream import UpstreamState
+from txbatch.postgres.expressions import listed, pg_name, pg_text
+from txbatch.postgres.queries import query
+from txbatch.postgres.reader import doubled
+
+# What a row says beside what reports show: whether something changed in the session behind what was closed then.
+CHANGED_BEHIND = "_txbatch_changed_behind"
+
+
+@dataclass(frozen=True)
+class ClosedSessions:
+    """Those of a state, in the schema `reports` of a generation; the last of the `keys` is the start, `end` is the last time."""
+
+    connection: Connection
+    of: UpstreamState
+    reports: str
+    keys: Sequence[str]
+    end: str
+
+    def rows(self, shown: str) -> str:
+        """Return the SQL of those that end from `first` to before `end`, of what `shown` selects: the state as of `cut`."""
+        others, end = [_quoted(each) for each in self.keys[:-1]], _quoted(self.end)
+        read = f"({shown}) s"
+        if others:
+            # OFFSET 0: each key by a search of its own, for which the planner must not make one join of all.
+            of_piece = f"{_within(f'v.{end}')} AND v.txid <= %(cut)s"
+            ended = f"SELECT DISTINCT {listed(f'v.{each}' for each in others)} FROM {self._versions} v WHERE {of_piece}"
+            same = " AND ".join(f"a.{each} = c.{each}" for each in others)
+            read = f"({ended}) c CROSS JOIN LATERAL (SELECT * FROM ({shown}) a WHERE {same} OFFSET 0) s"
+        also = f"{self._changed_behind()} AS {_quoted(CHANGED_BEHIND)}"
+        return f"SELECT s.*, {also} FROM {read} WHERE {_within(f's.{end}')}"
+
+    def closed_before(self, closing: Closing, cut: int, since: int, row: Mapping[str, Any]) -> bool:
+        """Return whether something of a session, a row by names, was closed before a batch did it, from the cut `since` on."""
+        if not row[CHANGED_BEHIND]:
+            return False
+        session = micros_of(row[self.keys[-1]]), micros_of(row[self.end])
+        return closed_before(session, [*self._versions_of(row, cut)], closing.gap, self._closed_to, cut, since)
+
+    def _changed_behind(self) -> str:
+        """Whether a version that begins within the session was replaced, or begins before what was closed when it came."""
+        start, end = (_quoted(each) for each in (self.keys[-1], self.end))
+        same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
+        topology, state = doubled(pg_text(self.of.topology)), doubled(pg_text(self.of.state))
+        replaced = f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
+        closed_to = (
+            f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
+            "AND b.status = 'committed' AND b.closed_to IS NOT NULL ORDER BY b.txid DESC LIMIT 1"
+        )
+        behind = f"v.{start} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
+        return (
+            f"EXISTS (SELECT FROM {self._versions} v WHERE {same}v.{start} BETWEEN s.{start} AND s.{end} AND v.txid <= %(cut)s "
+            f"AND (v.txid IN ({replaced}) OR {behind}))"
+        )
+
+    def _versions_of(self, row: Mapping[str, Any], cut: int) -> Iterator[Version]:
+        """Yield all versions of the key of a row, up to a cut."""
+        others = range(len(self.keys) - 1)
+        given = {f"k{n}": row[self.keys[n]] for n in others} | {"cut": cut}
+        same = "".join(f"v.{_quoted(self.keys[n])} = %(k{n})s AND " for n in others)
+        replaced = "CASE WHEN v.position > 0 THEN b.replaced_by END"
+        statement = (
+            f"SELECT v.{_quoted(self.keys[-1])}, v.{_quoted(self.end)}, v.txid, {replaced} FROM {self._versions} v "
+            f"LEFT JOIN txbatch.batch b ON b.topology = {doubled(pg_text(self.of.topology))} AND b.txid = v.txid "
+            f"WHERE {same}v.txid <= %(cut)s"
+        )
+        for each in self.connection.exec_driver_sql(statement, given):
+            yield Version.of(*each)
+
+    def _closed_to(self, at: int) -> int | None:
+        """Up to when sessions were closed as of a txid."""
+        txids, marks = self._marks
+        number = bisect_right(txids, at)
+        return marks[number - 1] if number else None
+
+    @cached_property
+    def _marks(self) -> tuple[list[int], list[int]]:
+        given = {"topology": self.of.topology, "state": self.of.state}
+        found = [(row.txid, row.closed_to) for row in self.connection.execute(query("upstream_closed_to"), given)]
+        return [txid for txid, _ in found], [mark for _, mark in found]
+
+    @property
+    def _versions(self) -> str:
+        return f"{self.reports}.{_quoted(versions_name(self.of.state))}"
+
+
+def _within(sql: str) -> str:
+    first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
+    return f"{sql} >= {first} AND {sql} < {end}"
+
+
+def _quoted(name: str) -> str:
+    return doubled(pg_name(name))

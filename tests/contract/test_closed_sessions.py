@@ -1,0 +1,121 @@
+"""Sessions close: a topology gets each of them once, as of its closing, whatever comes later, from both ledgers (R26, R27)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from contract.test_closings import Finals
+from contract.test_restate import restate_of
+from contract.test_watermarks import Visits, at
+
+from txbatch import session_window
+from txbatch.core.coordinator import NothingNew
+from txbatch.core.cuts import micros_of
+from txbatch.core.transaction import Batch
+from txbatch.core.watermark import BEGIN
+
+pytestmark = [pytest.mark.rule("R26"), pytest.mark.rule("R27")]
+GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "closed_sessions").glob("*.json"))
+FIELDS = "session_start timestamp, session_end timestamp, visits bigint, closed_by bigint"
+
+
+def sessions(backing: Any, late: str = "merge") -> Visits:
+    """Visits ten minutes behind at most, in sessions that are half an hour apart."""
+    return Visits(backing, late=late, by=session_window("at", "30 minutes"))
+
+
+def of_day(time: Any) -> int:
+    return (micros_of(time) - micros_of(at(0))) // 60_000_000
+
+
+def shown(rows: list[tuple[Any, ...]]) -> list[list[int]]:
+    """Start and end in minutes of the day, visits, and the txid that closed them."""
+    return sorted([of_day(start), of_day(end), visits, by] for start, end, visits, by in rows)
+
+
+def closes(visits: Visits, txid: int) -> list[int | None] | None:
+    """From which last time on, in minutes of the day, a batch closed sessions, and before which; None: from ever, or none."""
+    _, closed = visits.backing.closings("visits", txid)
+    if closed is None:
+        return None
+    key, first, end = closed["visits"]
+    assert key == "session_end"
+    return [None if each == BEGIN else (each - micros_of(at(0))) // 60_000_000 for each in (first, end)]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_golden(backing: Any, path: Path) -> None:
+    """A step is a batch, or a restate of a position: minutes of a day; which last times it closes, and what a reader gets then.
+
+    A reader that comes at the end gets all of it at once.
+    """
+    case = json.loads(path.read_text(encoding="utf-8"))
+    visits, handed_on = sessions(backing, case["late"]), []
+    finals = Finals(visits, fields=FIELDS)
+    for number, step in enumerate(case["steps"], 1):
+        visits.counts(restate_of(step["restate"]) if "restate" in step else str(number), a=step["batch"])
+        assert closes(visits, number) == step["closes"], step
+        batch = finals.plans(f"plan {number}")
+        if step["handed_on"] is None:
+            assert isinstance(batch, NothingNew), step
+            continue
+        assert isinstance(batch, Batch), step
+        assert shown(finals.reads(f"plan {number}")) == step["handed_on"], step
+        handed_on += step["handed_on"]
+    assert shown(Finals(visits, "late", FIELDS).reads("all")) == sorted(handed_on)
+
+
+@pytest.mark.parametrize("late", ["merge", "drop"])
+def test_every_attempt_of_a_reader_has_the_same_sessions_whatever_comes_meanwhile(backing: Any, late: str) -> None:
+    visits = sessions(backing, late)
+    visits.counts("1", a=[0, 10, 100])
+    finals = Finals(visits, fields=FIELDS)
+    batch = finals.plans("a")
+    assert shown(finals.exports(batch, "a")) == [[0, 10, 2, 1]]
+    visits.counts("2", a=[30, 60, 200])
+    again = visits.planned(restate_of(1), "a")
+    visits.commit(again, visits.emit(again, {"a": [5, 90]}, "again"))
+    assert shown(finals.exports(batch, "a")) == [[0, 10, 2, 1]]
+
+
+@pytest.mark.rule("R22")
+def test_what_was_closed_before_the_horizon_comes_as_of_that(backing: Any) -> None:
+    """Also to who reads on from there: what had been closed as of the horizon is not handed on again."""
+    visits = sessions(backing)
+    visits.counts("1", a=[0, 100])
+    visits.counts("2", a=[20, 200])
+    assert {each.horizon for each in backing.retention.fold("visits", 2)} == {2}
+    visits.counts("3", a=[40, 70, 130, 160, 210])
+    finals = Finals(visits, fields=FIELDS)
+    assert shown(finals.reads("a")) == [[0, 20, 2, 1], [100, 100, 1, 2]]
+    visits.counts("4", a=[400])
+    assert shown(finals.reads("b")) == [[200, 210, 2, 4]]
+    visits.counts("5", a=[600])
+    assert shown(finals.reads("c")) == [[400, 400, 1, 5]]
+
+
+@pytest.mark.parametrize("late", ["merge", "drop"])
+def test_any_batches_hand_on_what_the_rule_says(backing: Any, late: str) -> None:
+    """Of sessions that a commit finds closed, those that end in what it closed, and in which nothing was closed before."""
+    random = Random(26)
+    visits, was, ever, expected, now = sessions(backing, late), None, set[int](), [], 0
+    for txid in range(1, 13):
+        now += random.randrange(100)
+        times = [now - random.randrange(20) - random.choice([0, 0, 60]) for _ in range(random.randint(1, 4))]
+        mark, _ = visits.counts(f"{txid}", a=[each + 200 for each in times])
+        rows = backing.report(visits.topology, "visits")
+        there = [(of_day(row["session_start"]), of_day(row["session_end"]), row["visits"]) for row in rows]
+        closed = [each for each in there if each[1] + 30 < mark]
+        expected += [
+            [*each, txid]
+            for each in closed
+            if (was is None or each[1] + 30 >= was) and not any(each[0] <= start <= each[1] for start in ever)
+        ]
+        ever |= {start for start, *_ in closed}
+        was = mark
+    assert len(expected) > 3
+    assert shown(Finals(visits, fields=FIELDS).reads("a")) == sorted(expected)
