@@ -52,12 +52,12 @@ SELECT b.topology, a.key AS state, s.topology AS owner, ARRAY[(a.value ->> 'txid
 -- upstream_readers --
 -- The streams that read states, whose these are, and the cuts that each reads next: where it is, and what its open batches read.
 SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
-       ARRAY(SELECT (c.metadata ->> 'end')::bigint FROM txbatch.consumed c WHERE c.topology = t.topology AND c.stream = s.key
+       ARRAY(SELECT COALESCE(c.metadata ->> 'next_since', c.metadata ->> 'end')::bigint FROM txbatch.consumed c WHERE c.topology = t.topology AND c.stream = s.key
               UNION
              SELECT e.cut::bigint
                FROM txbatch.batch b
               CROSS JOIN LATERAL (SELECT b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') AS range) p
-              CROSS JOIN LATERAL (VALUES (p.range ->> 'start'), (p.range ->> 'end')) e (cut)
+              CROSS JOIN LATERAL (VALUES (p.range ->> 'start'), (p.range ->> 'end'), (p.range ->> 'since'), (p.range ->> 'next_since')) e (cut)
               WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND e.cut IS NOT NULL) AS needs,
        COALESCE(s.value ->> 'emit' = 'final', false) AS between
   FROM txbatch.topology t

@@ -15,6 +15,7 @@ from contract.test_watermarks import Visits, at
 from txbatch import session_window
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.cuts import micros_of
+from txbatch.core.keep import Keep
 from txbatch.core.transaction import Batch
 from txbatch.core.watermark import BEGIN
 
@@ -96,6 +97,38 @@ def test_what_was_closed_before_the_horizon_comes_as_of_that(backing: Any) -> No
     assert shown(finals.reads("b")) == [[200, 210, 2, 4]]
     visits.counts("5", a=[600])
     assert shown(finals.reads("c")) == [[400, 400, 1, 5]]
+
+
+@pytest.mark.rule("R22")
+def test_what_is_folded_while_a_session_is_open_again_does_not_hand_it_on_again(backing: Any) -> None:
+    """Retention leaves what says that it was closed, until the reader has it behind itself."""
+    visits = sessions(backing)
+    finals = Finals(visits, fields=FIELDS)
+    visits.counts("1", a=[0, 100])
+    assert shown(finals.reads("a")) == [[0, 0, 1, 1]]
+    visits.counts("2", a=[0, 25, 50, 75])
+    visits.counts("3", a=[110])
+    assert shown(finals.reads("b")) == []
+    assert backing.retention.past("visits", Keep(txids=1)).reached == 1
+    visits.counts("4", a=[300])
+    assert shown(finals.reads("c")) == []
+    assert backing.retention.past("visits", Keep(txids=1)).reached == 3
+
+
+@pytest.mark.rule("R22")
+def test_what_is_folded_of_an_open_session_that_was_restated_hands_it_on(backing: Any) -> None:
+    visits = sessions(backing)
+    finals = Finals(visits, fields=FIELDS)
+    visits.counts("1", a=[0, 100])
+    visits.counts("2", a=[125])
+    visits.counts("3", a=[150])
+    visits.counts(restate_of(2), a=[125])
+    visits.counts("5", a=[152])
+    assert shown(finals.reads("a")) == [[0, 0, 1, 1]]
+    assert backing.retention.past("visits", Keep(txids=1)).reached == 4
+    assert {each.horizon for each in backing.retention.fold("visits", 4)} == {4}
+    visits.counts("6", a=[400])
+    assert shown(finals.reads("b")) == [[100, 152, 4, 6]]
 
 
 @pytest.mark.parametrize("late", ["merge", "drop"])

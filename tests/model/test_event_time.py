@@ -1,9 +1,9 @@
 """Watermarks, late records and closed windows over histories at random, by the coordinator and the ledger in memory (R25, R26).
 
 Two partitions whose records come out of order are read in batches, of which some leave holes, are emitted twice, are aborted or
-are counted again. Whatever happens, each record counts or is late, attempts agree, no batch that comes after changes a window
-that is closed, and a topology below gets each once, as of its closing. Wrong rules of six kinds are each found,
-and two of processing time, whose clock goes back at random (R28).
+are counted again, or folded. Whatever happens, each record counts or is late, attempts agree, no batch that comes after changes a
+window that is closed, and a topology below gets each once, as of its closing. Wrong rules of seven kinds are each found, and two
+of processing time, whose clock goes back at random (R28).
 `EVENT_TIMES=4000` tells so many histories in all; `make soak` does.
 """
 
@@ -26,12 +26,14 @@ from txbatch.core import closings, coordinator
 from txbatch.core import event_time as decided
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import BrokenChain, PartitionUnreadable, TxbatchError
+from txbatch.core.keep import Keep
 from txbatch.core.session_window import SessionWindow
 from txbatch.core.sessions import joined
 from txbatch.core.transaction import Batch, BatchStatus
 from txbatch.memory import closed_sessions, emitter, event_time
 from txbatch.memory.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.retention import MemoryRetention
 
 # With stragglers, of each policy and number of batches in flight; a third as many without.
 EACH = int(os.environ.get("EVENT_TIMES", "600")) * 3 // 16
@@ -39,7 +41,7 @@ DAY = datetime(2026, 1, 5, tzinfo=UTC)
 DELAY, SIZE, SLIDE, GAP, MINUTES = 30, 40, 20, 15, 60_000_000
 AFTER = 1  # microsecond after the gap: a record that is just the gap later is of the session
 TUMBLING, SLIDING, SESSIONS = KINDS = ("tumbling", "sliding", "sessions")
-STEPS = ["arrive", "arrive", "plan", "plan", "emit", "commit", "commit", "commit", "abort", "restate", "read"]
+STEPS = ["arrive", "arrive", "plan", "plan", "emit", "commit", "commit", "commit", "abort", "restate", "read", "fold"]
 READ = ("window_start", "n", "closed_by")
 # In the place of a policy for late records: there are none, as windows are of processing time.
 PLANNED = "planned"
@@ -86,6 +88,7 @@ class History:
     handed_on: dict[datetime, tuple[int, int]] = field(default_factory=dict)
     ever: set[datetime] = field(default_factory=set)
     closings: int = 0
+    folded: int = 0
 
     def __post_init__(self) -> None:
         self.spout, self.topology = Arriving(), Topology("t", max_pending=self.pending)
@@ -194,7 +197,7 @@ class History:
         if not isinstance(batch, Batch):
             return False
         assignment = self.ledger.start_attempt(batch, run(batch.lease_run or ""), code())
-        rows = [*self.ledger.upstream.closed("hours", batch.plan.streams["closed"].ranges["hours"], READ)]
+        rows = sorted(self.ledger.upstream.closed("hours", batch.plan.streams["closed"].ranges["hours"], READ))
         assert self.told.setdefault(("below", batch.txid), rows) == rows, "two attempts read other windows"
         if self.random.random() < 0.5 if dies is None else dies:
             return True
@@ -208,6 +211,13 @@ class History:
     def abort(self) -> None:
         if self.open and self.random.random() < 0.3:
             self.ledger.abort("t", self.random.choice(self.open).txid, "a test")
+
+    def fold(self) -> None:
+        """Retention folds what the topology below, which has read before, needs no more."""
+        if self.ledger.tables.batches_of("below"):
+            retention = MemoryRetention(self.ledger)
+            reached = retention.past("t", Keep(txids=self.random.randint(1, 4))).reached
+            self.folded += sum(each.versions for each in retention.fold("t", reached))
 
     def restate(self) -> None:
         known = [each for each in self.batches if each.status is BatchStatus.COMMITTED and each.position == each.txid]
@@ -329,9 +339,16 @@ def test_who_has_the_time_of_the_attempt_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_hands_a_session_on_again_that_late_records_made_longer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closed_sessions, "closed_before", lambda *_: False)
+    monkeypatch.setattr(closed_sessions, "first_closed", lambda *_: None)
     with pytest.raises(AssertionError, match="a window is handed on twice"):
         histories(300, 3, "merge", straggle=True, first=2_000)
+
+
+def test_who_folds_what_says_that_a_session_was_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txbatch.memory.upstream._reopened", lambda *_: None)
+    monkeypatch.setattr(closings, "asked_since", lambda range_: 0)
+    with pytest.raises(AssertionError, match=r"a window is handed on twice|what is closed is not what is handed on"):
+        histories(600, 3, "merge", straggle=True, first=2_000)
 
 
 def test_who_closes_a_session_that_a_record_in_time_may_still_be_of_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ join it to one that is open: it was handed on, and what became of it is a change
 
 >>> first, late = Version(0, 10, txid=1), Version(30, 35, txid=3)
 >>> closed_to = {1: 20, 2: 45, 3: 45, 4: 70}.get
->>> [closed_before((0, 35), [first, late], 30, closed_to, cut=4, since=since) for since in (0, 3)]
-[True, False]
+>>> [first_closed((0, 35), [first, late], 30, closed_to, cut=4, since=since) for since in (0, 3)]
+[2, None]
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ class Version:
         return self.txid <= at and not (self.replaced_by is not None and self.replaced_by <= at)
 
 
-def closed_before(
+def first_closed(
     session: tuple[int, int],
     versions: Collection[Version],
     gap: int,
     closed_to: Callable[[int], int | None],
     cut: int,
     since: int = 0,
-) -> bool:
-    """Return whether something within a session, as of a cut, was closed as of an earlier one, from `since` on.
+) -> int | None:
+    """Return the first earlier cut, from `since` on, as of which something within a session was closed; None: none was.
+
+    The session is as of `cut`. What retention folded is the same as of all of them: `since` is not before the horizon.
 
     `session` has its first and its last time, `versions` are all of its key; `closed_to` returns up to when sessions were closed
     as of a txid. Just before each change there was most to close: between two of them the time alone goes on.
@@ -58,8 +60,8 @@ def closed_before(
         if shut is not None and any(
             begin <= start <= end and last + gap < shut for start, last in _sessions(versions, gap, before)
         ):
-            return True
-    return False
+            return before
+    return None
 
 
 def _sessions(versions: Collection[Version], gap: int, at: int) -> list[tuple[int, int]]:

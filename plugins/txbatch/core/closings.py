@@ -57,7 +57,7 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
         found = next_range(known, last)
         if found:
             found["windows"] = NEW
-            if since := read_since(last):
+            if (since := asked_next(last)) < found["start"]:
                 found["since"] = since
             check_kept(known, found)
         return found
@@ -92,9 +92,17 @@ def first_closed(range_: Metadata) -> int:
     return 0 if range_["windows"] == ALL else int(range_["start"])
 
 
-def read_since(range_: Metadata) -> int:
-    """Return the cut as of which the first range of a stream has what was closed before: where that begins."""
-    return int(range_["start"] if range_["windows"] == ALL else range_.get("since", 0))
+def asked_since(range_: Metadata) -> int:
+    """Return the cut from which on a range asks what of its sessions had been closed before: where it begins, or earlier.
+
+    Earlier where something was closed then in a session that was open as of its beginning.
+    """
+    return int(range_.get("since", range_["start"]))
+
+
+def asked_next(range_: Metadata) -> int:
+    """Return from which cut on the next range asks that."""
+    return int(range_.get("next_since", range_["end"]))
 
 
 def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:

@@ -101,6 +101,9 @@ class Upstream(Protocol):
     def closed(self, state: str, range_: Metadata, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of the windows that a range of cuts closed, as of their closing. RecordsGone as of `changes`."""
 
+    def reopened(self, state: str, range_: Metadata) -> int | None:
+        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
 
@@ -186,6 +189,11 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
+    if range_.get("since", known.horizon) < known.horizon and replaced_with(known, range_["start"] + 1) is None:
+        raise RecordsGone(
+            f"state {known.state!r}: retention has folded up to txid {known.horizon} what says which of its sessions had been "
+            f"closed since txid {range_['since']}; {way_out}"
+        )
 
 
 def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from txbatch.core.closed_sessions import Version, closed_before
-from txbatch.core.closings import Closing
+from txbatch.core.closed_sessions import Version, first_closed
 from txbatch.core.cuts import micros_of
 from txbatch.memory.tables import StoredState, Tables
 
 Key = tuple[Any, ...]
 
 
-def handed_on(
-    tables: Tables, state: str, stored: StoredState, closing: Closing, cut: int, since: int, session: tuple[Key, Any]
-) -> bool:
-    """Return whether something of a session, which is its key and its last time, was closed before a batch closed it."""
+def closed_since(
+    tables: Tables, state: str, stored: StoredState, gap: int, cut: int, since: int, session: tuple[Key, Any]
+) -> int | None:
+    """Return the first cut, from `since` on, as of which something of a session was closed; that is its key and its last time.
+
+    None: nothing was before the cut as of which it is the session.
+    """
     key, last = session
     marks = {
         txid: times.closed_to[state]
@@ -27,7 +29,7 @@ def handed_on(
         return max((mark for txid, mark in marks.items() if txid <= at), default=None)
 
     ends = micros_of(key[-1]), micros_of(last)
-    return closed_before(ends, _versions(tables, stored, key[:-1]), closing.gap, closed_to, cut, since)
+    return first_closed(ends, _versions(tables, stored, key[:-1]), gap, closed_to, cut, since)
 
 
 def _versions(tables: Tables, stored: StoredState, others: Key) -> list[Version]:

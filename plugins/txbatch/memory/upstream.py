@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from txbatch.core.closings import Closing, read_since, taken
+from txbatch.core.closings import Closing, asked_next, asked_since, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
@@ -31,7 +31,7 @@ from txbatch.core.upstream import (
     replaced_with,
 )
 from txbatch.core.window import Window
-from txbatch.memory.closed_sessions import handed_on
+from txbatch.memory.closed_sessions import closed_since
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -79,6 +79,11 @@ class MemoryUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
+
+    def reopened(self, state: str, range_: Metadata) -> int | None:
+        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+        with self.ledger.transaction() as tables:
+            return _reopened(tables, known(tables, state, self.ledger.uuid), range_)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -171,11 +176,11 @@ def looked_up(tables: Tables) -> list[Reader]:
 
 def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:
     """Yield where a stream is, and what its open batches read."""
-    yield from (range_["end"] for range_ in tables.offsets(topology).get(stream, {}).values())
+    yield from (asked_next(range_) for range_ in tables.offsets(topology).get(stream, {}).values())
     for batch in tables.batches_of(topology):
         if not batch.status.final and stream in batch.plan.streams:
             for range_ in batch.plan.streams[stream].ranges.values():
-                yield from (range_["start"], range_["end"])
+                yield from (asked_since(range_), asked_next(range_), range_["start"], range_["end"])
 
 
 def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
@@ -227,11 +232,26 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dic
             shown = {**named, **values, "txid": txid, of.closed[-1]: closing.txid}
             if not closing.first <= micros_of(shown[closing.key]) < closing.end:
                 continue
-            session = key, shown[closing.key]
-            if isinstance(window, Window) or not handed_on(
-                tables, of.state, stored, closing, cut, read_since(range_), session
+            since, session = asked_since(range_), (key, shown[closing.key])
+            if isinstance(window, Window) or (
+                closed_since(tables, of.state, stored, closing.gap, cut, since, session) is None
             ):
                 yield shown
+
+
+def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None:
+    """Return the first cut, from where a range asks, as of which something was closed in a session that is open at its end."""
+    (*_, (closing, _)), end = taken(of, range_, _closings(tables, of)), range_["end"]
+    stored, found = _generation(tables, of, end)
+    if stored is None or cast("PersistentAggregate", stored.aggregate).sessions is None:
+        return None
+    ends = ((key, values[closing.key]) for key, (values, _) in found.items() if values is not None)
+    closed = (
+        closed_since(tables, of.state, stored, closing.gap, end, asked_since(range_), session)
+        for session in ends
+        if micros_of(session[1]) >= closing.end
+    )
+    return min((each for each in closed if each is not None), default=None)
 
 
 def _columns_of_closed(stored: StoredState) -> tuple[str, ...]:

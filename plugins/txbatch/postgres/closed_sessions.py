@@ -14,8 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.closed_sessions import Version, closed_before
-from txbatch.core.closings import Closing
+from txbatch.core.closed_sessions import Version, first_closed
 from txbatch.core.cuts import micros_of
 from txbatch.core.state import versions_name
 from txbatch.core.upstream import UpstreamState
@@ -50,12 +49,15 @@ class ClosedSessions:
         also = f"{self._changed_behind()} AS {_quoted(CHANGED_BEHIND)}"
         return f"SELECT s.*, {also} FROM {read} WHERE {_within(f's.{end}')}"
 
-    def closed_before(self, closing: Closing, cut: int, since: int, row: Mapping[str, Any]) -> bool:
-        """Return whether something of a session, a row by names, was closed before a batch did it, from the cut `since` on."""
+    def closed_since(self, gap: int, cut: int, since: int, row: Mapping[str, Any]) -> int | None:
+        """Return the first cut, from `since` on, as of which something of a session, a row by names, was closed.
+
+        None: nothing was before the cut as of which it is the session.
+        """
         if not row[CHANGED_BEHIND]:
-            return False
+            return None
         session = micros_of(row[self.keys[-1]]), micros_of(row[self.end])
-        return closed_before(session, [*self._versions_of(row, cut)], closing.gap, self._closed_to, cut, since)
+        return first_closed(session, [*self._versions_of(row, cut)], gap, self._closed_to, cut, since)
 
     def _changed_behind(self) -> str:
         """Whether a version that begins within the session was replaced, or begins before what was closed when it came."""

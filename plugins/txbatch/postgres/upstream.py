@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from txbatch.core.closings import Closing, first_closed, read_since, taken
+from txbatch.core.closings import Closing, asked_since, first_closed, taken
+from txbatch.core.cuts import micros_of
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.state import changes_columns, versions_name
@@ -80,7 +81,14 @@ class PostgresUpstream:
             check_kept(found, range_)
             cuts = _Cuts(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
-                yield from cuts.closed(closing, cut, read_since(range_), columns)
+                yield from cuts.closed(closing, cut, asked_since(range_), columns)
+
+    def reopened(self, state: str, range_: Metadata) -> int | None:
+        """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            (*_, (closing, _)) = _closings(connection, found, range_)
+            return _Cuts(connection, found, self.jobs).reopened(closing, range_["end"], asked_since(range_))
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -241,14 +249,33 @@ class _Cuts:
             windows = f"SELECT s.*, {by}{gone} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
             yield from _streamed(self.connection, columns, windows, given)
             return
-        replaced = replaced_with(self.of, cut)
-        reports = (past(replaced.rebuild) if replaced else CURRENT).reports
-        sessions = ClosedSessions(self.connection, self.of, reports, keys, closing.key)
+        sessions = self._sessions(closing, cut, keys)
         rows = f"SELECT s.*, {by}{gone} FROM ({sessions.rows(shown)}) s"
         also = [*keys, closing.key, CHANGED_BEHIND]
         for row in _streamed(self.connection, [*columns, *also], rows, given):
-            if not sessions.closed_before(closing, cut, since, dict(zip(also, row[len(columns) :], strict=True))):
+            asked = dict(zip(also, row[len(columns) :], strict=True))
+            if sessions.closed_since(closing.gap, cut, since, asked) is None:
                 yield row[: len(columns)]
+
+    def reopened(self, closing: Closing, cut: int, since: int) -> int | None:
+        """Return the first cut, from `since` on, as of which something was closed in a session that is open as of one.
+
+        `closing` is the last one up to that.
+        """
+        keys, _, shown = self.as_of(cut, "cut")
+        if not shown or closing.key in keys:
+            return None
+        sessions, asked = self._sessions(closing, cut, keys), [*keys, closing.key, CHANGED_BEHIND]
+        changed = f"SELECT * FROM ({sessions.rows(shown)}) s WHERE s.{CHANGED_BEHIND}"
+        given = {"cut": cut, "first": closing.end, "end": micros_of(datetime.max.replace(tzinfo=UTC))}
+        rows = _streamed(self.connection, asked, changed, given)
+        found = (sessions.closed_since(closing.gap, cut, since, dict(zip(asked, row, strict=True))) for row in rows)
+        return min((each for each in found if each is not None), default=None)
+
+    def _sessions(self, closing: Closing, cut: int, keys: Sequence[str]) -> ClosedSessions:
+        replaced = replaced_with(self.of, cut)
+        reports = (past(replaced.rebuild) if replaced else CURRENT).reports
+        return ClosedSessions(self.connection, self.of, reports, keys, closing.key)
 
     def _own(self, replaced: Replaced | None) -> OwnPast | None:
         """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""

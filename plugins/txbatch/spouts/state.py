@@ -60,7 +60,10 @@ class StateSpout(ExportedSpout):
             check_closes(known)
             check_columns(known, self._fields, known.closed, "closed windows")
             found = next_closed(known, last)
-            return found if found and upstream.closings(self.state, found) else None
+            if not found or not upstream.closings(self.state, found):
+                return None
+            reopened = upstream.reopened(self.state, found)
+            return found if reopened is None else {**found, "next_since": reopened}
         check_columns(known, self._fields, known.columns)
         return next_range(known, last)
 
