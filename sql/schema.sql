@@ -742,7 +742,7 @@ CREATE OR REPLACE AGGREGATE report.fold_top(anyarray, integer)
 
 CREATE OR REPLACE FUNCTION report.merge_smallest(kept anyarray, more anyarray, size integer) RETURNS anyarray
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT CASE WHEN more IS NULL THEN kept
+    AS $$ SELECT CASE WHEN more IS NULL OR more[1] >= kept[size] THEN kept
                  ELSE ARRAY(SELECT DISTINCT x FROM unnest(kept || more) x ORDER BY x LIMIT size) END $$;
 CREATE OR REPLACE AGGREGATE report.fold_smallest(anyarray, integer)
     (SFUNC = report.merge_smallest, STYPE = anyarray, PARALLEL = SAFE);

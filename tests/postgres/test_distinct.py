@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from txbatch import DistinctSketch
+from txbatch.core.merge import Smallest
 from txbatch.postgres.warehouse_migrations import migrate_warehouse
 
 COUNTS = """
@@ -57,3 +58,22 @@ def test_many_are_counted_about(engine: Engine, of_one: int, of_other: int) -> N
     for number, expected in zip(found, (3_000, 6_000, 2_000, 1_000, 6_000), strict=True):
         near = 4 * (expected * 6_000 / 2 ** min(of_one, of_other)) ** 0.5
         assert number == pytest.approx(expected, abs=near)
+
+
+@pytest.mark.parametrize("more", [[9], [9, 10], [8], [8, 9, 10], [1, 2, 9], [0, 3], [], None])
+@pytest.mark.parametrize("kept", [[1, 2, 9], [1, 2], None])
+def test_the_smallest_are_those_of_the_twin(engine: Engine, kept: list[int] | None, more: list[int] | None) -> None:
+    expected = kept if more is None else more if kept is None else Smallest(3).both(kept, more)
+    assert merged(engine, kept, more) == expected
+
+
+def test_what_is_not_smaller_is_not_merged(engine: Engine) -> None:
+    """What came in order a merge would have left so: an array that it would mend comes back as it is."""
+    assert merged(engine, [1, 1, 9], [9, 10]) == [1, 1, 9]
+    assert merged(engine, [1, 1, 9], [8, 10]) == [1, 8, 9]
+
+
+def merged(engine: Engine, kept: list[int] | None, more: list[int] | None) -> list[int] | None:
+    merge = "SELECT report.merge_smallest(CAST(:kept AS bigint[]), CAST(:more AS bigint[]), 3)"
+    with engine.connect() as connection:
+        return connection.execute(text(merge), {"kept": kept, "more": more}).scalar_one()
