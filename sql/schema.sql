@@ -642,7 +642,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
             MESSAGE = format('state %L before rebuild %s cannot be asked as of txid %s', known_before.state, known_before.rebuild,
                              COALESCE(known_before.txid::text, 'null')),
-            HINT = format('Ask for one of %s to %s.', first, last);
+            HINT = CASE WHEN first > last
+                        THEN 'No batch was committed between the rebuild before it and this one: no txid stands for what was shown then.'
+                        ELSE format('Ask for one of %s to %s.', first, last) END;
     END IF;
     RETURN true;
 END

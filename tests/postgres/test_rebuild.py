@@ -159,6 +159,26 @@ def test_a_new_state_joins_with_all_history_and_one_that_is_gone_leaves_its_past
     assert bench.rows(NEXT) == []
 
 
+@pytest.mark.rule("R23", "R19")
+def test_of_two_rebuilds_without_a_batch_between_them_the_later_has_no_txid(bench: Bench) -> None:
+    bench.whole(words(man=1), "1")
+    first, second = [rebuilt_once(bench) for _ in range(2)]
+    assert bench.rows(f"SELECT word, count FROM report_past_{first}.as_of_word_count(1)") == [("man", 1)]
+    told = rf"before rebuild {second} cannot be asked (?s:.)*No batch was committed between"
+    for txid in (1, 2):
+        with pytest.raises(DBAPIError, match=told) as error:
+            bench.rows(f"SELECT * FROM report_past_{second}.as_of_word_count({txid})")
+        assert "Ask for one" not in str(error.value)
+
+
+def rebuilt_once(bench: Bench) -> int:
+    """Rebuild the first batch; return the rebuild's number."""
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(man=1))
+    assert rebuilding.swap() == Swapped(1)
+    return rebuilding.rebuild.number
+
+
 @pytest.mark.rule("R23", "R5")
 def test_what_was_emitted_by_the_definition_before_is_emitted_again_after_the_swap(bench: Bench) -> None:
     bench.whole(words(man=1), "1")
