@@ -792,11 +792,12 @@ SELECT topology, stream, t.source -> stream AS source, partition, COALESCE(again
 
 -- counted_intervals --
 -- The plans of committed batches that count and were read by time, newest first, no more than some bytes of a topology.
-SELECT topology, txid, source, metadata, created_at, lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
+SELECT topology, txid, kind, source, metadata, created_at,
+       lower(data_interval) AS interval_start, upper(data_interval) AS interval_end
   FROM (SELECT b.*, t.source, row_number() OVER newest AS rank, sum(pg_column_size(b.metadata)) OVER newest AS bytes
           FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
          WHERE b.status = 'committed' AND b.replaced_by IS NULL AND b.data_interval IS NOT NULL
            AND (CAST(:topology AS text) IS NULL OR topology = :topology)
-        WINDOW newest AS (PARTITION BY topology ORDER BY position DESC)) batches
+        WINDOW newest AS (PARTITION BY topology ORDER BY txid DESC)) batches
  WHERE rank = 1 OR bytes <= :bytes
  ORDER BY topology, position DESC;

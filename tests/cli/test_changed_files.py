@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_support import DAYS as SHOP
 from click.testing import Result
 
 Txbatch = Callable[..., Result]
@@ -75,3 +76,59 @@ def test_files_that_are_read_by_time(txbatch: Txbatch, write_job: WriteJob, root
     day = txbatch("plan", job, "--interval", "2026-01-01T00:00Z", "2026-01-02T00:00Z").output
     assert "  late since txid 1 was planned: appeared: of this interval nothing of it is counted\n" in day
     assert "late" not in txbatch("plan", job, "--interval", "2026-01-03T00:00Z", "2026-01-04T00:00Z").output
+
+
+@pytest.fixture
+def three_days(txbatch: Txbatch, write_job: WriteJob, root: Path) -> str:
+    """Three days are committed, of a file each."""
+    for file in root.iterdir():
+        file.unlink()
+    for day in (1, 2, 3):
+        (root / f"{day}.csv").write_text(f"2026-03-0{day}T10:00Z,a\n")
+    job = write_job("shop.py", SHOP.format(root=str(root)) + MAIN)
+    for day in (1, 2, 3):
+        done = txbatch("run", job, *interval(day))
+        assert done.exit_code == 0, done.output
+    return job
+
+
+def interval(day: int) -> list[str]:
+    return ["--interval", f"2026-03-0{day}T00:00Z", f"2026-03-0{day + 1}T00:00Z"]
+
+
+@pytest.mark.rule("R15", "R17")
+def test_what_was_restated_raises_no_alarm_about_the_days_that_are_right(
+    txbatch: Txbatch, three_days: str, root: Path
+) -> None:
+    for day in (1, 2):
+        (root / f"{day}.csv").write_text(f"2026-03-0{day}T10:00Z,mended\n")
+    assert "days: 2 files differ from what was counted" in txbatch("status").output
+    for day in (2, 1):
+        assert txbatch("restate", three_days, str(day), "--why", "mended").exit_code == 0
+    (row,) = json.loads(txbatch("status", "--json").stdout)
+    assert row["changed"] == []
+    assert ".csv" not in txbatch("status").stdout
+    again = txbatch("run", three_days, *interval(3)).stderr
+    assert (
+        "days: txid 3 is not changed; of its source differs since: 1.csv (grown from 20 to 25 bytes), 2.csv (grown"
+        in again
+    )
+    assert "; its interval may have other records now: `txbatch verify days 3` tells\n" in again
+    assert "txbatch restate" not in again
+
+
+@pytest.mark.rule("R24")
+def test_what_only_newer_batches_were_planned_with_is_not_named_and_not_kept_secret(
+    txbatch: Txbatch, three_days: str, root: Path
+) -> None:
+    with (root / "1.csv").open("a") as file:
+        file.write("2026-03-01T11:00Z,late\n")
+    assert "  1.csv since txid 3 was planned: grown from " in txbatch("status").output
+    (root / "4.csv").write_text("2026-03-04T10:00Z,a\n")
+    assert txbatch("run", three_days, *interval(4)).exit_code == 0
+    said = txbatch("status").output
+    told = "1 file is as newer batches were planned with; older ones may have counted other records: "
+    assert f"days: {told}`txbatch verify days` tells" in said
+    assert "1.csv" not in said
+    (row,) = json.loads(txbatch("status", "--json").stdout)
+    assert [(each["file"], each["txid"], each["seen_by"]) for each in row["changed"]] == [("1.csv", 3, 4)]

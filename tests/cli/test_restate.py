@@ -115,7 +115,7 @@ def test_what_goes_on_says_which_files_differ_from_its_plan(
     assert txbatch("restate", "days", "1", "--why", "a typing error").exit_code == 0
     (told,) = (each for each in caplog.messages if "goes on" in each)
     assert told.startswith("days: txid 3 goes on as it was planned; of its source differs since: one (grown from ")
-    assert told.endswith('; to count it again: txbatch restate days 1 --why "..."')
+    assert told.endswith("; its interval may have other records now: `txbatch verify days 1` tells")
 
 
 @pytest.mark.parametrize("command", [("restate", "days", "1"), ("abort", "days", "1"), ("change", "jobs/days.py")])

@@ -91,7 +91,7 @@ def test_a_run_counts_each_position_again_once_and_says_so(made: dict[str, Any])
     assert "these committed batches are counted again" in made["params"]["restate"]
     assert "To count a committed batch again" in made["page"]
     grown = "; of its source differs since: one (grown from 19 to 39 bytes); "
-    grown += 'to count it again: txbatch restate days 1 --why "..."'
+    grown += "its interval may have other records now: `txbatch verify days 1` tells"
     counted = "txid 2 restates txid 1: 1 record, 1 key"
     went_on, cleared = (each["note"] for each in made["goes_on"])
     assert went_on == f"{counted}{grown}"

@@ -63,22 +63,45 @@ def test_files_that_were_read_once(tmp_path: Path) -> None:
     assert told(of(tmp_path / "away", FILES, counted)) == {str(tmp_path / "away"): "not there"}
 
 
-def test_what_a_later_plan_knows_is_told_all_the_same(tmp_path: Path) -> None:
+def test_what_a_later_plan_knows_is_told_with_its_txid(tmp_path: Path) -> None:
+    """It read the file for another interval: whether the first one has other records now, nobody has looked."""
     (tmp_path / "a").write_text("line\n")
-    first = of(
-        tmp_path,
-        INTERVALS,
-        {"a": look(tmp_path / "a"), "b": [1, 1]},
-        txid=1,
-        interval=DAY,
-        planned_at=datetime.now(UTC),
-    )
+    now = datetime.now(UTC)
+    known = {"a": look(tmp_path / "a"), "b": [1, 1]}
+    first = of(tmp_path, INTERVALS, known, txid=1, interval=DAY, planned_at=now)
     (tmp_path / "a").write_text("line\nlate\n")
-    second = of(tmp_path, INTERVALS, {"a": look(tmp_path / "a")}, txid=2, interval=DAY, planned_at=datetime.now(UTC))
-    assert list(changed([second, first])) == [
+    second = of(tmp_path, INTERVALS, {"a": look(tmp_path / "a")}, txid=2, interval=DAY, planned_at=now)
+    rows = [
         {"topology": "t", "stream": "in", "file": "a", "change": "grown from 5 to 10 bytes", "txid": 1},
         {"topology": "t", "stream": "in", "file": "b", "change": "gone", "txid": 1},
     ]
+    assert list(changed([second, first])) == [{**row, "seen_by": 2} for row in rows]
+    assert list(changed([first])) == [{**row, "seen_by": None} for row in rows]
+    (tmp_path / "a").write_text("line\nlate\nlater\n")
+    again = list(changed([second, first]))
+    assert [(row["file"], row["txid"], row["seen_by"]) for row in again] == [("a", 2, None), ("b", 1, 2)]
+
+
+def test_what_a_restate_has_read_as_it_is_now_is_told_no_more(tmp_path: Path) -> None:
+    """The plans come by position, newest first: what a restate has in the place of an old one is planned after others."""
+    for name in "abc":
+        (tmp_path / name).write_text("line\n")
+    then = {name: look(tmp_path / name) for name in "abc"}
+    (tmp_path / "a").write_text("mended\n")
+    between = {name: look(tmp_path / name) for name in "abc"}
+    (tmp_path / "b").write_text("mended\n")
+    (tmp_path / "c").unlink()
+    now = {name: look(tmp_path / name) for name in "ab"}
+    third = of(tmp_path, INTERVALS, then, txid=3)
+    second = of(tmp_path, INTERVALS, between, txid=5, restates=True)
+    first = of(tmp_path, INTERVALS, now, txid=6, restates=True)
+    assert list(changed([third, second, first])) == []
+    assert told(third, second) == {"b": "grown", "c": "gone"}, "what is mended after a restate"
+    (tmp_path / "a").write_text("once more\n")
+    assert {row["file"]: row["txid"] for row in changed([third, second, first])} == {"a": 6}
+    (tmp_path / "a").write_text("line\n")
+    os.utime(tmp_path / "a", ns=(1, then["a"][1]))  # type: ignore[index]
+    assert [row["txid"] for row in changed([third, second, first])] == [6], "what is older does not know it better"
 
 
 def test_a_file_that_was_being_written_for_a_later_interval_was_to_grow(tmp_path: Path) -> None:

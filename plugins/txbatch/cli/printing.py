@@ -164,17 +164,28 @@ def _half(each: Mapping[str, Any]) -> str:
 
 
 def show_changed(topology: str, changed: list[dict[str, Any]]) -> None:
-    """Which files differ from what was counted, a few by name: no run counts that by itself."""
-    if changed:
-        files = "1 file differs" if len(changed) == 1 else f"{len(changed):,} files differ"
-        counted = any(each["txid"] is not None for each in changed)  # by time, a restate may have
+    """Which files differ from what was counted, a few by name: no run counts that by itself.
+
+    Those that newer batches were planned with as they are now are not named.
+    """
+    named = [each for each in changed if each.get("seen_by") is None]
+    if named:
+        counted = any(each["txid"] is not None for each in named)  # by time, a restate may have
         then = f"`txbatch verify {topology}` tells what is not counted" if counted else "the difference is not counted"
-        click.echo(plain(f"{topology}: {files} from what was counted; {then}"))
-    for each in changed[:CHANGED_SHOWN]:
+        click.echo(plain(f"{topology}: {_files(named, 'differs', 'differ')} from what was counted; {then}"))
+    for each in named[:CHANGED_SHOWN]:
         txid = "" if each["txid"] is None else f" since txid {each['txid']} was planned"
         click.echo(f"  {plain(each['file'])}{txid}: {each['change']}")
-    if len(changed) > CHANGED_SHOWN:
-        click.echo(f"  and {len(changed) - CHANGED_SHOWN:,} more; --json names all")
+    if len(named) > CHANGED_SHOWN:
+        click.echo(f"  and {len(named) - CHANGED_SHOWN:,} more; --json names all")
+    if seen := [each for each in changed if each.get("seen_by") is not None]:
+        newer = f"{_files(seen, 'is', 'are')} as newer batches were planned with"
+        then = f"older ones may have counted other records: `txbatch verify {topology}` tells"
+        click.echo(plain(f"{topology}: {newer}; {then}"))
+
+
+def _files(rows: Sequence[object], one: str, many: str) -> str:
+    return f"1 file {one}" if len(rows) == 1 else f"{len(rows):,} files {many}"
 
 
 def _say(line: str) -> None:

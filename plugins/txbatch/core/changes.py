@@ -14,7 +14,7 @@ Entry = int | Sequence[int | None]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What one plan, or all of them, counted below a source's root."""
+    """What one plan, or all of them, says of the files below a source's root; `restates`: a restate made it (R17)."""
 
     topology: str
     stream: str
@@ -23,6 +23,7 @@ class Counted:
     txid: int | None = None
     interval: tuple[datetime, datetime] | None = None
     planned_at: datetime | None = None
+    restates: bool = False
 
     def is_live(self, entry: Entry) -> bool:
         """True if a file was expected to grow: this batch was planned on schedule while a later interval was being written."""
@@ -31,6 +32,11 @@ class Counted:
             return False
         start, end = self.interval
         return changed_at / 1e9 >= end.timestamp() and self.planned_at < end + (end - start)
+
+    def knows(self, name: str, now: Entry | None) -> bool:
+        """True if the plan has a file as it is now, as far as that can be seen without reading it; or knows that it is gone."""
+        entry = self.files.get(name)
+        return now is None if entry is None else now is not None and difference(entry, now) is None
 
 
 def planned_size(entry: Entry) -> int:

@@ -116,15 +116,24 @@ def told_some(names: Sequence[str]) -> str:
 
 
 def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
-    """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15)."""
+    """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15).
+
+    Every plan by time names all files, whatever their records' times: whether one of the interval differs, verify tells.
+    """
     told = told_some([f"{each['file']} ({each['change']})" for each in changed])
     differs = f"; of its source differs since: {told}" if changed else ""
     try:
         check_topology(topology)
     except TerminalError:
         return differs
-    skipped = " --skipped" if batch.kind is BatchKind.SKIP else ""
-    return f"{differs}; to count it again: {restate_command(topology.name, batch.position)}{skipped}"
+    skipped = batch.kind is BatchKind.SKIP
+    if changed and not skipped and all(_by_time(topology, each["stream"]) for each in changed):
+        return f"{differs}; its interval may have other records now: `txbatch verify {topology.name} {batch.position}` tells"
+    return f"{differs}; to count it again: {restate_command(topology.name, batch.position)}{' --skipped' * skipped}"
+
+
+def _by_time(topology: Topology, stream: str) -> bool:
+    return topology.streams[stream].spout.by_interval
 
 
 def positions_within(topology: str, asked: Interval, counted: Mapping[int, Interval]) -> list[int]:

@@ -111,7 +111,8 @@ class Reader:
             for stream, planned in plan.streams.items():
                 if row["source"][stream]["spout"] == "IntervalSpout":
                     of, source = (row["topology"], stream), row["source"][stream]
-                    found.append(Counted(*of, source, planned.plan["files"], row["txid"], interval, row["created_at"]))
+                    when, restates = (interval, row["created_at"]), row["kind"] == "restate"
+                    found.append(Counted(*of, source, planned.plan["files"], row["txid"], *when, restates))
         return found
 
     def server(self) -> dict[str, Any]:

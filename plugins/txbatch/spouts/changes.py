@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,25 +75,40 @@ def _ending(file: Path, size: int) -> int | None:
 
 
 def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:
-    """A row per file that differs, of FileSpouts and IntervalSpouts; plans come newest first. Nothing is raised for a file."""
-    looks, newest = Looks(), set[tuple[str, str]]()
-    told: set[tuple[str, str, str]] = set()
-    for plan in counted:
+    """A row per file that differs, of FileSpouts and IntervalSpouts; plans come newest first. Nothing is raised for a file.
+
+    `seen_by` is the txid of a newer plan, which has seen the file as it is now; what a restate has seen is told no more.
+    """
+    looks, told, plans = Looks(), set[tuple[str, str, str]](), list(counted)
+    newest = {(plan.topology, plan.stream): plan for plan in reversed(plans)}
+    newer = defaultdict[tuple[str, str], list[Counted]](list)
+    for plan in sorted(plans, key=lambda each: each.txid or 0, reverse=True):
         of = plan.topology, plan.stream
-        for name, change in changes_of(plan, looks, older=of in newest):
-            if (*of, name) not in told:
-                told.add((*of, name))
-                yield {"topology": of[0], "stream": of[1], "file": name, "change": change, "txid": plan.txid}
-        newest.add(of)
+        for name, change in changes_of(plan, looks, older=plan is not newest[of]):
+            if (*of, name) in told:
+                continue
+            told.add((*of, name))
+            seen = [
+                each for each in newer[of] if name in plan.files and each.knows(name, looks.at(_folder(plan) / name))
+            ]
+            if not any(each.restates for each in seen):
+                row = {"topology": of[0], "stream": of[1], "file": name, "change": change, "txid": plan.txid}
+                yield {**row, "seen_by": seen[0].txid if seen else None}
+        newer[of].append(plan)
+
+
+def _folder(plan: Counted) -> Path:
+    """Return the folder that a plan names its files in."""
+    root = Path(plan.source["root"])
+    return root.parent if root.is_file() else root
 
 
 def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the files of one plan that differ, each with how; `older`: of a plan that others followed."""
-    root = Path(plan.source["root"])
+    root, folder = Path(plan.source["root"]), _folder(plan)
     if not root.exists():
         yield str(root), "not there: its files were not looked at"
         return
-    folder = root.parent if root.is_file() else root
     for name, entry in plan.files.items():
         if looks.left <= 0:
             yield str(root), f"has more than {LOOKS_MAX:,} files: the others were not looked at"
