@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
 
+from txbatch.core.advice import of_committed
 from txbatch.core.application import Application, Submit
-from txbatch.core.errors import ABORT, RecordsGone, TransientError
+from txbatch.core.errors import RecordsGone, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan
 from txbatch.core.repeat import repeated
@@ -51,7 +52,7 @@ class EmitAgain:
             if (said := folder.read_error()) is None:
                 raise
             folder.remove()
-            raise Unverifiable(_of_committed(said["message"])) from error
+            raise Unverifiable(of_committed(said["message"])) from error
         return _again(folder, assignment)
 
     def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> dict[int, Again]:
@@ -88,11 +89,6 @@ class EmitAgain:
 def _again(folder: AttemptFolder, assignment: Assignment) -> Again:
     manifest = folder.read_manifest()
     return Again(assignment, manifest, lambda: folder.read_partials(manifest), folder.remove)
-
-
-def _of_committed(message: str) -> str:
-    """Return what an attempt failed with, without the way out that only an uncommitted batch has."""
-    return message.replace(f", or {ABORT}", "").replace(f", then {ABORT}", "")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from txbatch import failpoints
-from txbatch.core import coordinator, protocol, restate
+from txbatch.core import advice, coordinator, protocol, restate
 from txbatch.core.application import Job, Submit
 from txbatch.core.called import told
 from txbatch.core.coordinator import NothingNew
@@ -141,7 +141,7 @@ class Steps:
         try:
             yield
         except Exception as error:
-            failure = _superseded(folder, assignment) or _said_by_job(folder, error)
+            failure = _superseded(folder, assignment) or _said_by_job(folder, assignment, error)
             self.ledger.fail_attempt(assignment, str(failure))
             raise failure from error
 
@@ -233,7 +233,7 @@ def _superseded(folder: AttemptFolder, assignment: Assignment) -> StaleAttempt |
     return StaleAttempt(what) if newer else None
 
 
-def _said_by_job(folder: AttemptFolder, error: Exception) -> Exception:
+def _said_by_job(folder: AttemptFolder, assignment: Assignment, error: Exception) -> Exception:
     """Return the error that the job itself wrote down, which says more than the exit code of spark-submit."""
     try:
         said = folder.read_error()
@@ -241,4 +241,5 @@ def _said_by_job(folder: AttemptFolder, error: Exception) -> Exception:
         return error
     if said is None or (isinstance(error, TxbatchError) and not isinstance(error, TransientError)):
         return error
-    return (TerminalError if said["kind"] == "terminal" else TransientError)(said["message"])
+    message = advice.of_open(said["message"], assignment.topology, assignment.attempt.txid)
+    return (TerminalError if said["kind"] == "terminal" else TransientError)(message)

@@ -190,7 +190,8 @@ class Verifier:
             again = self._emit(recorded, then)
             check_read(recorded, again.manifest)
         except Unverifiable as error:
-            told = "; ".join(dict.fromkeys(filter(None, [came, str(error)])))
+            # What the interval has now says it; the first file that differs may be another interval's.
+            told = came if came and readable else "; ".join(dict.fromkeys(filter(None, [came, str(error)])))
             raise Unverifiable(told, restates=readable) from error
         return again, came
 

@@ -1,0 +1,31 @@
+"""What to do about a batch whose source is another by now: spouts and checks say it without knowing whether it is committed.
+
+Whoever does know tells it: of an open batch, which one is aborted, of a committed one nothing of that, as it is restated (R17).
+
+>>> of_open(f"a.csv is gone; restore it, or {ABORT}", "shop", 3).removesuffix(": the next plan takes it as it is")
+'a.csv is gone; restore it, or abort the batch (`txbatch abort shop 3 --why "..."`) and run again'
+>>> of_committed(f"a.csv had 5 bytes when it was planned, now 4; restore it, or {ABORT}. Write files whole")
+'a.csv had 5 bytes when it was planned, now 4'
+>>> of_committed(f"line 7: a quote is not closed; mend the file, then {ABORT}")
+'line 7: a quote is not closed; mend the file'
+"""
+
+from __future__ import annotations
+
+import re
+
+from txbatch.core.errors import ABORT
+
+(_UNNAMED,) = re.findall("`.*`", ABORT)
+_RESTORE = re.compile(r"[;:] restore (?:it|them), or abort the batch.*", re.DOTALL)
+_MEND = re.compile(r", (?:or|then) abort the batch(?: \(`[^`]*`\) and run again: the next plan takes it as it is)?")
+
+
+def of_open(message: str, topology: str, txid: int) -> str:
+    """Return what a batch that is not committed failed with, with the command that aborts that one."""
+    return message.replace(_UNNAMED, f'`txbatch abort {topology} {txid} --why "..."`')
+
+
+def of_committed(message: str) -> str:
+    """Return what reading a committed batch again failed with, without the way out that only an uncommitted one has."""
+    return _MEND.sub("", _RESTORE.sub("", message))
