@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from cli_support import DAYS as SHOP
 from click.testing import Result
+from without_spark import WithoutSpark
+
+from txbatch.core.errors import TransientError
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]
@@ -132,3 +135,56 @@ def test_what_only_newer_batches_were_planned_with_is_not_named_and_not_kept_sec
     assert "1.csv" not in said
     (row,) = json.loads(txbatch("status", "--json").stdout)
     assert [(each["file"], each["txid"], each["seen_by"]) for each in row["changed"]] == [("1.csv", 3, 4)]
+
+
+@pytest.mark.rule("R3", "R16")
+def test_a_plan_whose_file_is_another_by_now_is_refused_without_spark_and_says_which_to_abort(
+    txbatch: Txbatch, three_days: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emitted: list[object] = []
+
+    def no_spark(*given: object) -> None:
+        emitted.append(given)
+        raise TransientError("no Spark")
+
+    (root / "4.csv").write_text("2026-03-04T10:00Z,wrong\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(WithoutSpark, "emit", no_spark)
+        assert txbatch("run", three_days, *interval(4)).exit_code == 1
+        assert len(emitted) == 1
+        (root / "4.csv").write_text("2026-03-04T10:00Z,a\n")
+        told = f"days: txid 4: {root}/4.csv had 24 bytes when it was planned, now 20; restore it, or abort the batch "
+        told += '(`txbatch abort days 4 --why "..."`) and run again: the next plan takes it as it is'
+        for _ in range(2):
+            failed = txbatch("run", three_days, *interval(4))
+            assert (failed.exit_code, failed.stderr.count("4.csv had"), told in failed.stderr) == (1, 1, True)
+        assert len(emitted) == 1, "nothing was asked of Spark"
+    said = txbatch("status").output
+    assert "days: attempt 4:3 failed at" in said
+    assert told in said
+    assert txbatch("abort", "days", "4", "--why", "mended").exit_code == 0
+    done = txbatch("run", three_days, *interval(4))
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.rule("R3")
+def test_batches_that_a_call_left_are_not_emitted_by_one_job_if_a_file_of_theirs_is_another(
+    txbatch: Txbatch, three_days: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emitted: list[object] = []
+
+    def no_spark(*given: object) -> None:
+        emitted.append(given)
+        raise TransientError("no Spark")
+
+    asked = ("run", three_days, "--interval", "2026-03-04T00:00Z", "2026-03-06T00:00Z", "--cron", "0 0 * * *")
+    with monkeypatch.context() as patched:
+        for how in ("emit", "begin"):
+            patched.setattr(WithoutSpark, how, no_spark)
+        assert txbatch(*asked).exit_code == 1
+        assert emitted
+        emitted.clear()
+        (root / "1.csv").write_text("short\n")
+        failed = txbatch(*asked)
+    assert (failed.exit_code, emitted) == (1, [])
+    assert 'abort the batch (`txbatch abort days 4 --why "..."`)' in failed.stderr

@@ -216,3 +216,18 @@ def test_a_file_is_counted_again_whole_as_it_is_now(tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     with pytest.raises(PartitionUnreadable, match=f"^{tmp_path}/a cannot be read: No such file or directory; restore"):
         spout.plan_again("a", planned)
+
+
+def test_a_plan_of_files_of_other_sizes_is_refused_before_they_are_read(tmp_path: Path) -> None:
+    touch(tmp_path, "a", "b")
+    spout = FileSpout(tmp_path)
+    metadata = PartitionedCoordinator(spout).initialize_transaction(1, None, None)
+    assert metadata is not None
+    spout.check_plan(metadata)
+    (tmp_path / "a").unlink()
+    spout.check_plan(metadata)  # whether it may be left out, its reader says
+    (tmp_path / "b").write_text("line\nmore\n")
+    with pytest.raises(
+        TransientError, match="b had 5 bytes when it was planned, now 10; restore it, or abort the batch"
+    ):
+        spout.check_plan(metadata)

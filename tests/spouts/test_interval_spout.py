@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from gzip import compress
 from pathlib import Path
 from typing import Any, cast
 from zlib import crc32
@@ -193,3 +194,38 @@ def test_a_file_that_grew_is_still_the_same(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 9_999 + b"yy")
     with pytest.raises(TransientError, match=r"is another file .*; restore it, or abort the batch \(.* and run again"):
         check_not_replaced(file, entry)
+
+
+def test_a_plan_of_files_of_other_sizes_is_refused_before_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("2026-01-01T06:00:00Z,Berlin\n")
+    metadata = plan(tmp_path)
+    assert metadata is not None
+    spout = IntervalSpout(tmp_path, FIELDS, time="sale")
+    spout.check_plan(metadata)
+    with file.open("a") as more:
+        more.write("2026-01-01T07:00:00Z,Berlin\n")
+    spout.check_plan(metadata)
+    grown = r"a\.csv had 28 bytes when it was planned, now 56; restore it, or abort the batch"
+    with pytest.raises(TransientError, match=grown):
+        IntervalSpout(tmp_path, FIELDS, time="sale", format="parquet").check_plan(metadata)
+    file.write_text("short\n")
+    with pytest.raises(TransientError, match=r"a\.csv had 28 bytes when it was planned, now 6; restore it, or abort"):
+        spout.check_plan(metadata)
+    file.write_text("2026-01-01T06:00:00Z,Hamburg\n" * 2)
+    with pytest.raises(TransientError, match=r"a\.csv is another file than when it was planned"):
+        spout.check_plan(metadata)
+    file.unlink()
+    spout.check_plan(metadata)  # whether it may be left out, its reader says
+
+
+def test_a_compressed_file_that_grew_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(compress(b"2026-01-01T06:00:00Z,Berlin\n"))
+    spout = IntervalSpout(tmp_path, FIELDS, time="sale")
+    interval = [DAY.start.isoformat(), DAY.end.isoformat()]
+    metadata = spout.initialize_transaction(1, None, {"interval": interval})
+    assert metadata is not None
+    with (tmp_path / "a.csv.gz").open("ab") as more:
+        more.write(compress(b"2026-01-01T07:00:00Z,Berlin\n"))
+    with pytest.raises(TransientError, match=r"a\.csv\.gz had .* bytes when it was planned, now"):
+        spout.check_plan(metadata)

@@ -136,6 +136,12 @@ class Spout(ABC):
         """Return what a plan names and is not there any more, of a source that is read by time: records may have gone with it."""
         return []
 
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a plan that cannot be read any more as it was made, where that can be seen without Spark: TransientError.
+
+        Asked before an attempt starts Spark. What is not seen here the emitter refuses; what may be left out, it decides, too.
+        """
+
     @abstractmethod
     def coordinator(self) -> BatchCoordinator:
         """The planning side."""

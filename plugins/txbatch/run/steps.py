@@ -125,10 +125,24 @@ class Steps:
         return folder, assignment
 
     def assign(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Tell the attempt's driver what to do, and those of older attempts that it took their place."""
+        """Tell the attempt's driver what to do, and those of older attempts that it took their place.
+
+        Refuse what cannot be read any more as it was planned: TransientError, before Spark is started.
+        """
         protocol.check_gone(assignment)
+        self._check_source(assignment)
         self.staging.supersede(assignment)
         folder.write_assignment(assignment)
+
+    def _check_source(self, assignment: Assignment) -> None:
+        topology, txid = assignment.topology, assignment.attempt.txid
+        for name, planned in assignment.plan.streams.items():
+            try:
+                self.job.topology.streams[name].spout.check_plan(planned.plan)
+            except TransientError as error:
+                raise TransientError(
+                    f"{topology}: txid {txid}: {advice.of_open(str(error), topology, txid)}"
+                ) from error
 
     def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> Batch:
         """Give the ledger what an attempt read and wrote."""

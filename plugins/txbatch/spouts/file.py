@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,12 @@ class FileSpout(PartitionedSpout):
                 f"{self.root / partition} cannot be read: {error.strerror}; restore it"
             ) from error
         return {"start": 0, "end": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a plan with a file of another size."""
+        for partition, range_ in metadata["partitions"].items() if self.fusable else ():
+            with suppress(PartitionUnreadable):
+                check_size(self.root / partition, range_["end"])
 
     def emit_partition_batch(
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata

@@ -17,9 +17,10 @@ from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.spouts import contents
 from txbatch.spouts import options as formats
 from txbatch.spouts.changes import check_not_replaced, look, planned
-from txbatch.spouts.listing import absolute, files_below, hidden, name_pattern
+from txbatch.spouts.listing import absolute, check_size, files_below, hidden, name_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -137,6 +138,17 @@ class IntervalSpout(PlainSpout):
         """Return the files that a plan names and that are not there any more."""
         there = set(self._files())
         return [name for name in metadata["files"] if name not in there]
+
+    def check_plan(self, metadata: Metadata) -> None:
+        """Refuse a plan with a file of another size, unless what was planned of one that has grown can be read."""
+        for name, entry in metadata["files"].items() if self.fusable else ():
+            file, size = self._folder / name, planned_size(entry)
+            now = look(file)
+            if now is None or now[0] == size:
+                continue
+            check_not_replaced(file, entry)
+            if now[0] < size or self.format == "parquet" or not contents.splittable(file):
+                check_size(file, size)
 
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
