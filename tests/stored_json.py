@@ -52,6 +52,7 @@ PLAN = BatchPlan(
     as_of={"visits": {"txid": 9, "of": ["2026-11-23T09:00:00+00:00", 1]}},
     watermark={"log": 1356998400000000},
     planned_at=1357002000000000,
+    base={"log": 4200},
 )
 ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
@@ -87,7 +88,8 @@ STORED = (
         "The plan of a batch",
         "`txbatch.batch.metadata`, written once. In format 1, of older ledgers, an entry is the spout's plan itself. Format 3, "
         'of restates, has `"whole": true` besides: of what it names no partition may be left out. Format 4 says what records '
-        "are looked up in, format 5 by which watermarks they are late, format 6 which processing time they have.",
+        "are looked up in, format 5 by which watermarks they are late, format 6 which processing time they have, "
+        "format 7 from which number on they are.",
         PLAN.to_json(),
         {
             "format": "of this object; a reader refuses one that it does not know",
@@ -106,6 +108,7 @@ STORED = (
             "static.<static state>": "which version of it records are looked up in: of StaticFiles size and sha256 of each file",
             "watermark.<stream>": "by which watermark records are late, in microseconds since 1970",
             "planned_at": "when it was planned, where records have that as a field, in microseconds since 1970",
+            "base.<stream>": "of its records the number of the first one, where they are numbered",
         },
     ),
     Stored(

@@ -531,6 +531,18 @@ SELECT closed_to FROM txbatch.batch
 SELECT metadata -> 'watermark' AS watermark, CAST(metadata ->> 'planned_at' AS bigint) AS planned_at FROM txbatch.batch
  WHERE topology = :topology AND txid <> :txid AND status IN ('planned', 'emitted') AND kind = 'ordinary';
 
+-- next_numbers --
+-- The number of the next record of each of these streams: what the last committed batch that had one left. Null: none had (R29).
+SELECT s.stream,
+       (SELECT (b.metadata -> 'base' ->> s.stream)::bigint
+               + (SELECT COALESCE(sum(p.records), 0)::bigint FROM txbatch.partition p
+                   WHERE p.topology = b.topology AND p.txid = b.txid AND p.stream = s.stream)
+          FROM txbatch.batch b
+         WHERE b.topology = :topology AND b.status = 'committed' AND b.kind = 'ordinary'
+           AND b.metadata -> 'base' ->> s.stream IS NOT NULL
+         ORDER BY b.txid DESC LIMIT 1) AS number
+  FROM unnest(CAST(:streams AS text[])) s (stream);
+
 -- batch_times --
 -- Where the watermarks are since this batch was committed, which windows it closed, and how many of its records were late.
 UPDATE txbatch.batch

@@ -18,6 +18,7 @@ from txbatch.core.coordinator import NothingNew
 from txbatch.core.cuts import micros_of, time_of
 from txbatch.core.errors import BadRecord, SchemaMismatch
 from txbatch.core.event_time import fixed
+from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
 from txbatch.core.window import Window
 from txbatch.memory.emitter import partials_of
@@ -77,8 +78,8 @@ class Visits:
 
     def partials(self, planned_at: int | None, number: int, position: int) -> Any:
         """What so many records of a batch contribute."""
-        time = None if planned_at is None else time_of(planned_at)
-        reached = records(self.aggregate.stream, {"visits": {"a": [{"shop": "x"}] * number}}, planned_at=time)
+        plan = BatchPlan({}, planned_at=planned_at)
+        reached = records(self.aggregate.stream, {"visits": {"a": [{"shop": "x"}] * number}}, plan=plan)
         return {"visits": partials_of(self.aggregate, reached, position)}
 
     def attempts(self, batch: Batch, number: int, name: str) -> Any:

@@ -331,7 +331,7 @@ def test_who_has_the_time_of_the_attempt_is_found(monkeypatch: pytest.MonkeyPatc
         for seed in range(300):
             history = History(Random(seed), 3, PLANNED, straggle=False, kind=TUMBLING)
             with monkeypatch.context() as wrong:
-                wrong.setattr(emitter, "time_of", lambda _, history=history: at(history.now))
+                wrong.setattr("txbatch.memory.operations.time_of", lambda _, history=history: at(history.now))
                 history.run(60)
 
     with pytest.raises(AssertionError, match=r"two attempts find other records late|a closed window changes"):

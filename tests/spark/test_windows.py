@@ -86,6 +86,28 @@ def test_windows_begin_as_in_python(spark: SparkSession) -> None:
                 )
 
 
+@pytest.mark.rule("R29")
+def test_records_have_the_numbers_of_the_plan_as_in_memory(emit: Callable[..., Any]) -> None:
+    """By their order, nulls last, the same ones in any; tumbling and sliding; and of a plan that says none, null."""
+    topology = Topology("t")
+    items = [("x", 2.5), (None, 1.0), ("y", None), ("x", -0.5), ("x", 2.5), ("é", 0.0), ("", 3.0)]
+    numbers = topology.new_stream("in", FixedBatchSpout("item string, price double", 9, *items)).numbered()
+    numbers.group_by("number").persistent_aggregate(OpaqueState("each"), item=Max("item"), price=Max("price"))
+    threes = numbers.each("number - number % 3", "first bigint").group_by("first")
+    threes.persistent_aggregate(OpaqueState("threes"), n=Count(), last=Max("number"))
+    slides = numbers.flat_map("sequence(number - number % 2 - 2, number, 2)", "first bigint").group_by("first")
+    slides.persistent_aggregate(OpaqueState("slides"), n=Count())
+    metadata = plan(topology)
+    assert metadata is not None
+    found = emit(topology, replace(BatchPlan.from_json(metadata), base={"in": 4}).to_json())
+    order = [("", 3.0), ("x", -0.5), ("x", 2.5), ("x", 2.5), ("y", None), ("é", 0.0), (None, 1.0)]
+    assert found.partials["each"] == {(4 + at,): each for at, each in enumerate(order)}
+    assert found.partials["threes"] == {(3,): (2, 5), (6,): (3, 8), (9,): (2, 10)}
+    assert found.partials["slides"] == {(2,): (2,), (4,): (4,), (6,): (4,), (8,): (3,), (10,): (1,)}
+    with pytest.raises(BadRecord, match="key 'number' is null"):
+        emit(topology, metadata)
+
+
 @pytest.mark.rule("R28")
 def test_records_have_the_processing_time_of_the_plan_as_in_memory(emit: Callable[..., Any]) -> None:
     """Of merged streams, by windows that slide; beside them a state of one that has none; and of a plan that says none, null."""

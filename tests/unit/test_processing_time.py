@@ -30,6 +30,7 @@ from txbatch.memory.runner import run
 TIMED = Watermark("planned_at", 0, planned=True)
 TEN = datetime(2026, 1, 5, 10, tzinfo=UTC)
 AT = micros_of(TEN)
+PLANNED = BatchPlan({}, planned_at=AT)
 
 
 def visits(name: str = "visits", topology: Topology | None = None, fields: str = "shop string") -> Stream:
@@ -41,10 +42,10 @@ def test_each_record_has_when_its_batch_was_planned() -> None:
     stream = visits().with_processing_time("seen")
     assert [(each.name, each.type) for each in stream.fields] == [("shop", "string"), ("seen", "timestamp")]
     read = {"visits": {"": [{"shop": "x"}, {"shop": "y"}]}}
-    assert list(records(stream.node, read, planned_at=TEN)) == [{"shop": "x", "seen": TEN}, {"shop": "y", "seen": TEN}]
+    assert list(records(stream.node, read, plan=PLANNED)) == [{"shop": "x", "seen": TEN}, {"shop": "y", "seen": TEN}]
     assert [each["seen"] for each in records(stream.node, read)] == [None, None]
     by_partition = stream.partition_aggregate(last=Max("seen"))
-    assert list(records(by_partition.node, read, planned_at=TEN)) == [{"last": TEN}]
+    assert list(records(by_partition.node, read, plan=PLANNED)) == [{"last": TEN}]
     assert one_for_one(stream.node) == stream.roots
 
 
@@ -54,7 +55,7 @@ def test_of_merged_streams_each_record_has_it_and_any_batch_moves_all() -> None:
     stream = both.with_processing_time()
     aggregate = stream.group_by(window("planned_at", "1 minute")).persistent_aggregate(OpaqueState("s"), n=Count())
     read = {"web": {"": [{"shop": "x"}]}, "shop": {"": [{"place": "y"}]}}
-    assert list(records(stream.node, read, planned_at=TEN)) == [{"shop": each, "planned_at": TEN} for each in "xy"]
+    assert list(records(stream.node, read, plan=PLANNED)) == [{"shop": each, "planned_at": TEN} for each in "xy"]
     assert topology.watermarks == {"web": TIMED, "shop": TIMED}
     plan = BatchPlan({"web": Whole([7])}, planned_at=AT)
     known = Known({}, {}, lambda stream: [None], lambda: None)
@@ -156,7 +157,7 @@ def test_a_time_that_a_step_makes_may_be_late() -> None:
     of_step = earlier.group_by(window("earlier", "1 hour")).persistent_aggregate(OpaqueState("b"), n=Count())
     read, marks = {"visits": {"": [{"shop": "x"}]}}, BatchPlan({}, planned_at=AT).marks({"visits": TIMED})
     for aggregate, late in ((of_plan, 0), (of_step, 1)):
-        reached = list(records(aggregate.stream, read, planned_at=TEN))
+        reached = list(records(aggregate.stream, read, plan=PLANNED))
         assert counting(aggregate, reached, marks) == (reached, late)
 
 

@@ -25,6 +25,22 @@ class Distinct(After):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Numbered(After):
+    """The batch's records, each with its number in the stream, the last field: in the batch they are in the order of all fields.
+
+    Null where the plan does not say from which number on they are.
+    """
+
+    @property
+    def number(self) -> str:
+        """The name of the field."""
+        return self.fields[-1].name
+
+    def __str__(self) -> str:
+        return f"numbered by {self.number}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FirstN(After):
     """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.cuts import micros_of
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
@@ -89,7 +89,7 @@ def _of_node(node: Node) -> str | None:
             return None
         case Merged(inputs=inputs):
             return next((why for each in inputs if (why := _of_node(each))), None)
-        case Join() | Distinct() | FirstN() | Aggregate():
+        case Join() | Distinct() | Numbered() | FirstN() | Aggregate():
             return f"{node} is made of all records of a batch"
         case Transform():
             return "transform sees all records of a batch"
@@ -106,7 +106,7 @@ def go_together(topology: Topology, first: BatchPlan, other: BatchPlan) -> bool:
     plans = [first, other]
     if any(each.as_of or _has_holes(each) for each in plans) or first.static != other.static:
         return False
-    if first.planned_at != other.planned_at:
+    if first.planned_at != other.planned_at or first.base or other.base:
         return False
     return all(_fused(topology, name, plans) is not None for name in {**first.streams, **other.streams})
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import After, Arguments, Failed, How, Join, Merged, Source
@@ -139,7 +139,7 @@ class Watermarked(After):
 
 SameRecords = Peek | Repartition | Watermarked
 RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | SameRecords | Windowed
-BatchStep = Distinct | FirstN | Aggregate | Reduce
+BatchStep = Distinct | Numbered | FirstN | Aggregate | Reduce
 Step = RecordStep | BatchStep
 Node = Source | Arguments | Merged | Join | Failed | Step
 
@@ -171,7 +171,7 @@ def one_for_one(node: Node) -> tuple[Source, ...] | None:
             return None
         case Arguments() | LiveLookup():
             return None
-        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed() | Watermarked():
+        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed() | Watermarked() | Numbered():
             return one_for_one(node.before)
         case other:
             assert_never(other)
@@ -186,7 +186,7 @@ def per_batch(node: Node) -> tuple[str, ...]:
             return tuple(each for part in inputs for each in per_batch(part))
         case Join(left=left, right=right):
             return (*per_batch(left), *per_batch(right), str(node))
-        case Distinct() | FirstN() | Aggregate() | Reduce():
+        case Distinct() | Numbered() | FirstN() | Aggregate() | Reduce():
             return (*per_batch(node.before), str(node))
         case step:
             return per_batch(step.before)
@@ -231,7 +231,9 @@ def parted(node: Node) -> Node | None:
             return None
         case Merged(inputs=inputs):
             return next((found for each in inputs if (found := parted(each))), None)
-        case Arguments() | Join() | Transform() | Distinct() | FirstN() | Aggregate() | Reduce() | Failed():
+        case (
+            Arguments() | Join() | Transform() | Distinct() | Numbered() | FirstN() | Aggregate() | Reduce() | Failed()
+        ):
             return node
         case step:
             return parted(step.before)

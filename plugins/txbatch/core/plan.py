@@ -7,7 +7,8 @@
 Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
 `"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in. Format 5 has
 `"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late. Format 6 has
-`"planned_at": <microseconds since 1970>`: when it was planned, which is the processing time of its records.
+`"planned_at": <microseconds since 1970>`: when it was planned, which is the processing time of its records. Format 7 has
+`"base": {<stream>: <number>}`: the number of its first record of each stream whose records have one.
 
 An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
 carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
@@ -37,6 +38,7 @@ FORMAT_OF_WHOLE = 3
 FORMAT_OF_LOOK_UPS = 4
 FORMAT_OF_WATERMARKS = 5
 FORMAT_OF_PROCESSING_TIME = 6
+FORMAT_OF_NUMBERS = 7
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -154,7 +156,8 @@ class BatchPlan:
     `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
     `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
     `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones,
-    `watermark` by stream the one by which its records are late, `planned_at` when it was planned, where their time is that (R28).
+    `watermark` by stream the one by which its records are late, `planned_at` when it was planned, where their time is that
+    (R28), `base` by stream the number of its first record, where records have one (R29).
     """
 
     streams: Mapping[str, StreamPlan]
@@ -166,6 +169,7 @@ class BatchPlan:
     as_of: Mapping[str, Any] = field(default_factory=dict)
     watermark: Mapping[str, int] = field(default_factory=dict)
     planned_at: int | None = None
+    base: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def partitioned(self) -> dict[str, Ranges]:
@@ -185,13 +189,15 @@ class BatchPlan:
         whole = {"whole": True} if self.whole else {}
         idle = {name: entry(planned) for name, planned in self.idle.items()}
         fixed = {"static": self.static, "as_of": self.as_of, "watermark": self.watermark, "planned_at": self.planned_at}
-        more = {"idle": idle, "parameters": self.parameters, **fixed}
+        more = {"idle": idle, "parameters": self.parameters, **fixed, "base": self.base}
         said = {name: each for name, each in more.items() if each}
         return {"format": self._least_format, **value, **said, **whole}
 
     @property
     def _least_format(self) -> int:
         """The oldest format that has a word for all that is said."""
+        if self.base:
+            return FORMAT_OF_NUMBERS
         if self.planned_at:
             return FORMAT_OF_PROCESSING_TIME
         if self.watermark:
@@ -203,12 +209,12 @@ class BatchPlan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
         """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
-        format_ = check_format(what, value, FORMAT_OF_PROCESSING_TIME)
+        format_ = check_format(what, value, FORMAT_OF_NUMBERS)
         read = _by_its_keys if format_ == 1 else _of_entry
         streams, idle = (
             {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
         )
-        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of", "watermark")}
+        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of", "watermark", "base")}
         more["planned_at"] = value.get("planned_at")
         return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
 

@@ -105,7 +105,8 @@ def plan_again(
 
     By interval: planned anew for the interval as it is now. Else what the batch read, as the spouts find it now: an error names
     what is not there any more. Static states are looked up in as they are now, live ones as of
-    the txid that the batch fixed, records are late by the watermarks that it fixed (R25), and have its processing time (R28).
+    the txid that the batch fixed, records are late by the watermarks that it fixed (R25), and have its processing time (R28) and
+    its numbers (R29).
     """
     plan, streams = version.first.plan, dict[str, StreamPlan]()
     for name, planned in plan.streams.items():
@@ -131,6 +132,7 @@ def plan_again(
         as_of=as_of,
         watermark=plan.watermark,
         planned_at=plan.planned_at,
+        base=plan.base,
     )
     return _stored(topology, now)
 

@@ -17,7 +17,7 @@ from txbatch.core.transaction import Metadata
 # A type, and those in which each of its values is the same.
 _WIDER = {"smallint": {"int", "bigint"}, "int": {"bigint"}, "float": {"double"}}
 # What of a plan or a manifest is kept by stream.
-_BY_STREAM = ("streams", "idle", "unreadable", "watermark")
+_BY_STREAM = ("streams", "idle", "unreadable", "watermark", "base")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 

@@ -15,6 +15,7 @@ from txbatch.core.functions import check_callable, check_condition, check_functi
 from txbatch.core.grouped import GroupedStream
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How, Merged, Source
+from txbatch.core.numbered import numbered
 from txbatch.core.operations import (
     Each,
     Filter,
@@ -124,6 +125,16 @@ class Stream:
         Raises DefinitionError for a field that is there already, and where the stream has a watermark.
         """
         return replace(self, node=timed_by_plan(self.node, name))
+
+    def numbered(self, name: str = "number") -> Stream:
+        """Append each record's number in the stream, from 0 on: windows by count are `number - number % 100`.
+
+        Batches have theirs in the order in which they commit, in a batch records have them in the order of all fields. A retry
+        repeats them, and a restate has as many records, or is refused. Before any operation but a watermark, with max_pending=1.
+
+        Raises DefinitionError for a field that is there already, and behind another operation.
+        """
+        return self.then(numbered(self.node, name))
 
     def filter(self, condition: Condition, *, on_error: str | None = None) -> Stream:
         """Keep the records for which the condition is true (null is not).

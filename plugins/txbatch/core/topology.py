@@ -14,6 +14,7 @@ from txbatch.core.keep import Keep
 from txbatch.core.late import kept_aside
 from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Arguments, Source
+from txbatch.core.numbered import streams_of
 from txbatch.core.operations import per_batch, queries
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.quarantine import QuarantineState, check_limit, quarantine_of
@@ -167,6 +168,11 @@ class Topology:
         return watermarks_of(self.name, (aggregate.stream for aggregate in self.aggregates))
 
     @property
+    def numbered(self) -> frozenset[str]:
+        """The streams whose records have numbers; DefinitionError where batches are planned ahead."""
+        return streams_of(self.name, (aggregate.stream for aggregate in self.aggregates), self.max_pending)
+
+    @property
     def closes(self) -> bool:
         """True if windows of one of its states close (R26)."""
         return any(aggregate.closes for aggregate in self.aggregates)
@@ -199,5 +205,5 @@ class Topology:
             )
         check_tables(aggregate.state for aggregate in self.aggregates)
         check_folders(aggregate.state for aggregate in self.aggregates)
-        _ = self.watermarks  # of each stream one
+        _ = self.watermarks, self.numbered  # of each stream one; none where batches are planned ahead
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from txbatch.core.batch_steps import Numbered
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, checked_name
 from txbatch.core.nodes import Merged, Source
@@ -85,7 +86,7 @@ def _times(node: Node, name: str) -> Iterable[tuple[Watermark, str]]:
                 yield from _times(each, each.fields[node.fields.index(node.field(name))].name)
         case Each(appended=appended) if name in {field.name for field in appended}:
             return
-        case Each() | Filter() | Peek() | Project() | Repartition() | Windowed():
+        case Each() | Filter() | Peek() | Project() | Repartition() | Windowed() | Numbered():
             yield from _times(node.before, name)
         case _:
             return

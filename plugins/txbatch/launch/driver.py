@@ -238,7 +238,7 @@ def write_partials(
     staged = {}
     live = {state: folder.export_uri(number) for state, number in live_states(topology).items()}
     plan = next(iter(readers.values())).assignment.plan
-    tables, marks = Tables(plan.static, live, plan.planned_at), plan.marks(topology.watermarks)
+    tables, marks = Tables(plan.static, live, plan.planned_at, plan.base), plan.marks(topology.watermarks)
     aggregators = [BatchAggregator(aggregate, readers, tables) for aggregate in topology.aggregates]
     for number, aggregator in enumerate(aggregators):
         if aggregator.has_records:

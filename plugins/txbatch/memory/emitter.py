@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
-from txbatch.core.cuts import micros_of, time_of
+from txbatch.core.cuts import micros_of
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
@@ -86,8 +86,7 @@ def emit_batch(
     }
     read = {name: parts for name, (parts, _) in found.items()}
     plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
-    planned_at = None if plan.planned_at is None else time_of(plan.planned_at)
-    kept = {each.state.name: list(records(each.stream, read, tables, planned_at)) for each in topology.aggregates}
+    kept = {each.state.name: list(records(each.stream, read, tables, plan)) for each in topology.aggregates}
     for each in topology.aggregates:
         if isinstance(each.state, QuarantineState):
             found_failed = kept[each.state.name]

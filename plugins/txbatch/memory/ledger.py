@@ -26,7 +26,7 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch import failpoints
-from txbatch.core import protocol
+from txbatch.core import numbered, protocol
 from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.event_time import fixed
@@ -174,10 +174,12 @@ class MemoryLedger:
             if topology is not None:
                 tables.define(topology, tables.topologies[topology.name].job)
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
-            now = self.clock()
+            now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
                 if watermarks and run.restate is None:
                     metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology), now)
+                if numbers and run.restate is None:
+                    metadata = numbered.fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
                 if run.interval:
                     tables.intervals[head.topology, batch.txid] = run.interval
@@ -319,9 +321,14 @@ class MemoryLedger:
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
             check_joined(now, newest.manifest, topology.aggregates, lambda name: tables.states[name].definition.joined)
             expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
+            numbers = topology.numbered
             if now.kind is BatchKind.RESTATE:
-                check_not_folded(tables.version(now.topology, now.position))
+                version = tables.version(now.topology, now.position)
+                check_not_folded(version)
+                numbered.check_same_number(version, numbers, newest.manifest)
                 tables.take_place(now)
+            else:
+                numbered.check_base(now, numbers, lambda: tables.next_numbers(now.topology, numbers))
             for aggregate in topology.aggregates:
                 name = aggregate.state.name
                 if aggregate.state.database is None:

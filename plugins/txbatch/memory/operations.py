@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import chain
 from typing import assert_never
 
 from txbatch.arrow import arrow_array
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
+from txbatch.core.cuts import time_of
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
@@ -31,20 +31,22 @@ from txbatch.core.operations import (
     needs_ask,
     parted,
 )
+from txbatch.core.plan import BatchPlan
 from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row, operation_of
 from txbatch.memory.functions import needs_spark, record_of
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
-from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, reduced
+from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, numbered, reduced
 
 # By stream the records of each of its partitions.
 Read = Mapping[str, Mapping[str, Sequence[Record]]]
+NO_PLAN = BatchPlan({})
 
 
-def records(node: Node, read: Read, tables: Tables = NO_TABLES, planned_at: datetime | None = None) -> Iterable[Record]:
+def records(node: Node, read: Read, tables: Tables = NO_TABLES, plan: BatchPlan = NO_PLAN) -> Iterable[Record]:
     """Return the node's records; `read` holds those of the sources in the batch, `tables` the rows of live states.
 
-    `planned_at` is when the batch was planned, where its plan says it.
+    The batch's `plan` says when it was planned, and which numbers its records have.
     """
     match node:
         case Source(name=name):
@@ -53,48 +55,51 @@ def records(node: Node, read: Read, tables: Tables = NO_TABLES, planned_at: date
             raise needs_ask(node)
         case Merged(inputs=inputs):
             names = [field.name for field in node.fields]
-            united = (record for each in inputs for record in records(each, read, tables, planned_at))
+            united = (record for each in inputs for record in records(each, read, tables, plan))
             return (dict(zip(names, record.values(), strict=True)) for record in united)
         case Join(left=left, right=right):
-            one, other = (records(each, read, tables, planned_at) for each in (left, right))
+            one, other = (records(each, read, tables, plan) for each in (left, right))
             return join(one, other, node)
         case Failed(steps=steps):
-            return chain.from_iterable(_failed(step, read, tables, planned_at) for step in steps)
+            return chain.from_iterable(_failed(step, read, tables, plan) for step in steps)
         case Aggregate(partitions=True):
-            parts = _parts(node.before, read, tables, planned_at)
+            parts = _parts(node.before, read, tables, plan)
             return chain.from_iterable(aggregate(part, node) for _, part in parts)
         case Watermarked(watermark=says) if says.planned:
-            return (record | {says.time: planned_at} for record in records(node.before, read, tables, planned_at))
+            planned_at = None if plan.planned_at is None else time_of(plan.planned_at)
+            return (record | {says.time: planned_at} for record in records(node.before, read, tables, plan))
         case step:
-            return step_records(records(step.before, read, tables, planned_at), step, tables)
+            return step_records(records(step.before, read, tables, plan), step, tables, plan)
 
 
-def step_records(before: Iterable[Record], step: Step, tables: Tables = NO_TABLES) -> Iterable[Record]:
+def step_records(
+    before: Iterable[Record], step: Step, tables: Tables = NO_TABLES, plan: BatchPlan = NO_PLAN
+) -> Iterable[Record]:
     """Return what a step makes of the records before it, which are one batch."""
-    if isinstance(step, Distinct | FirstN | Aggregate | Reduce):
-        return _run_batch_step(before, step)
+    if isinstance(step, Distinct | Numbered | FirstN | Aggregate | Reduce):
+        return _run_batch_step(before, step, plan)
     return _run(before, step, tables)
 
 
 def _parts(
-    node: Node, read: Read, tables: Tables, planned_at: datetime | None
+    node: Node, read: Read, tables: Tables, plan: BatchPlan
 ) -> Iterator[tuple[tuple[str, str], Iterable[Record]]]:
     """Yield the node's records of each partition that its sources have in the batch, behind that stream and partition."""
     for root in node.roots:
         for partition, part in read.get(root.name, {}).items():
-            yield (root.name, partition), records(node, {root.name: {partition: part}}, tables, planned_at)
+            yield (root.name, partition), records(node, {root.name: {partition: part}}, tables, plan)
 
 
-def _failed(step: Node, read: Read, tables: Tables, planned_at: datetime | None) -> Iterator[Record]:
+def _failed(step: Node, read: Read, tables: Tables, plan: BatchPlan) -> Iterator[Record]:
     """Yield the rows of a quarantine of the records for which a step's function fails."""
     rows, names = rows_of(step), [field.name for field in FIELDS]
     if isinstance(step, Source | Arguments | Merged | Join | Failed) or rows is None:
         return
     before, operation = step.before, operation_of(step)
     for place, part in (
-        [((step.name, ""), records(before, read, tables, planned_at))]
+        [((step.name, ""), records(before, read, tables, plan))]
         if parted(before)
-        else _parts(before, read, tables, planned_at)
+        else _parts(before, read, tables, plan)
     ):
         for record in part:
             try:
@@ -106,11 +111,13 @@ def _failed(step: Node, read: Read, tables: Tables, planned_at: datetime | None)
                 yield dict(zip(names, row, strict=True))
 
 
-def _run_batch_step(before: Iterable[Record], step: BatchStep) -> Iterable[Record]:
+def _run_batch_step(before: Iterable[Record], step: BatchStep, plan: BatchPlan) -> Iterable[Record]:
     """Return what a step makes of all records of the batch."""
     match step:
         case Distinct():
             return distinct(before)
+        case Numbered(name=name):
+            return numbered(before, step, plan.base.get(name))
         case FirstN():
             return first_n(before, step)
         case Aggregate():

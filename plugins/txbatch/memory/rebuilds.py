@@ -11,6 +11,7 @@ from txbatch.core import rebuild as decided
 from txbatch.core.definition import check_owner, state_definition, stream_fields, stream_watermarks
 from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
+from txbatch.core.numbered import check_same_number
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus
@@ -86,6 +87,8 @@ class MemoryRebuilds:
             decided.check_whole(rebuild, assignment, manifest)
             check_manifest(manifest, assignment)
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            if streams := topology.numbered:
+                check_same_number(tables.version(topology.name, version.position), streams, manifest)
             states = _counted(tables, counting, topology, version, manifest, partials)
             tables.rebuilds[rebuild.number] = replace(
                 counting,

@@ -276,6 +276,16 @@ class Tables:
         plan, read = self.rebuilt(current) or (None, self.read_by(current))
         return Version(asked, first, current, read, self.read_by(first), horizon, plan)
 
+    def next_numbers(self, topology: str, streams: Collection[str]) -> dict[str, int]:
+        """Return the numbers of the next records of these streams, of those of which some are committed (R29)."""
+        found: dict[str, int] = {}
+        for batch in self.batches_of(topology):
+            if batch.status is BatchStatus.COMMITTED and batch.kind is BatchKind.ORDINARY:
+                for stream in batch.plan.base.keys() & set(streams):
+                    read = self.read_by(batch).get(stream, {}).values()
+                    found[stream] = batch.plan.base[stream] + sum(each.records for each in read if each)
+        return found
+
     def rebuilt(self, batch: Batch) -> tuple[BatchPlan, ReadBy] | None:
         """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
         swapped = [

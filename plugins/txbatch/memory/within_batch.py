@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
-from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Reduce, fitted
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Reduce, fitted
 from txbatch.core.comparing import key_of, order_of
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
@@ -30,6 +30,12 @@ def first_n(records: Iterable[Record], step: FirstN) -> list[Record]:
     by = step.by.name
     known = (record for record in records if not (step.known and record[by] is None))
     return [each for group in grouped(known, step.keys).values() for each in _ordered(group, step)[: step.number]]
+
+
+def numbered(records: Iterable[Record], step: Numbered, base: int | None) -> Iterator[Record]:
+    """Yield the records in the order of all fields, each with its number from `base` on; null where that is not known."""
+    for at, record in enumerate(sorted(records, key=lambda record: order_of(record.values()))):
+        yield {**record, step.number: None if base is None else base + at}
 
 
 def grouped(records: Iterable[Record], keys: Sequence[Field]) -> dict[tuple[Any, ...], list[Record]]:

@@ -14,13 +14,14 @@ from sqlalchemy import Connection
 from txbatch import failpoints
 from txbatch.core.definition import Known
 from txbatch.core.ledger import Committed
-from txbatch.core.manifest import check_manifest, check_states
+from txbatch.core.manifest import Manifest, check_manifest, check_states
+from txbatch.core.numbered import check_base, check_same_number
 from txbatch.core.protocol import check_commit
 from txbatch.core.quarantine import check_joined
 from txbatch.core.restate import check_not_folded
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, canonical_json
-from txbatch.postgres import definitions, event_time, ranges, rows
+from txbatch.postgres import definitions, event_time, numbered, ranges, rows
 from txbatch.postgres.queries import query
 from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
 from txbatch.postgres.statements import StateStatements, statements_of
@@ -47,7 +48,7 @@ def commit_batch(
     check_joined(batch, manifest, topology.aggregates, lambda state: known.states[state].joined)
     here = [aggregate for aggregate in topology.aggregates if aggregate.state.database is None]
     statements = [statements_of(aggregate, f"staged_{n}") for n, aggregate in enumerate(here)]
-    replaced = _replaced(connection, batch)
+    replaced = _replaced(connection, topology, batch, manifest)
     writers = [_writer(connection, each, assignment, batch, replaced, known) for each in statements]
     staged_rows = [writer.load(partials[writer.name], manifest.states[writer.name]) for writer in writers]
     failpoints.hit("commit.loaded")
@@ -68,12 +69,15 @@ def commit_batch(
     return Committed(rows.batch(connection, **ids), applied=True)
 
 
-def _replaced(connection: Connection, batch: Batch) -> int | None:
+def _replaced(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest) -> int | None:
     """Return the version whose place a restate takes, the one that counts just now; None for a batch that is none (R17)."""
+    streams = topology.numbered
     if batch.kind is not BatchKind.RESTATE:
+        check_base(batch, streams, lambda: numbered.bases(connection, batch.topology, streams))
         return None
     version = rows.version(connection, batch.topology, batch.position)
     check_not_folded(version)
+    check_same_number(version, streams, manifest)
     return version.current.txid
 
 

@@ -34,7 +34,7 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import definitions, event_time, ranges, rows, stalled_commit, state_tables
+from txbatch.postgres import definitions, event_time, numbered, ranges, rows, stalled_commit, state_tables
 from txbatch.postgres import redefinitions as changes
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.engine import check_server, transaction
@@ -159,6 +159,8 @@ class PostgresLedger:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
                 plans = event_time.fix(connection, topology, plans)
+            if topology is not None and topology.numbered:
+                plans = numbered.fix(connection, topology.name, topology.numbered, plans)
             last = store_plans(connection, head, plans, self.lease_seconds)
             between = {"topology": head.topology, "first": head.next_txid, "last": last}
             return list(rows.batches(connection, "batches_between", **between))

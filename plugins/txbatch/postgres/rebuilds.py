@@ -16,6 +16,7 @@ from txbatch.core.definition import check_owner
 from txbatch.core.errors import UnknownName
 from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
+from txbatch.core.numbered import check_same_number
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
@@ -112,6 +113,8 @@ class PostgresRebuilds:
             decided.check_whole(rebuild, assignment, manifest)
             check_manifest(manifest, assignment)
             check_states(manifest, [aggregate.state.name for aggregate in topology.aggregates])
+            if streams := topology.numbered:
+                check_same_number(rows.version(connection, topology.name, version.position), streams, manifest)
             ids = {"rebuild": rebuild.number, "position": version.position}
             before = connection.execute(query("rebuilt_version"), ids).scalar_one()
             keys = write(

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Reduce
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
 from txbatch.core.fields import Field
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import (
@@ -38,7 +38,7 @@ from txbatch.spark.python_functions import run_failed, run_python
 from txbatch.spark.reducers import reduced
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.state_query import Tables, state_query
-from txbatch.spark.within_batch import aggregate, carried, first_n, join
+from txbatch.spark.within_batch import aggregate, carried, first_n, join, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,9 +80,9 @@ def _frame(node: Node, read: Read, tables: Tables) -> DataFrame:
         case Failed(steps=steps):
             return reduce(lambda one, other: one.union(other), (_failed(each, read, tables) for each in steps))
         case Aggregate(partitions=True):
-            return _run_batch_step(run_operations(node.before, partial(read, parted=True), tables), node)
-        case Distinct() | FirstN() | Aggregate() | Reduce():
-            return _run_batch_step(run_operations(node.before, read, tables), node)
+            return _run_batch_step(run_operations(node.before, partial(read, parted=True), tables), node, tables)
+        case Distinct() | Numbered() | FirstN() | Aggregate() | Reduce():
+            return _run_batch_step(run_operations(node.before, read, tables), node, tables)
         case step:
             return run_step(_frame(step.before, read, tables), step, tables)
 
@@ -96,11 +96,13 @@ def _failed(step: Node, read: Read, tables: Tables) -> DataFrame:
     return run_failed(before, step, rows)
 
 
-def _run_batch_step(frame: DataFrame, step: BatchStep) -> DataFrame:
+def _run_batch_step(frame: DataFrame, step: BatchStep, tables: Tables) -> DataFrame:
     """Return what a step makes of all records of the batch, which have their declared types by now: they are compared."""
     match step:
         case Distinct():
             return frame.distinct()
+        case Numbered(name=name):
+            return numbered(frame, step, tables.base.get(name))
         case FirstN():
             return first_n(frame, step)
         case Aggregate():

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class Tables:
     """The states that an attempt looks up in. `static` are the versions that its plan fixes; of others what is there is read.
 
-    `live` says where the rows of live states were exported to, `planned_at` when the batch was planned, where its plan says it.
+    `live` says where the rows of live states were exported to, `planned_at` when the batch was planned and `base` which
+    numbers its records have, where its plan says it.
     """
 
     static: Mapping[str, Any] = field(default_factory=dict)
     live: Mapping[LiveState, str] = field(default_factory=dict)
     planned_at: int | None = None
+    base: Mapping[str, int] = field(default_factory=dict)
 
     def rows(self, spark: SparkSession, state: StaticState | LiveState) -> DataFrame:
         """Return the state's rows, with its fields."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
-from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, fitted
+from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, fitted
 from txbatch.core.fields import Field
 from txbatch.core.nodes import How, Join
 from txbatch.core.persistent_aggregate import ValueColumn
@@ -36,6 +36,17 @@ def first_n(frame: DataFrame, step: FirstN) -> DataFrame:
     group = Window.partitionBy(*(spark_name(key.name) for key in step.keys)).orderBy(*order)
     ranked = records.select(*names, F.row_number().over(group).alias(_RANK))
     return ranked.filter(F.col(_RANK) <= step.number).select(*names)
+
+
+def numbered(frame: DataFrame, step: Numbered, base: int | None) -> DataFrame:
+    """Return the records, each with its number from `base` on in the order of all fields; null where that is not known."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if base is None:
+        return frame.withColumn(step.number, F.lit(None).cast("bigint"))
+    order = Window.orderBy(*(F.col(spark_name(field.name)).asc_nulls_last() for field in step.before.fields))
+    return frame.withColumn(step.number, F.row_number().over(order).cast("bigint") + F.lit(base - 1))
 
 
 def carried(frame: DataFrame) -> list[str]:

@@ -1,0 +1,111 @@
+"""Numbers of records: which a batch's have, and what is refused where it is defined (R29)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support import LogSpout
+
+from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology
+from txbatch.core.errors import DefinitionError
+from txbatch.core.fused import go_together, why_not
+from txbatch.core.numbered import fixed
+from txbatch.core.operations import one_for_one, parted, per_batch
+from txbatch.core.plan import BatchPlan, Range, Ranges
+from txbatch.memory.operations import records
+from txbatch.memory.runner import run
+
+pytestmark = pytest.mark.rule("R29")
+
+
+def visits(*shops: str | None, max_pending: int = 1, size: int = 3) -> Stream:
+    return Topology("t", max_pending).new_stream("visits", FixedBatchSpout("shop string", size, *shops or "xyz"))
+
+
+def test_records_have_numbers_in_the_order_of_all_fields() -> None:
+    stream = visits().numbered("at")
+    assert [(each.name, each.type) for each in stream.fields] == [("shop", "string"), ("at", "bigint")]
+    read = {"visits": {"b": [{"shop": "y"}, {"shop": None}], "a": [{"shop": "x"}]}}
+    found = records(stream.node, read, plan=BatchPlan({}, base={"visits": 5}))
+    assert [*found] == [{"shop": "x", "at": 5}, {"shop": "y", "at": 6}, {"shop": None, "at": 7}]
+    assert [each["at"] for each in records(stream.node, read)] == [None, None, None]
+
+
+def test_what_it_is_among_the_operations() -> None:
+    stream = visits().numbered()
+    assert one_for_one(stream.node) == stream.roots
+    assert per_batch(stream.node) == ("numbered by number",)
+    assert parted(stream.node) is stream.node
+
+
+def test_batches_go_on_where_the_last_one_ended() -> None:
+    """Seven visits in batches of three, by windows of five; a global value beside them."""
+    stream = visits(*"gfedcba").numbered()
+    fives = stream.each(lambda record: record["number"] // 5, "five bigint")
+    fives.group_by("five").persistent_aggregate(OpaqueState("s"), n=Count(), last=Max("shop"))
+    stream.persistent_aggregate(OpaqueState("all"), newest=Max("number"))
+    topology: Any = stream.topology
+    ledger = run(topology)
+    assert {key: row.value for key, row in ledger.rows("s").items()} == {(0,): (5, "g"), (1,): (2, "d")}
+    assert ledger.rows("all")[()].value == (6,)
+    assert topology.numbered == {"visits"}
+
+
+def test_a_plan_says_them_in_a_format_of_its_own() -> None:
+    said = {"format": 7, "streams": {"a": {"plan": [7]}}, "base": {"a": 3, "b": 0}}
+    assert fixed({"format": 2, "streams": {"a": {"plan": [7]}}}, {"b", "a"}, {"a": 3}) == said
+    assert BatchPlan.from_json(said).to_json() == said
+
+
+def test_each_batch_is_emitted_by_itself() -> None:
+    topology = Topology("t")
+    stream = topology.new_stream("in", Log({})).numbered()
+    stream.persistent_aggregate(OpaqueState("s"), n=Count())
+    assert why_not(topology) == "state 's': numbered by number is made of all records of a batch"
+    first, other = (BatchPlan({"in": Ranges({name: Range(0, 1)})}) for name in "ab")
+    assert go_together(topology, first, other)
+    assert not go_together(topology, replace(first, base={"in": 0}), replace(other, base={"in": 0}))
+
+
+class Log(LogSpout):
+    """A source of which one pass reads any ranges."""
+
+    fusable = True
+
+    def fused(self, plans: Sequence[Any]) -> Any:
+        return {"partitions": {name: of for plan in plans for name, of in plan["partitions"].items()}}
+
+
+def _merged(stream: Stream) -> Stream:
+    topology: Any = stream.topology
+    other = topology.new_stream("web", FixedBatchSpout("shop string", 3, "w"))
+    return topology.merge(stream, other, name="both").numbered()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda s: s.numbered("shop"), "there is a field 'shop' already; give the number another name"),
+        (lambda s: s.numbered("SHOP"), "there is a field 'SHOP' already; give the number another name"),
+        (lambda s: s.numbered(""), "field '' is not a name: it must not be empty"),
+        (lambda s: s.filter("true").numbered(), "it comes first, before any operation but a watermark"),
+        (lambda s: s.numbered().numbered("b"), "it comes first, before any operation but a watermark"),
+        (_merged, "it comes first, before any operation but a watermark"),
+        (lambda s: s.numbered().partition_aggregate(n=Count()), "partition"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(make: Callable[[Any], Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        make(visits())
+
+
+def test_batches_that_are_planned_ahead_are_refused() -> None:
+    stream = visits(max_pending=3).numbered()
+    stream.persistent_aggregate(OpaqueState("s"), n=Count())
+    told = "topology 't': max_pending=3, and stream 'visits' is numbered: .* leave max_pending out"
+    with pytest.raises(DefinitionError, match=told):
+        stream.topology.check()  # type: ignore[attr-defined]
+    assert visits().with_processing_time().numbered().fields[-1].name == "number"
