@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.database import Server
+from bench.measure import Stopwatch
 from txbatch.core import coordinator
 from txbatch.core.aggregator import Count
 from txbatch.core.manifest import Manifest, ReadPartition
@@ -78,26 +79,46 @@ def table(numbers: Sequence[int], seed: int = 7) -> pa.Table:
 
 
 def fill(server: Server, database: str, keys: int, *, contributions: bool) -> None:
-    """A migrated database whose state holds `keys` keys, written by txid 1."""
+    """A migrated database whose state holds `keys` keys, each counted once."""
+    fill_by(server, database, topology(contributions=contributions), table([]), keyed({"count": 1}, keys))
+
+
+def fill_by(server: Server, database: str, defined: Topology, nothing: pa.Table, rows: str) -> None:
+    """A migrated database whose state holds the rows of a statement; txid 1 is a batch of nothing."""
     server.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)", f"CREATE DATABASE {database}")
     engine = connect(server.url_of(database))
     migrate(engine)
-    ledger, defined = PostgresLedger(engine), topology(contributions=contributions)
+    ledger = PostgresLedger(engine)
     ledger.register(defined, JOB)
-    _commit_nothing(ledger, defined)
-    server.run(
-        f"INSERT INTO state.counts (key, count, txid) SELECT 'key' || lpad(i::text, 11, '0'), 1, 1 "
-        f"FROM generate_series(0, {keys - 1}) i ORDER BY 1",
-        "VACUUM (FREEZE, ANALYZE)",
-        database=database,
-    )
+    batch, _ = emitted(ledger, defined, Staging("memory://bench"), nothing)
+    ledger.commit(defined, batch, {"counts": []})
+    server.run(rows, "VACUUM (FREEZE, ANALYZE)", database=database)
     engine.dispose()
 
 
-def _commit_nothing(ledger: PostgresLedger, defined: Topology) -> None:
-    nothing = pa.table({"key": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
-    batch, _ = emitted(ledger, defined, Staging("memory://bench"), nothing)
-    ledger.commit(defined, batch, {"counts": []})
+def keyed(columns: Mapping[str, object], keys: int) -> str:
+    """The statement that gives each of so many keys these columns, in SQL."""
+    names, values = ", ".join(columns), ", ".join(map(str, columns.values()))
+    return (
+        f"INSERT INTO state.counts (key, {names}, txid) SELECT 'key' || lpad(i::text, 11, '0'), {values}, 1 "
+        f"FROM generate_series(0, {keys - 1}) i ORDER BY 1"
+    )
+
+
+def timed_commit(server: Server, template: str, defined: Topology, partials: pa.Table, watch: Stopwatch) -> None:
+    """All that the commit task does, in a copy of a database: reading the staged Parquet, R7's checks, COPY, upsert, COMMIT."""
+    with server.copy_of(template) as database:
+        engine = connect(server.url_of(database))
+        ledger = PostgresLedger(engine)
+        ledger.register(defined, JOB)
+        batch, folder = emitted(ledger, defined, staging(server.home), partials)
+        manifest = ledger.newest_attempt(batch)[1]
+        assert manifest
+        server.run("CHECKPOINT", database=database)
+        with watch.timed():
+            assert ledger.commit(defined, batch, {"counts": parquet.read(folder, manifest.states["counts"])}).applied
+        engine.dispose()
+        folder.remove()
 
 
 def emitted(

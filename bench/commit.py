@@ -19,9 +19,6 @@ from bench import batches, rivals
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import PostgresLedger
-from txbatch.storage import parquet
 
 MILLION = 1_000_000
 WITH, WITHOUT = "with_contributions", "without_contributions"
@@ -89,22 +86,9 @@ class Case:
     def txbatch(self, kind: str, watch: Stopwatch, *, new_values: str | None = None) -> None:
         """Reading the staged Parquet, R7's checks, COPY, upsert and COMMIT: all that the commit task does."""
         defined = batches.topology(contributions=kind == WITH)
-        with self.server.copy_of(self.template(kind)) as database:
-            engine = connect(self.server.url_of(database))
-            ledger = PostgresLedger(engine)
-            if new_values:
-                defined.aggregates[0].new_values_into(new_values)
-                ledger.register(defined, batches.JOB)
-            batch, folder = batches.emitted(ledger, defined, batches.staging(self.server.home), self.partials)
-            manifest = ledger.newest_attempt(batch)[1]
-            assert manifest
-            self.server.run("CHECKPOINT", database=database)
-            with watch.timed():
-                assert ledger.commit(
-                    defined, batch, {"counts": parquet.read(folder, manifest.states["counts"])}
-                ).applied
-            engine.dispose()
-            folder.remove()
+        if new_values:
+            defined.aggregates[0].new_values_into(new_values)
+        batches.timed_commit(self.server, self.template(kind), defined, self.partials, watch)
 
     def plain(self, watch: Stopwatch) -> None:
         """The upsert without any guarantee: COPY into a temporary table, one statement sorted by key."""

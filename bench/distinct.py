@@ -15,11 +15,6 @@ from txbatch.core.aggregator import Count
 from txbatch.core.distinct import ApproxCountDistinct
 from txbatch.core.state import OpaqueState
 from txbatch.core.topology import Topology
-from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
-from txbatch.storage import parquet
-from txbatch.storage.staging import Staging
 
 KEYS, MORE = 2_000, 30
 # A hash of a key's n-th value, in SQL.
@@ -51,39 +46,16 @@ class Case:
 
     def fill(self) -> None:
         """Make the database that copies are made of."""
-        self.running.run(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", f"CREATE DATABASE {self.database}")
-        engine = connect(self.running.url_of(self.database))
-        migrate(engine)
-        ledger = PostgresLedger(engine)
-        ledger.register(self.topology, batches.JOB)
-        batch, _ = batches.emitted(ledger, self.topology, Staging("memory://bench"), self._partials(0))
-        ledger.commit(self.topology, batch, {"counts": []})
-        column, value = "value", str(MORE)
+        columns: dict[str, object] = {"value": MORE}
         if self.hashes is not None:
-            column = "value_hashes"
-            value = f"(SELECT array_agg({_HASH} ORDER BY {_HASH}) FROM generate_series(1, {self.hashes}) n)"
-        self.running.run(
-            f"INSERT INTO state.counts (key, {column}, txid) SELECT 'key' || lpad(i::text, 11, '0'), {value}, 1 "
-            f"FROM generate_series(0, {KEYS - 1}) i ORDER BY 1",
-            "VACUUM (FREEZE, ANALYZE)",
-            database=self.database,
-        )
-        engine.dispose()
+            hashes = f"SELECT array_agg({_HASH} ORDER BY {_HASH}) FROM generate_series(1, {self.hashes}) n"
+            columns = {"value_hashes": f"({hashes})"}
+        rows = batches.keyed(columns, KEYS)
+        batches.fill_by(self.running, self.database, self.topology, self._partials(0), rows)
 
     def commit(self, watch: Stopwatch) -> None:
         """All that the commit task does."""
-        with self.running.copy_of(self.database) as database:
-            engine = connect(self.running.url_of(database))
-            ledger, partials = PostgresLedger(engine), self._partials(KEYS)
-            batch, folder = batches.emitted(ledger, self.topology, batches.staging(self.running.home), partials)
-            manifest = ledger.newest_attempt(batch)[1]
-            assert manifest
-            self.running.run("CHECKPOINT", database=database)
-            with watch.timed():
-                read = {"counts": parquet.read(folder, manifest.states["counts"])}
-                assert ledger.commit(self.topology, batch, read).applied
-            engine.dispose()
-            folder.remove()
+        batches.timed_commit(self.running, self.database, self.topology, self._partials(KEYS), watch)
 
     def _partials(self, keys: int) -> pa.Table:
         names = pa.array([batches.KEY % number for number in range(keys)], pa.string())

@@ -20,11 +20,6 @@ from txbatch.core.aggregator import Count, Max, Sum
 from txbatch.core.state import OpaqueState
 from txbatch.core.topology import Topology
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
-from txbatch.storage import parquet
-from txbatch.storage.staging import Staging
 
 ROWS, KEYS = 100_000, 1_000_000
 VALUES: Mapping[str, Mapping[str, Any]] = {
@@ -67,37 +62,12 @@ class Case:
 
     def fill(self) -> None:
         """Make the database that copies are made of."""
-        self.running.run(f"DROP DATABASE IF EXISTS {self.kind} WITH (FORCE)", f"CREATE DATABASE {self.kind}")
-        engine = connect(self.running.url_of(self.kind))
-        migrate(engine)
-        ledger = PostgresLedger(engine)
-        ledger.register(self.topology, batches.JOB)
-        nothing = self._with_values(pa.array([], pa.string()))
-        batch, _ = batches.emitted(ledger, self.topology, Staging("memory://bench"), nothing)
-        ledger.commit(self.topology, batch, {"counts": []})
-        names, values = ", ".join(COLUMNS[self.kind]), ", ".join(map(str, COLUMNS[self.kind].values()))
-        self.running.run(
-            f"INSERT INTO state.counts (key, {names}, txid) SELECT 'key' || lpad(i::text, 11, '0'), {values}, 1 "
-            f"FROM generate_series(0, {KEYS - 1}) i ORDER BY 1",
-            "VACUUM (FREEZE, ANALYZE)",
-            database=self.kind,
-        )
-        engine.dispose()
+        nothing, rows = self._with_values(pa.array([], pa.string())), batches.keyed(COLUMNS[self.kind], KEYS)
+        batches.fill_by(self.running, self.kind, self.topology, nothing, rows)
 
     def commit(self, watch: Stopwatch) -> None:
         """All that the commit task does."""
-        with self.running.copy_of(self.kind) as database:
-            engine = connect(self.running.url_of(database))
-            ledger = PostgresLedger(engine)
-            batch, folder = batches.emitted(ledger, self.topology, batches.staging(self.running.home), self.partials)
-            manifest = ledger.newest_attempt(batch)[1]
-            assert manifest
-            self.running.run("CHECKPOINT", database=database)
-            with watch.timed():
-                read = {"counts": parquet.read(folder, manifest.states["counts"])}
-                assert ledger.commit(self.topology, batch, read).applied
-            engine.dispose()
-            folder.remove()
+        batches.timed_commit(self.running, self.kind, self.topology, self.partials, watch)
 
     def _with_values(self, keys: pa.Array) -> pa.Table:
         columns = {name: pa.array([value] * len(keys), pa.int64()) for name, value in COLUMNS[self.kind].items()}

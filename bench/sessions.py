@@ -17,11 +17,6 @@ from txbatch.core.session_window import session_window
 from txbatch.core.state import OpaqueState
 from txbatch.core.topology import Topology
 from txbatch.core.window import window
-from txbatch.postgres.engine import connect
-from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
-from txbatch.storage import parquet
-from txbatch.storage.staging import Staging
 
 KEYS, SESSIONS_OF_A_USER, ROWS = 1_000_000, 10, 100_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,38 +56,18 @@ class Case:
 
     def fill(self) -> None:
         """Make the database that copies are made of: a row of a user each two hours."""
-        self.running.run(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)", f"CREATE DATABASE {self.database}")
-        engine = connect(self.running.url_of(self.database))
-        migrate(engine)
-        ledger = PostgresLedger(engine)
-        ledger.register(self.topology, batches.JOB)
-        batch, _ = batches.emitted(ledger, self.topology, Staging("memory://bench"), self._partials(0))
-        ledger.commit(self.topology, batch, {"counts": []})
         start, end = self.columns
         at = f"timestamptz '{BEGIN.isoformat()}' + i % {SESSIONS_OF_A_USER} * interval '2 hours'"
         user = f"'user' || lpad((i / {SESSIONS_OF_A_USER})::text, 10, '0')"
-        self.running.run(
+        rows = (
             f'INSERT INTO state.counts ("user", {start}, {end}, views, txid) SELECT {user}, {at}, {at}, 1, 1 '
-            f"FROM generate_series(0, {KEYS - 1}) i ORDER BY 1, 2",
-            "VACUUM (FREEZE, ANALYZE)",
-            database=self.database,
+            f"FROM generate_series(0, {KEYS - 1}) i ORDER BY 1, 2"
         )
-        engine.dispose()
+        batches.fill_by(self.running, self.database, self.topology, self._partials(0), rows)
 
     def commit(self, watch: Stopwatch) -> None:
         """All that the commit task does."""
-        with self.running.copy_of(self.database) as database:
-            engine = connect(self.running.url_of(database))
-            ledger, partials = PostgresLedger(engine), self._partials(ROWS)
-            batch, folder = batches.emitted(ledger, self.topology, batches.staging(self.running.home), partials)
-            manifest = ledger.newest_attempt(batch)[1]
-            assert manifest
-            self.running.run("CHECKPOINT", database=database)
-            with watch.timed():
-                read = {"counts": parquet.read(folder, manifest.states["counts"])}
-                assert ledger.commit(self.topology, batch, read).applied
-            engine.dispose()
-            folder.remove()
+        batches.timed_commit(self.running, self.database, self.topology, self._partials(ROWS), watch)
 
     def all_read(self, watch: Stopwatch) -> None:
         """A question about all rows of the report."""
