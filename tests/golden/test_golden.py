@@ -7,7 +7,8 @@ changed. `report` is what people see. With `remove`, a partial that is `removed`
 values; a row that is `removed` is a tombstone, which reports do not show.
 `rules` names the rules of the protocol that the case shows. The stories of whole batches are in protocol/, what restates
 make of values in corrections/, what operations per batch make of records in operations/, what batches make of sessions in
-sessions/, which tests/contract/test_sessions.py runs, windows of processing time in processing_time/, which
+sessions/, which tests/contract/test_sessions.py runs, when they are closed in closed_sessions/, which
+tests/contract/test_closed_sessions.py runs, windows of processing time in processing_time/, which
 tests/contract/test_processing_time.py runs, and those by count in numbered/, which tests/contract/test_numbered.py runs.
 """
 
@@ -63,7 +64,8 @@ ROOT = Path(__file__).parent
 CASES = sorted(
     path
     for path in ROOT.glob("*/*.json")
-    if path.parent.name not in ("protocol", "corrections", "operations", "sessions", "processing_time", "numbered")
+    if path.parent.name
+    not in ("protocol", "corrections", "operations", "sessions", "closed_sessions", "processing_time", "numbered")
 )
 
 
