@@ -18,6 +18,7 @@ class InThisProcess:
     """What a runner takes for a Spark application: the driver, without a process of its own."""
 
     killed = False
+    stage = ""
     session: SparkSession
 
     def __init__(self, job: Job, *_: object, **__: object) -> None:

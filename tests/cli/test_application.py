@@ -17,6 +17,7 @@ import pytest
 from cli_support import refused
 from click.testing import CliRunner
 from sqlalchemy import Engine, text
+from support import until
 
 from txbatch import settings
 from txbatch.cli.main import main
@@ -192,8 +193,8 @@ def test_an_attempt_reads_anew_what_the_one_before_has_read(
 
 def take_over(runner: Runner, txid: int, at: Path) -> None:
     """A newer attempt of the run, which begins in the middle of the older one, and fails at once."""
-    while not at.exists():
-        Event().wait(0.02)
+    until(at.exists)
+    until(lambda: re.fullmatch(r"stage \d+, 0 of 1 tasks", runner.application.stage))
 
     def fail(*_: object) -> None:
         Event().wait(2)

@@ -6,6 +6,8 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,11 @@ def test_it_says_no_more_than_it_knows(now: Progress, said: str) -> None:
     assert str(now) == said
 
 
+def at(stage: str) -> Any:
+    """What is at work."""
+    return SimpleNamespace(stage=stage)
+
+
 def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
     return [record.message.partition(",")[0] for record in caplog.records]
 
@@ -84,7 +91,7 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     handler, root = logging.StreamHandler(terminal), logging.getLogger()
     root.addHandler(handler)
     try:
-        with told("days", 2) as tell:
+        with told("days", 2, at("stage 7, 1 of 4 tasks")) as tell:
             for batch in watched(batches(1, 2), 2, tell):
                 logging.getLogger("txbatch").warning("committed txid %s", batch.txid)
     finally:
@@ -92,12 +99,13 @@ def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pyte
     assert handler.stream is sys.stderr is terminal
     said = terminal.getvalue()
     assert "days: 2 of 2 batches are committed, 30 records" in said
+    assert "Spark: stage 7, 1 of 4 tasks" in said
     assert "committed txid 1\n" in said
     assert said.count("committed txid") == 2
 
 
 def test_elsewhere_the_log_says_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with told("days", 2) as tell:
+    with told("days", 2, at("")) as tell:
         list(watched(batches(1, 2), 2, tell))
     assert lines(caplog) == ["days: 2 of 2 batches are committed"]

@@ -270,7 +270,7 @@ def run(
         else:
             tell_counted(reader, loaded.topology.name, pieces)
             batches = runner.run_each(pieces, parameters)
-        with told(loaded.topology.name, len(pieces) if pieces else None) as tell:
+        with told(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             done = [each.txid for each in watched(batches, len(pieces) if pieces else None, tell)]
     return reader.batches_by_txid(loaded.topology.name, done)
 

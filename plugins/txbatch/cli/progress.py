@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from txbatch.core.application import Application
 from txbatch.run.progress import Progress, Tell, logged
 
 
 @contextmanager
-def told(topology: str, of: int | None) -> Iterator[Tell]:
-    """Context manager. Yield what is told: on a terminal one line that changes, below those of the log, and goes at the end."""
+def told(topology: str, of: int | None, application: Application) -> Iterator[Tell]:
+    """Context manager. Yield what is told: on a terminal one line that changes, below those of the log, and goes at the end.
+
+    Below it stands which stage of Spark is at work.
+    """
     if not sys.stderr.isatty():
         yield logged(topology)
         return
@@ -21,13 +25,21 @@ def told(topology: str, of: int | None) -> Iterator[Tell]:
     from rich.live import Live
     from rich.text import Text
 
-    def line(now: Progress) -> Text:
-        return Text(f"{topology}: {now}", no_wrap=True, overflow="ellipsis")
+    now = Progress(0, 0, 0.0, of)
+
+    def line() -> Text:
+        at_work = f"\nSpark: {stage}" if (stage := application.stage) else ""
+        return Text(f"{topology}: {now}{at_work}", no_wrap=True, overflow="ellipsis")
+
+    def tell(progress: Progress) -> None:
+        nonlocal now
+        now = progress
+        live.refresh()
 
     before = sys.stderr
-    live = Live(line(Progress(0, 0, 0.0, of)), console=Console(file=before), transient=True, redirect_stdout=False)
+    live = Live(console=Console(file=before), transient=True, redirect_stdout=False, get_renderable=line)
     with live, _above(before):
-        yield lambda now: live.update(line(now))
+        yield tell
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def restate(
         reader = reader_beside(runner.steps)
         asked = txids if between is None else _within(reader, loaded, between)
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
-        with told(loaded.topology.name, len(asked)) as tell:
+        with told(loaded.topology.name, len(asked), runner.application) as tell:
             done = {batch.txid for batch in watched(batches, len(asked), tell)}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
 

@@ -39,6 +39,10 @@ class Application(Protocol):
     def killed(self) -> bool:
         """True when it was ended for good: it starts nothing any more."""
 
+    @property
+    def stage(self) -> str:
+        """What it is at, for people; nothing where that is not known."""
+
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder; raises when it fails."""
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.errors import TransientError
+from txbatch.core.text import shown
 from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import Job, check_emission, emits_nothing
 from txbatch.launch.submission import Submission, is_short, submission
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 # So long Spark may take to stop once there is no more to do; then it is killed.
 _STOP_SECONDS = 60
 _SHORT_BYTES = 80
+_STAGE_BYTES = 200
 
 
 class Launched(Protocol):
@@ -84,6 +86,11 @@ class Application:
         except TransientError as error:
             raise TransientError(f"{self._at_work}: {error}") from error
 
+    @property
+    def stage(self) -> str:
+        """Which stages of Spark are at work, with how many of their tasks are done; nothing where that is not known."""
+        return self._running.stage if self._running is not None and self._running.busy else ""
+
     def kill(self) -> None:
         """End it in the middle of what it does, for good: nothing is started any more."""
         self.killed = True
@@ -119,13 +126,23 @@ class _Running:
         self.failure: BaseException | None = None
         self._heard = False
         self._folder, self._scratch = _folder("txbatch-"), _folder("spark-")
-        self._socket = f"{self._folder.name}/socket"
+        self._socket, self._stages = f"{self._folder.name}/socket", Path(self._scratch.name, "stages.txt")
         what = replace(what, environment=_local_dirs(self._scratch.name) | dict(what.environment))
         self._listener = Listener(self._socket, "AF_UNIX")
         self._connection: Connection | None = None
-        self.launched = launch(replace(what, arguments=(*what.arguments, "--socket", self._socket)))
+        more = "--stages", str(self._stages), "--socket", self._socket
+        self.launched = launch(replace(what, arguments=(*what.arguments, *more)))
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="spark-submit", daemon=True)
         self._thread.start()
+
+    @property
+    def stage(self) -> str:
+        """Which stages are at work, as the driver wrote it last."""
+        try:
+            with self._stages.open("rb") as file:
+                return shown(file.read(_STAGE_BYTES).decode(errors="replace"))
+        except OSError:
+            return ""
 
     def takes(self, folders: Sequence[str], code: str, short: bool) -> bool:
         """Offer attempts, by their folders, to the running application. False: it did not start, launch a new application.

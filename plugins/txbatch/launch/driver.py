@@ -29,6 +29,7 @@ from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
 from txbatch.spark.session import configured, session, ship_by_value
+from txbatch.spark.stages import tell_stages
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -49,6 +50,7 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
         "--attempt-folder", required=True, nargs="+", help="URIs of the folders of attempts in the staging area"
     )
     parser.add_argument("--socket", help="from which the folders of further attempts come")
+    parser.add_argument("--stages", type=Path, help="file for what Spark is at, while --socket is given")
     given = parser.parse_args(argv)
     die_with_parent()
     job = Path(sys.modules["__main__"].__file__ or "")
@@ -56,7 +58,7 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
         if given.socket is None:
             return 0 if Driver(topology, job, ending).emit_all(given.attempt_folder) else 1
         submitter = ending.enter_context(Client(given.socket))
-        driver = Driver(topology, job, ending, f"txbatch {topology.name}")
+        driver = Driver(topology, job, ending, f"txbatch {topology.name}", given.stages)
         _serve(driver, submitter, given.attempt_folder)
     return 0
 
@@ -76,8 +78,10 @@ def _serve(driver: Driver, submitter: Connection, folders: Sequence[str]) -> Non
 class Driver:
     """Emits attempts of a topology in one session, which the first one starts and `ending` stops."""
 
-    def __init__(self, topology: Topology, job: Path, ending: ExitStack, name: str | None = None) -> None:
-        self.topology, self.job, self.name = topology, job, name
+    def __init__(
+        self, topology: Topology, job: Path, ending: ExitStack, name: str | None = None, stages: Path | None = None
+    ) -> None:
+        self.topology, self.job, self.name, self.stages = topology, job, name, stages
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
         self._ending, self._session = ending, cast("SparkSession | None", None)
         self._modules = 0  # how many are loaded, as of the last look
@@ -204,6 +208,8 @@ class Driver:
         if self._session is None:
             name = self.name or f"txbatch {assignment.topology} {assignment.attempt}"
             self._session = self._ending.enter_context(session(name))
+            if self.stages is not None:
+                tell_stages(self._session.sparkContext, self.stages)
         else:
             configured(self._session).catalog.clearCache()  # else what is read anew might come from the attempt before
         return self._session

@@ -41,7 +41,7 @@ FINGERPRINT_DIGITS = 30
 class MemoryApplication:
     """`core.application.Application` in this process: emits into a `MemoryStaging`."""
 
-    killed = False
+    killed, stage = False, ""
 
     def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
         self.topology, self.staging = topology, staging
