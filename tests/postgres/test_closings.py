@@ -121,3 +121,24 @@ def test_closed_sessions_are_found_by_the_index_on_their_ends(engine: Engine) ->
         assert "session_end_idx" in plan, plan
         assert "Seq Scan on state.sessions" not in plan, plan
         assert 'Seq Scan on contribution_partition."sessions@1"' not in plan, plan
+
+
+@pytest.mark.rule("R26")
+@pytest.mark.rule("R27")
+def test_sessions_by_no_other_key_close(engine: Engine) -> None:
+    topology, spout, at = Topology("t"), LogSpout({"a": 100}), datetime(2026, 1, 5, 10, tzinfo=UTC)
+    spout.fields = "at timestamp"
+    stream = topology.new_stream("in", spout).with_watermark("at", "10 minutes")
+    stream.group_by(session_window("at", "30 minutes")).persistent_aggregate(OpaqueState("sessions"), visits=Count())
+    bench, minutes = Bench(engine, topology), timedelta(minutes=1)
+    assert bench.commit(*emitted(bench, "1", at, {"sessions": [((at,), (at, 2))]}))
+    hour = at + 60 * minutes
+    assert bench.commit(*emitted(bench, "2", hour, {"sessions": [((hour,), (hour, 1))]}))
+    upstream, columns = bench.ledger.upstream, ["session_start", "visits", "closed_by"]
+    range_ = {"start": 0, "end": 2, "windows": "all", "of": list(upstream.known("sessions").made)}
+    assert bench.rows("SELECT session_start, visits, closed_by FROM report.closed_sessions(0, 2)") == [(at, 2, 2)]
+    assert [*upstream.closed("sessions", range_, columns)] == [(at, 2, 2)]
+    assert upstream.reopened("sessions", range_) is None
+    late = {"sessions": [((at + 25 * minutes,), (at + 50 * minutes, 1))]}
+    assert bench.commit(*emitted(bench, "3", hour + minutes, late))
+    assert upstream.reopened("sessions", {**range_, "end": 3}) == 2

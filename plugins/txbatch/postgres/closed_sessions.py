@@ -38,16 +38,32 @@ class ClosedSessions:
 
     def rows(self, shown: str) -> str:
         """Return the SQL of those that end from `first` to before `end`, of what `shown` selects: the state as of `cut`."""
-        others, end = [_quoted(each) for each in self.keys[:-1]], _quoted(self.end)
-        read = f"({shown}) s"
-        if others:
-            # OFFSET 0: each key by a search of its own, for which the planner must not make one join of all.
-            of_piece = f"{_within(f'v.{end}')} AND v.txid <= %(cut)s"
-            ended = f"SELECT DISTINCT {listed(f'v.{each}' for each in others)} FROM {self._versions} v WHERE {of_piece}"
-            same = " AND ".join(f"a.{each} = c.{each}" for each in others)
-            read = f"({ended}) c CROSS JOIN LATERAL (SELECT * FROM ({shown}) a WHERE {same} OFFSET 0) s"
+        end = _quoted(self.end)
+        ended = f"SELECT {self._others('v')} FROM {self._versions} v WHERE {_within(f'v.{end}')} AND v.txid <= %(cut)s"
         also = f"{self._changed_behind()} AS {_quoted(CHANGED_BEHIND)}"
-        return f"SELECT s.*, {also} FROM {read} WHERE {_within(f's.{end}')}"
+        return f"SELECT s.*, {also} FROM {self._of_keys(ended, shown)} WHERE {_within(f's.{end}')}"
+
+    def changed(self, shown: str) -> str:
+        """Return the SQL of those that end at `first` or later, and in which something changed behind, since the cut `since`."""
+        of, replaced = f"SELECT {self._others('v')} FROM {self._versions} v WHERE v.txid", self._replaced()
+        came = f"{of} > %(since)s AND v.txid <= %(cut)s AND {self._behind()}"
+        gone = f"{of} = ANY (ARRAY({replaced} AND b.replaced_by > %(since)s))"
+        keys = f"{came} UNION {gone}"
+        read, behind = self._of_keys(keys, shown), self._changed_behind()
+        also = f"{behind} AS {_quoted(CHANGED_BEHIND)}"
+        return f"SELECT s.*, {also} FROM {read} WHERE s.{_quoted(self.end)} >= {_time('first')} AND {behind}"
+
+    def _others(self, row: str) -> str:
+        return listed(f"{row}.{_quoted(each)}" for each in self.keys[:-1])
+
+    def _of_keys(self, keys: str, shown: str) -> str:
+        """What of `shown` has these keys, but for the start; all of it where there is no other key."""
+        if len(self.keys) == 1:
+            return f"({shown}) s"
+        # OFFSET 0: each key by a search of its own, for which the planner must not make one join of all.
+        same = " AND ".join(f"a.{each} = c.{each}" for each in map(_quoted, self.keys[:-1]))
+        asked = f"SELECT DISTINCT * FROM ({keys}) k"
+        return f"({asked}) c CROSS JOIN LATERAL (SELECT * FROM ({shown}) a WHERE {same} OFFSET 0) s"
 
     def closed_since(self, gap: int, cut: int, since: int, row: Mapping[str, Any]) -> int | None:
         """Return the first cut, from `since` on, as of which something of a session, a row by names, was closed.
@@ -63,17 +79,24 @@ class ClosedSessions:
         """Whether a version that begins within the session was replaced, or begins before what was closed when it came."""
         start, end = (_quoted(each) for each in (self.keys[-1], self.end))
         same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
+        return (
+            f"EXISTS (SELECT FROM {self._versions} v WHERE {same}v.{start} BETWEEN s.{start} AND s.{end} AND v.txid <= %(cut)s "
+            f"AND (v.txid IN ({self._replaced()}) OR {self._behind()}))"
+        )
+
+    def _replaced(self) -> str:
+        """The txids that were replaced as of the cut."""
+        topology = doubled(pg_text(self.of.topology))
+        return f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
+
+    def _behind(self) -> str:
+        """Whether a version `v` begins before what was closed when it came."""
         topology, state = doubled(pg_text(self.of.topology)), doubled(pg_text(self.of.state))
-        replaced = f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
         closed_to = (
             f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
             "AND b.status = 'committed' AND b.closed_to IS NOT NULL ORDER BY b.txid DESC LIMIT 1"
         )
-        behind = f"v.{start} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
-        return (
-            f"EXISTS (SELECT FROM {self._versions} v WHERE {same}v.{start} BETWEEN s.{start} AND s.{end} AND v.txid <= %(cut)s "
-            f"AND (v.txid IN ({replaced}) OR {behind}))"
-        )
+        return f"v.{_quoted(self.keys[-1])} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
 
     def _versions_of(self, row: Mapping[str, Any], cut: int) -> Iterator[Version]:
         """Yield all versions of the key of a row, up to a cut."""
@@ -107,8 +130,11 @@ class ClosedSessions:
 
 
 def _within(sql: str) -> str:
-    first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
-    return f"{sql} >= {first} AND {sql} < {end}"
+    return f"{sql} >= {_time('first')} AND {sql} < {_time('end')}"
+
+
+def _time(parameter: str) -> str:
+    return f"timestamptz 'epoch' + %({parameter})s * interval '1 microsecond'"
 
 
 def _quoted(name: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.closings import Closing, asked_since, first_closed, taken
-from txbatch.core.cuts import micros_of
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.state import changes_columns, versions_name
@@ -266,9 +265,8 @@ class _Cuts:
         if not shown or closing.key in keys:
             return None
         sessions, asked = self._sessions(closing, cut, keys), [*keys, closing.key, CHANGED_BEHIND]
-        changed = f"SELECT * FROM ({sessions.rows(shown)}) s WHERE s.{CHANGED_BEHIND}"
-        given = {"cut": cut, "first": closing.end, "end": micros_of(datetime.max.replace(tzinfo=UTC))}
-        rows = _streamed(self.connection, asked, changed, given)
+        given = {"cut": cut, "first": closing.end, "since": since}
+        rows = _streamed(self.connection, asked, sessions.changed(shown), given)
         found = (sessions.closed_since(closing.gap, cut, since, dict(zip(asked, row, strict=True))) for row in rows)
         return min((each for each in found if each is not None), default=None)
 
