@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch
@@ -108,11 +110,12 @@ def _seen(running: Server) -> int:
 
 
 def _megabytes(pid: int) -> float:
-    """Resident memory of a process and of those that it started."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return own + sum(_megabytes(int(child)) for file in children for child in file.read_text().split())
+    """Resident memory of a process and of those that it started; one that ends just now counts for nothing."""
+    process, total = psutil.Process(pid), 0
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += each.memory_info().rss
+    return total / (1 << 20)
 
 
 SECTIONS = {"following": measure}
