@@ -1,4 +1,4 @@
-"""A year of flights, a batch a day: `txbatch run` for each day, against all days in one call, coalesced.
+"""A year of flights, a batch a day: all days in one call, against `txbatch run` for each, and against one job by hand.
 
 Spark reads the package's flights from Parquet sorted by time, in row groups of 2,000: of its CSV file it would read the
 whole year for each day. 30 days are run one by one, and 365 are computed from them.
@@ -11,15 +11,21 @@ import statistics
 import sys
 from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+from bench import extras
 from bench.database import Server, server
 from bench.flights_job import parquet_job
-from bench.measure import Figure, Stopwatch
+from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from bench.words import Command
+from txbatch import settings
+from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.launch.job_file import load_job
+from txbatch.launch.submission import submission
 from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
 
 DAYS, ONE_BY_ONE = 365, 30
@@ -32,7 +38,7 @@ def measure(section: str, results: Results) -> None:
     with server() as running:
         job = prepare(running.home)
         year = counted_in_one_call(running, job, "year")
-        print(f"    {DAYS} days coalesced: {year.seconds:.0f} s", flush=True)
+        print(f"    {DAYS} days by one call: {year.seconds:.0f} s", flush=True)
         check(running)
         each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(_day, range(ONE_BY_ONE))]
         computed = DAYS * statistics.mean(watch.seconds for watch in each)
@@ -43,9 +49,9 @@ def measure(section: str, results: Results) -> None:
     runs = {
         "a day": each,
         f"{DAYS} days one by one, computed from {ONE_BY_ONE}": [Stopwatch(computed)],
-        "coalesced": [year],
+        "one call": [year],
     }
-    figure = Figure(f"{DAYS} daily batches coalesced / one by one (computed)", "coalesced", list(runs)[1], 0.2, 0.05)
+    figure = Figure(f"{DAYS} daily batches by one call / one by one (computed)", "one call", list(runs)[1], 0.01, 0.006)
     results.add(
         section, runs, [figure], computed=f"{DAYS} from {ONE_BY_ONE} real runs", source="Parquet sorted by time"
     )
@@ -105,4 +111,55 @@ def _midnight(day: date) -> str:
     return pd.Timestamp(day, tz=ZONE).isoformat()
 
 
-SECTIONS = {"365 daily batches": measure}
+def beside_one_job(section: str, results: Results) -> None:
+    """`txbatch run` of the year, and one PySpark job by hand that is submitted as we do; of Parquet and of CSV."""
+    with server() as running:
+        job = prepare(running.home)
+        places = {
+            "parquet": (job, str(running.home / "source")),
+            "csv": (settings.project_root() / "jobs" / "flights.py", str(running.home / "package" / "flights")),
+        }
+        contestants: dict[str, Contestant] = {}
+        for form, (path, source) in places.items():
+            contestants[f"txbatch run, {form}"] = partial(_ours, running, path, source)
+            contestants[f"one job by hand, {form}"] = partial(_by_hand, running, path, form, source)
+        runs = interleaved(contestants)
+    results.add(section, runs, BESIDE)
+
+
+def _ours(running: Server, job: Path, source: str, watch: Stopwatch) -> None:
+    os.environ["FLIGHTS_FOLDER"] = source
+    running.run("DROP DATABASE IF EXISTS year WITH (FORCE)")
+    took = counted_in_one_call(running, job, "year")
+    watch.seconds, watch.cpu = took.seconds, took.cpu
+    check(running)
+
+
+def _by_hand(running: Server, job: Path, form: str, source: str, watch: Stopwatch) -> None:
+    """With our configuration and class archive, as a short job."""
+    plan = {"format": 1, "streams": {"flights": {"partitions": {}}}}
+    assignment = Assignment("flights", TransactionAttempt(1, 1), "token", plan, "0" * 64)
+    ours = submission(load_job(str(job)), assignment, "memory://bench", settings.home(), local=True, short=True)
+    conf = [part for name, value in ours.conf.items() for part in ("--conf", f"{name}={value}")]
+    program = [str(extras.PROGRAMS / "flights_by_day.py"), form, source]
+    running.run("DROP DATABASE IF EXISTS by_hand WITH (FORCE)", "CREATE DATABASE by_hand")
+    environment = {**os.environ, **ours.environment, **running.told("by_hand")}
+    with watch.timed():
+        Command([extras.spark_submit(), "--master", "local[*]", *conf, *program], environment).run()
+    connection = running.connect("by_hand")
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT sum(flights) FROM flights")
+        assert cursor.fetchone() == (FLIGHTS,)
+    connection.close()
+
+
+BESIDE = [
+    Figure(
+        f"{DAYS} days, txbatch run / one job by hand, {form}",
+        f"txbatch run, {form}",
+        f"one job by hand, {form}",
+        *asked,
+    )
+    for form, asked in {"parquet": (2, 1.5), "csv": (2.3, 1.8)}.items()
+]
+SECTIONS = {"365 daily batches": measure, "a year beside one job": beside_one_job}
