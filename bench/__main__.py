@@ -18,6 +18,7 @@ from bench import (
     following,
     growth,
     imports,
+    in_airflow,
     language,
     ledger,
     measure,
@@ -47,6 +48,7 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **sessions.SECTIONS,
     **year.SECTIONS,
     **following.SECTIONS,
+    **in_airflow.SECTIONS,
     **memory.SECTIONS,
     **words.SECTIONS,
 }

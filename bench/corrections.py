@@ -194,7 +194,7 @@ def rebuild(section: str, results: Results) -> None:
         print(f"    the same verified: {verified.seconds:.0f} s", flush=True)
         again = year.txbatch(running, "year", "rebuild", str(job), "--why", "bench")
         print(f"    the same again by a rebuild: {again.seconds:.0f} s", flush=True)
-        year.check(running)
+        year.check(running, "year")
     runs = {"counted": [first], "verified": [verified], "rebuilt": [again]}
     figures = [
         Figure("verify of 365 days / counting them by one run", "verified", "counted", 1.5, 1.0),

@@ -1,0 +1,160 @@
+"""The year of flights in a real Airflow: by one run that catches up, and by a backfill; and what an idle Airflow costs.
+
+The flights are Parquet sorted by time, as in `bench.year`. Each Airflow has a home and databases of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+
+from bench.database import Server, server
+from bench.measure import Figure, Stopwatch
+from bench.results import Results
+from bench.year import DAYS, FIRST, ONE_BY_ONE, ZONE, check, counted_in_one_call, day, prepare, txbatch
+from txbatch import settings
+from txbatch.local.airflow import LocalAirflow
+from txbatch.local.airflow_api import FINAL_RUN_STATES, AirflowApi, wait
+
+IDLE_SECONDS, SETTLED_SECONDS = 120, 90  # its DAG processor parses all files first
+HOUR = 3600.0
+DAG = '''"""The Airflow DAG of a bench: a year of days."""
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+from txbatch.orchestration import topology_dag
+
+NEW_YORK = ZoneInfo("America/New_York")
+dag = topology_dag(
+    "jobs/flights.py",
+    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
+    start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
+    end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
+    catchup=False,
+    coalesce={coalesce},
+)
+'''
+
+
+def year(section: str, results: Results) -> None:
+    """`txbatch run`, a run that catches up, a backfill of the year, and of a month one that is not coalesced: once each."""
+    with server() as running:
+        job = prepare(running.home)
+        month = _timed(running, job, "alone", partial(_backfill, ONE_BY_ONE), coalesce=False)
+        runs = {
+            "txbatch run": [counted_in_one_call(running, job, "year")],
+            "one run": [_timed(running, job, "one_run", _catch_up)],
+            "backfill": [_timed(running, job, "backfill", partial(_backfill, DAYS))],
+            "not coalesced, computed": [Stopwatch(month.seconds * DAYS / ONE_BY_ONE, month.cpu * DAYS / ONE_BY_ONE)],
+        }
+    results.add(section, runs, YEAR, computed=f"{DAYS} from {ONE_BY_ONE} real runs")
+
+
+def idle(section: str, results: Results) -> None:
+    """What all processes of an Airflow take while nothing is to be done: with our DAGs, and without any."""
+    with server() as running:
+        none = running.home / "no_dags"
+        none.mkdir()
+        runs = {
+            "without DAGs": [_idle(running, "without", none)],
+            "with our DAGs": [_idle(running, "with_ours", settings.project_root() / "dags")],
+        }
+    results.add(section, runs, IDLE, of_seconds=IDLE_SECONDS)
+
+
+def _timed(
+    running: Server, job: Path, name: str, go: Callable[[AirflowApi], int], *, coalesce: bool = True
+) -> Stopwatch:
+    """Time in an Airflow that has the one DAG and an empty ledger until all days that `go` returns are committed."""
+    project, watch = running.home / name, Stopwatch()
+    for kind, text in (("dags", DAG.format(coalesce=coalesce)), ("jobs", job.read_text())):
+        (project / kind).mkdir(parents=True)
+        (project / kind / "flights.py").write_text(text)
+    running.run(f"CREATE DATABASE {name}")
+    txbatch(running, name, "migrate")
+    with _airflow(running, name, project / "dags") as airflow, airflow.api() as api:
+        api.wait_for_dag("flights", parsed_after=airflow.started_at)
+        with watch.timed():
+            days = go(api)
+        watch.cpu = _cpu(airflow)
+    check(running, name, days)
+    print(f"    {name}: {watch.seconds:.0f} s, {watch.cpu:.0f} s of CPU without PostgreSQL", flush=True)
+    return watch
+
+
+@contextmanager
+def _airflow(running: Server, name: str, dags: Path) -> Iterator[LocalAirflow]:
+    """Context manager. Yield an Airflow with a home and a database of its own, whose ledger is the database of that name."""
+    home, metadata = running.home / f"home_{name}", f"airflow_{name}"
+    home.mkdir()
+    (home / "java").symlink_to(settings.home() / "java")
+    running.run(f"CREATE DATABASE {metadata}")
+    environment = {"TXBATCH_HOME": str(home), "TXBATCH_DATABASE_URL": running.url_of(name)}
+    plugins, url = settings.project_root() / "plugins", running.url_of(metadata)
+    with LocalAirflow(home, dags, plugins, database_url=url, environment=environment, unpaused=True) as airflow:
+        yield airflow
+
+
+def _cpu(airflow: LocalAirflow) -> float:
+    """Seconds of CPU of its processes, and of those of their children that have ended."""
+    total = 0.0
+    for process in airflow.processes():
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total
+
+
+def _catch_up(api: AirflowApi) -> int:
+    """One run for the whole year."""
+    run_id = api.trigger("flights", conf={"catch_up": f"{FIRST}/{day(DAYS)}"})
+    assert api.wait_for_run("flights", run_id, timeout=HOUR)["state"] == "success"
+    return DAYS
+
+
+def _backfill(days: int, api: AirflowApi) -> int:
+    """A run for each day, eight at once."""
+    first, last = (pd.Timestamp(day(number), tz=ZONE).to_pydatetime() for number in (0, days - 1))
+    api.create_backfill("flights", first, last, max_active_runs=8)
+
+    def all_ended() -> dict[str, Any] | None:
+        states = [run["state"] for run in api.dag_runs("flights")]
+        return {"states": states} if sum(state in FINAL_RUN_STATES for state in states) == days else None
+
+    assert set(wait(all_ended, HOUR, lambda: "the backfill goes on")["states"]) == {"success"}
+    return days
+
+
+def _idle(running: Server, name: str, dags: Path) -> Stopwatch:
+    running.run(f"CREATE DATABASE {name}")
+    txbatch(running, name, "migrate")
+    watch = Stopwatch()
+    with _airflow(running, name, dags) as airflow:
+        time.sleep(SETTLED_SECONDS)
+        before = _cpu(airflow)
+        time.sleep(IDLE_SECONDS)
+        watch.seconds = watch.cpu = _cpu(airflow) - before
+    print(f"    {name}: {watch.cpu:.1f} s of CPU in {IDLE_SECONDS} s", flush=True)
+    return watch
+
+
+YEAR = [
+    Figure(f"{DAYS} days, one run in Airflow / txbatch run", "one run", "txbatch run", 1.5, 1.2),
+    Figure(
+        f"{DAYS} days, a backfill in Airflow / not coalesced (computed)",
+        "backfill",
+        "not coalesced, computed",
+        0.25,
+        0.2,
+    ),
+]
+IDLE = [Figure("an idle Airflow's CPU, with our DAGs / without any", "with our DAGs", "without DAGs", 1.1, 1.05)]
+SECTIONS = {"a year in Airflow": year, "an idle Airflow": idle}
