@@ -54,6 +54,7 @@ class Emitter:
 
     def __init__(self, spark: SparkSession, root: Path, rows: Rows) -> None:
         self.spark, self.root, self.rows, self.number = spark, root, rows, 0
+        self.planned_at: Sequence[int] | None = None  # of each batch
 
     def folders(self, topology: Topology, plans: Sequence[Metadata]) -> tuple[Driver, list[AttemptFolder]]:
         """A driver, and a folder for each plan."""
@@ -65,7 +66,9 @@ class Emitter:
         made = []
         for txid, plan in enumerate(plans, 1):
             folder = AttemptFolder((self.root / f"{self.number}" / f"{txid}").as_uri())
-            folder.write_assignment(Assignment(topology.name, TransactionAttempt(txid, 1), "token", plan, driver.code))
+            at = None if self.planned_at is None else self.planned_at[txid - 1]
+            attempt = TransactionAttempt(txid, 1)
+            folder.write_assignment(Assignment(topology.name, attempt, "token", plan, driver.code, planned_at=at))
             folder.write_heartbeat(Heartbeat(lease_seconds=600))
             made.append(folder)
         return driver, made
@@ -194,6 +197,30 @@ def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job:
     manifests = emitter.compare(topology, plans)
     assert one_job == [5]
     assert [each.records for each in manifests] == [9, 9, 9, 0, 9]
+
+
+@pytest.mark.rule("R25")
+def test_what_is_ahead_of_a_batch_is_counted_by_when_that_was_planned(
+    emitter: Emitter, tmp_path: Path, one_job: list[int]
+) -> None:
+    """By one job, which has batches that were planned at several times, and by a job for each."""
+    (tmp_path / "in").mkdir()
+    intervals = days(date(2013, 3, 9), 3)
+    write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
+    topology = Topology("ahead")
+    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+    stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour")
+    stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+    ends = [micros_of(each.end) for each in intervals]
+    found = []
+    for planned_at in (ends, [ends[0], ends[1] - 1, ends[2] - 2], [ends[2]] * 3, [ends[0] - 2] * 3):
+        emitter.planned_at = planned_at
+        manifests = emitter.compare(topology, planned(topology, intervals))
+        found.append([each.streams["in"][""].ahead for each in manifests])
+        alone = [each.read_manifest() for each in emitter.alone(topology, planned(topology, intervals))]
+        assert [each.streams["in"][""].ahead for each in alone] == found[-1]
+    assert found == [[0, 0, 0], [0, 0, 3], [0, 0, 0], [3, 9, 9]]
+    assert one_job == [3] * 4
 
 
 @pytest.mark.rule("R25")
