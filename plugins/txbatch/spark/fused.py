@@ -72,7 +72,9 @@ class FusedReader(BatchReader):
         found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
         for txid, row in zip(txids, rows, strict=True):
             found[txid][self._partition(row["partition"])] = row
-        return {txid: reader.audited(found[txid]) for txid, reader in self.each.items()}
+        audited = {txid: reader.audited(found[txid]) for txid, reader in self.each.items()}
+        self.read = sum(reader.read for reader in self.each.values())
+        return audited
 
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
         """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""
