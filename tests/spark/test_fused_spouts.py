@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from txbatch import Count, OpaqueState, PartitionedSpout, Topology
-from txbatch.core.errors import TransientError
+from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, Topology
+from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fused import why_not
 from txbatch.core.spout import Metadata
 from txbatch.core.stream import Stream
@@ -111,3 +112,83 @@ def test_a_source_that_stays_counts_in_each_batch(together: Together) -> None:
 def test_records_that_spark_need_not_read_are_no_change(together: Together, condition: str) -> None:
     spout = Lines()
     assert together(counting(spout, lambda s: s.filter(condition)), spout.plans())[1] == {1: {}, 2: {}}
+
+
+class Ticks(PlainSpout):
+    """By time: `records` are hours and the lines that they have; which batch asks for the record of an hour, `asks` may say."""
+
+    by_interval, fusable = True, True
+    fields, time = "at timestamp, line string", "at"
+    identity: Metadata = {"spout": "Ticks"}  # noqa: RUF012
+
+    def __init__(self, records: Sequence[tuple[int, str]], extra: Sequence[tuple[int, str]] = (), **asks: int) -> None:
+        self.records, self.extra, self.asks = records, extra, asks
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Metadata:
+        raise AssertionError
+
+    def plans(self, *hours: tuple[int, int]) -> dict[int, Metadata]:
+        """One for each interval, from one hour to another."""
+        intervals = [[hour(start).isoformat(), hour(end).isoformat()] for start, end in hours]
+        return {txid: {"plan": each, "interval": each} for txid, each in enumerate(intervals, 1)}
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        return [plans[0][0], plans[-1][1]]
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        start, end = metadata
+        found = [(at, line) for at, line in self.records if start <= hour(self.asks.get(line, at)).isoformat() < end]
+        rows = [(hour(at), line) for at, line in [*found, *self.extra]]
+        return spark.createDataFrame(rows, self.fields)
+
+
+def hour(number: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
+
+
+def test_records_of_a_spout_by_time_are_counted_each_in_its_batch(together: Together) -> None:
+    spout = Ticks([(0, "a"), (1, "b"), (2, "a"), (3, "c")])
+    staged, found = together(counting(spout), spout.plans((0, 2), (2, 3), (3, 4)))
+    assert found == {1: {("a",): (1,), ("b",): (1,)}, 2: {("a",): (1,)}, 3: {("c",): (1,)}}
+    assert [read["in"][""].records for read, _ in staged.values()] == [2, 1, 1]
+
+
+@pytest.mark.rule("R7")
+@pytest.mark.parametrize(
+    ("spout", "hours", "outside"),
+    [
+        (Ticks([(0, "a"), (3, "c")], [(7, "late")]), [(0, 2), (2, 4)], "2026-01-01 07:00:00"),
+        (Ticks([(0, "a"), (2, "between"), (3, "c")]), [(0, 2), (3, 4)], "2026-01-01 02:00:00"),
+        (Ticks([(0, "a"), (9, "elsewhere")], elsewhere=1), [(0, 2), (2, 4)], "2026-01-01 09:00:00"),
+    ],
+)
+def test_a_record_of_no_batch_is_refused_and_named(
+    together: Together, spout: Ticks, hours: list[tuple[int, int]], outside: str
+) -> None:
+    with pytest.raises(Incomplete, match=rf"^t 1:1, stream 'in': .* Ticks .* whose at is {outside}, .* of no batch"):
+        together(counting(spout), spout.plans(*hours))
+
+
+def test_a_record_without_a_time_is_refused(together: Together) -> None:
+    class Timeless(Ticks):
+        def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+            return spark.createDataFrame([(None, "a")], self.fields)
+
+    with pytest.raises(Incomplete, match="a record without at"):
+        together(counting(Timeless([])), Timeless([]).plans((0, 2), (2, 4)))
+
+
+@pytest.mark.rule("R5", "R7")
+def test_a_record_that_fused_would_count_in_another_batch_is_refused_of_one_as_well(emit: Any) -> None:
+    """Its batch asks for it, and its time is of the next one."""
+    spout = Ticks([(0, "a"), (3, "moved")], moved=1)
+    with pytest.raises(Incomplete, match=r"whose at is 2026-01-01 03:00:00, .* of no batch"):
+        emit(counting(spout), {"format": 2, "streams": {"in": spout.plans((0, 2))[1]}})
+
+
+def test_a_spout_may_say_that_it_reads_what_is_of_no_batch(together: Together) -> None:
+    class Gaps(Ticks):
+        reads_gaps = True
+
+    spout = Gaps([(0, "a"), (2, "between"), (3, "c")])
+    assert together(counting(spout), spout.plans((0, 2), (3, 4)))[1] == {1: {("a",): (1,)}, 2: {("c",): (1,)}}

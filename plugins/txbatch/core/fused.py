@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.cuts import micros_of
@@ -163,14 +164,23 @@ class Span:
     end: int
 
 
+def strictly_by_time(spout: Spout) -> bool:
+    """True if each record of the spout has the time of its batch, also of one that is read alone: none may be of no batch."""
+    return spout.by_interval and spout.fusable and not spout.reads_gaps
+
+
 def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
-    """Return the time of each batch's records, of a stream that is read by time."""
+    """Return the time of each batch's records, of a stream that is read by time. No moment is of two."""
     found = []
     for each in attempts:
         planned = each.plan.streams.get(stream)
         if isinstance(planned, OfInterval):
             start, end = (micros_of(datetime.fromisoformat(moment)) for moment in planned.interval)
             found.append(Span(each.attempt.txid, start, end))
+    in_order = sorted(found, key=lambda each: each.start)
+    for before, after in pairwise(in_order):
+        if before.end > after.start:
+            raise AssertionError(f"stream {stream!r}: txids {before.txid} and {after.txid} have a time in common")
     return found
 
 
@@ -207,9 +217,15 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
         case Ranges():
             return Ranges.from_json(fused)
         case OfInterval():
-            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))])
+            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))]) if _apart(mine) else None
         case _:
             return None
+
+
+def _apart(plans: Sequence[StreamPlan]) -> bool:
+    """True if no two plans by time have a moment in common."""
+    ends = sorted(tuple(map(datetime.fromisoformat, of.interval)) for of in plans if isinstance(of, OfInterval))
+    return all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
 def _bounds(plans: Sequence[StreamPlan], end: int) -> list[str]:
