@@ -165,7 +165,9 @@ def test_records_of_a_spout_by_time_are_counted_each_in_its_batch(together: Toge
 def test_a_record_of_no_batch_is_refused_and_named(
     together: Together, spout: Ticks, hours: list[tuple[int, int]], outside: str
 ) -> None:
-    with pytest.raises(Incomplete, match=rf"^t 1:1, stream 'in': .* Ticks .* whose at is {outside}, .* of no batch"):
+    with pytest.raises(
+        Incomplete, match=rf"^t 1:1, stream 'in': Ticks gave a record whose at is {outside}, .* of no batch"
+    ):
         together(counting(spout), spout.plans(*hours))
 
 

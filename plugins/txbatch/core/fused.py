@@ -13,13 +13,14 @@ stream 'in': FixedBatchSpout reads batch by batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.cuts import micros_of
+from txbatch.core.errors import DefinitionError
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Lookup, Node, Transform
@@ -27,8 +28,9 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan
 from txbatch.core.quarantine import QuarantineState
 from txbatch.core.spout import Spout
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment
+from txbatch.core.transaction import Assignment, Metadata
 from txbatch.core.watermarked import watermarks
 
 # So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
@@ -206,7 +208,10 @@ def _names(plans: Sequence[BatchPlan]) -> list[str]:
 
 
 def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamPlan | None:
-    """Return a stream's plan that reads what those of several batches read; None where its spout has none."""
+    """Return a stream's plan that reads what those of several batches read; None where its spout has none.
+
+    DefinitionError for one that does not name just the ranges that they name.
+    """
     mine = [plan.streams[name] for plan in plans if name in plan.streams]
     if len(mine) == 1:
         return mine[0]
@@ -215,11 +220,33 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
         case _ if fused is None:
             return None
         case Ranges():
-            return Ranges.from_json(fused)
+            return _as_planned(
+                f"stream {name!r}: fused() of {type(topology.streams[name].spout).__name__}", fused, mine
+            )
         case OfInterval():
             return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))]) if _apart(mine) else None
         case _:
             return None
+
+
+def _as_planned(told: str, fused: Metadata, plans: Sequence[StreamPlan]) -> Ranges | None:
+    """Return what a spout says of several batches, if it names their ranges; None where a partition is in two of them."""
+    named = [item for of in plans for item in of.ranges.items()]
+    ranges = dict(named)
+    if len(ranges) < len(named):
+        return None
+    partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
+    if not isinstance(partitions, Mapping):
+        raise DefinitionError(
+            f"{told} gave {shown(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
+        )
+    if partitions != ranges:
+        other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
+        what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
+        raise DefinitionError(
+            f"{told} names other ranges than the plans that it was given: {shown(what)}; return just theirs"
+        )
+    return Ranges.from_json(fused)
 
 
 def _apart(plans: Sequence[StreamPlan]) -> bool:
