@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from spark.emitting import Emitter, Rows
 
 from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, Topology
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fused import why_not
-from txbatch.core.spout import Metadata
+from txbatch.core.spout import PARTITION_COLUMN, Metadata
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.launch.fused import Staged, stage
 from txbatch.storage.staging import AttemptFolder
 
-Rows = Callable[[AttemptFolder, int, int], Any]
 Step = Callable[[Stream], Stream]
 Together = Callable[[Topology, Mapping[int, Metadata]], tuple[dict[int, Staged], dict[int, Any]]]
 
@@ -194,3 +194,52 @@ def test_a_spout_may_say_that_it_reads_what_is_of_no_batch(together: Together) -
 
     spout = Gaps([(0, "a"), (2, "between"), (3, "c")])
     assert together(counting(spout), spout.plans((0, 2), (3, 4)))[1] == {1: {("a",): (1,)}, 2: {("c",): (1,)}}
+
+
+class Own(Lines):
+    """A spout of partitions that reads them all by one frame: `more` is what it gives besides."""
+
+    def __init__(self, *more: tuple[str, str], says: bool = True, reads: bool = True) -> None:
+        super().__init__(says=says)
+        self.more, self.reads = more, reads
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        rows = [(line, name) for name in metadata["partitions"] for line in "abca"]
+        several = len(metadata["partitions"]) > 1
+        if several and not self.reads:
+            rows = [(line, name) for line, name in rows if name == "x"]
+        return spark.createDataFrame(
+            [*rows, *(self.more if several else ())], f"{self.fields}, {PARTITION_COLUMN} string"
+        )
+
+
+@pytest.mark.rule("R5", "R7")
+def test_a_spout_of_a_user_is_emitted_many_batches_by_one_job(emitter: Emitter) -> None:
+    for spout in (Lines(), Own(says=False)):
+        manifests = emitter.compare(
+            counting(spout), [{"format": 2, "streams": {"in": of}} for of in spout.plans().values()]
+        )
+        assert [each.streams["in"].keys() for each in manifests] == [{"x"}, {"y"}]
+        assert [each.records for each in manifests] == [4, 4]
+
+
+@pytest.mark.rule("R7")
+@pytest.mark.parametrize(
+    ("spout", "why"),
+    [
+        (Own(("z", "z")), "partition 'z' was read but not planned"),
+        (Own(("a", "x")), "planned with 4 records"),
+        (Own(("other", "y")), "planned with 4 records"),
+        (Own(reads=False), "was not read: y"),
+    ],
+    ids=["partition-not-planned", "record-twice", "record-of-another", "partition-not-read"],
+)
+def test_a_job_that_reads_others_than_are_planned_is_refused_and_each_batch_is_emitted_by_itself(
+    emitter: Emitter, capfd: pytest.CaptureFixture[str], spout: Own, why: str
+) -> None:
+    """By itself it gives the right records here; the job of several says what was wrong."""
+    topology, plans = counting(spout), [{"format": 2, "streams": {"in": of}} for of in spout.plans().values()]
+    emitter.compare(topology, plans)
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("txbatch: 2 batches by one job: ")]
+    assert len(told) == 1
+    assert why in told[0]

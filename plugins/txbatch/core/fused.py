@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.cuts import micros_of
@@ -30,7 +31,7 @@ from txbatch.core.quarantine import QuarantineState
 from txbatch.core.spout import Spout
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Metadata
+from txbatch.core.transaction import Assignment
 from txbatch.core.watermarked import watermarks
 
 # So many batches are planned and emitted together, of so many planned bytes. What is read by time is read once for all of them.
@@ -229,7 +230,7 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
             return None
 
 
-def _as_planned(told: str, fused: Metadata, plans: Sequence[StreamPlan]) -> Ranges | None:
+def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | None:
     """Return what a spout says of several batches, if it names their ranges; None where a partition is in two of them."""
     named = [item for of in plans for item in of.ranges.items()]
     ranges = dict(named)
