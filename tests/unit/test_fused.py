@@ -181,7 +181,6 @@ def said_of_two(said: Any, *partitions: str) -> bool:
     return go_together(topology, one, two)
 
 
-@pytest.mark.rule("R5", "R7")
 @pytest.mark.parametrize(
     "said",
     [
@@ -211,7 +210,6 @@ def test_the_ranges_of_each_in_any_order_go_together_unless_two_have_the_same_pa
     assert not said_of_two(both, "p", "p")
 
 
-@pytest.mark.rule("R2")
 def test_no_moment_is_of_two_batches() -> None:
     topology = Topology("t")
     topology.new_stream("in", AnyTime("/in", "at timestamp, line string", time="at"))
