@@ -16,6 +16,7 @@ from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import ExportedSpout
 from txbatch.core.watermark import Watermark
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
+from txbatch.spark.outside import outside, refused
 from txbatch.spark.within_batch import carried
 
 if TYPE_CHECKING:
@@ -141,7 +142,10 @@ class BatchReader:
         A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
         are left out, so that `check_manifest` reports them missing (R7b).
         """
-        return self.audited(self._found(self._audit(self.records(), self.assignment.planned_at).collect()))
+        rows = self._audit(self.records(), self.assignment.planned_at).collect()
+        if self._outside and any(row["outside"] for row in rows):
+            raise refused(str(self), self.stream, self.records(), self._outside)
+        return self.audited(self._found(rows))
 
     def audited(self, found: Mapping[str, Row]) -> dict[str, ReadPartition]:
         """Return the same of what an audit found of the partitions that have records."""
@@ -186,7 +190,13 @@ class BatchReader:
             F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
             F.expr(f"count_if(not ({valid})) as invalid"),
             *latest,
+            *([F.expr(f"count_if({self._outside}) as outside")] if self._outside else []),
         )
+
+    @property
+    def _outside(self) -> str | None:
+        """What is true of a record that is not of the batch; None where that is not told by its time."""
+        return None if self.several else outside(self.stream, self.assignment)
 
     @property
     def _watermark(self) -> Watermark | None:

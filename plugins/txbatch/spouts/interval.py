@@ -45,7 +45,7 @@ class IntervalSpout(PlainSpout):
     scanned only once. Transactional: a record that is added to an interval later is not counted.
     """
 
-    by_interval = True
+    by_interval, reads_gaps = True, True
     metadata_bytes_max = 10_000_000  # it names every file, whatever the interval
     _looked: Metadata | None = None  # while several txids are planned: the files that are there, once somebody looked
 
