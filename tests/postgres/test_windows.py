@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -12,7 +13,9 @@ from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.cuts import micros_of
+from txbatch.core.window import Window
 
+SKIPPED = ["Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein"]
 ZONES = [
     *("America/New_York", "America/Havana", "Atlantic/Azores", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"),
     *("Australia/Lord_Howe", "Africa/Casablanca"),
@@ -25,8 +28,22 @@ DAYS = [datetime(year, 1, 1, 12, tzinfo=UTC) + timedelta(days=day) for year in (
 def test_windows_end_as_in_python(engine: Engine) -> None:
     windows = [window("at", length, timezone=zone) for zone in ZONES for length in LENGTHS]
     windows += [window("at", length) for length in ("7 seconds", "90 minutes", "1 day", "1 week", "1 month")]
+    check_ends(engine, windows, DAYS)
+
+
+def test_windows_end_as_in_python_whose_first_day_was_skipped(engine: Engine) -> None:
+    lengths = [("2 days", None), ("3 days", None), ("5 days", None), ("6 days", "2 days"), ("1 week", "1 day")]
+    windows = [window("at", length, slide, timezone=zone) for zone in SKIPPED for length, slide in lengths]
+    skipped = [
+        datetime(*day, 12, tzinfo=UTC) for day in ((2011, 12, 30), (1994, 12, 31), (1993, 8, 21), (1969, 12, 31))
+    ]
+    check_ends(engine, windows, [day + timedelta(days=more) for day in skipped for more in range(-9, 9)])
+
+
+def check_ends(engine: Engine, windows: Sequence[Window], days: Sequence[datetime]) -> None:
+    """Of all that begin around these days."""
     for made in windows:
-        starts = sorted({start for day in DAYS for start in made.starts(day) if start is not None})
+        starts = sorted({start for day in days for start in made.starts(day) if start is not None})
         ends = f"SELECT s, {made.end_sql('s')} FROM unnest(%(starts)s::timestamptz[]) s ORDER BY s"
         with engine.connect() as connection:
             found = [tuple(row) for row in connection.exec_driver_sql(ends, {"starts": starts})]

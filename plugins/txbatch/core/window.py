@@ -120,8 +120,7 @@ class Window(Timed):
         """Return the starts of the windows that a time is in; of null, null. BadRecord for one before the year 1."""
         if time is None:
             return [None]
-        number = self.cut.number(micros_of(time))
-        last = number - (number - self.origin) % self.slide
+        last = self._number(micros_of(time))
         starts = dict.fromkeys(map(self.cut.start, range(last - self.size + self.slide, last + 1, self.slide)))
         try:
             return [time_of(start) for start in starts]
@@ -133,13 +132,21 @@ class Window(Timed):
     def end(self, start: datetime) -> datetime | None:
         """Return when a window ends; None for the year 10000, which Python has not."""
         try:
-            return time_of(self.cut.start(self.cut.number(micros_of(start)) + self.size))
+            return time_of(self.cut.start(self._number(micros_of(start)) + self.size))
         except OverflowError:
             return None
 
+    def _number(self, time: int) -> int:
+        """Return the number of the last window that begins by a time.
+
+        Of a start that is the window's own, also where its first day was skipped, and the start is of the next one.
+        """
+        number = self.cut.number(time)
+        return number - (number - self.origin) % self.slide
+
     def ended_before(self, time: int) -> int:
-        """Return the start before which all windows have ended at a time, and from which on none has."""
-        return self.cut.start(self.cut.number(time) - self.size + 1)
+        """Return the start before which all windows have ended at a time, and from which on none has: what is late is closed."""
+        return self.first_open(time)
 
     @property
     def closes_by(self) -> str:
@@ -153,7 +160,7 @@ class Window(Timed):
 
     def end_sql(self, start: str) -> str:
         """Return `end` as an expression of PostgreSQL."""
-        return self.cut.later_sql(start, self.size)
+        return self.cut.later_sql(start, self.size, self.slide, self.origin)
 
     @property
     def spark(self) -> str:
