@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
+import pytest
 from postgres_bench import Bench
 from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, run
@@ -14,6 +15,7 @@ from support import LogSpout, code, manifest_of, run
 from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.cuts import micros_of
 from txbatch.core.window import Window
+from txbatch.postgres import report_views
 
 SKIPPED = ["Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein"]
 ZONES = [
@@ -70,7 +72,36 @@ def test_all_that_shows_a_state_has_the_end_of_its_windows(engine: Engine) -> No
     assert bench.rows("SELECT * FROM report.get_hours('x', '2026-11-23 10:00Z')") == [(*row, 5, 2)]
     assert bench.rows(f"SELECT {columns} FROM report.hours_changes ORDER BY txid") == [(*row, 2), (*row, 3)]
     said = "SELECT col_description('report.hours'::regclass, 3)"
-    assert bench.rows(said) == [("When the window ends, which is not part of it: windows of 1 hour by at",)]
+    assert bench.rows(said) == [
+        ("When the window ends, which is not part of it, null after the year 9999: windows of 1 hour by at",)
+    ]
+
+
+def test_views_of_an_older_version_are_made_anew_where_windows_ended_otherwise(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the next run: a window at the end of the year 9999 made all of a report unreadable."""
+    topology, spout, last = Topology("t"), LogSpout({"a": 100}), datetime(9999, 12, 31, 23, tzinfo=UTC)
+    spout.fields = "at timestamp"
+    hours = topology.new_stream("in", spout).group_by(window("at", "1 hour"))
+    hours.persistent_aggregate(OpaqueState("hours"), visits=Count())
+    partials = {"hours": [((last,), (2,))]}
+    with monkeypatch.context() as older:
+        older.setattr(Window, "end_sql", lambda _, start: f"({start} + interval '1 hour')")
+        older.setattr(report_views, "END", "When the window ends, which is not part of it")
+        bench = Bench(engine, topology)
+        bench.whole(partials, "1")
+    with pytest.raises(ValueError, match="year 10000 is out of range"):
+        bench.rows("SELECT * FROM report.hours")
+    bench.run("COMMENT ON COLUMN report.hours.visits IS 'as somebody says'")
+    bench = Bench(engine, topology)
+    bench.whole(partials, "2")
+    assert bench.rows("SELECT * FROM report.hours") == [(last, None, 4, 2)]
+    ends = "SELECT window_end FROM"
+    for shown in ("report.hours_changes", "report.as_of_hours(1)", "report.get_hours('9999-12-31 23:00Z')"):
+        assert {end for (end,) in bench.rows(f"{ends} {shown}")} == {None}
+    said = "SELECT col_description('report.hours'::regclass, n) FROM generate_series(2, 3) n"
+    assert bench.rows(said) == [(f"{report_views.END}: windows of 1 hour by at",), ("as somebody says",)]
 
 
 def test_the_report_of_batches_has_the_least_watermark_and_what_was_late(engine: Engine) -> None:

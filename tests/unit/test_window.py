@@ -146,7 +146,6 @@ def test_a_skipped_day_is_no_window_of_its_own() -> None:
 SKIPPED = {"Pacific/Apia": "2011-12-30", "Pacific/Kiritimati": "1994-12-31", "Pacific/Kwajalein": "1993-08-21"}
 
 
-@pytest.mark.rule("R26")
 @pytest.mark.parametrize("zone", [*SKIPPED, "America/Havana", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("days", range(1, 8))
 def test_a_window_has_ended_is_late_and_is_closed_at_the_same_time(zone: str, days: int) -> None:

@@ -40,6 +40,7 @@ _TOLD = {
     "month": {"year": 12, "month": 1},
 }
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
+_LAST = micros_of(datetime.max)
 # 1970 began on a Thursday.
 _MONDAY = 4
 
@@ -159,8 +160,13 @@ class Window(Timed):
         return self.cut.start(number + (self.origin - number) % self.slide)
 
     def end_sql(self, start: str) -> str:
-        """Return `end` as an expression of PostgreSQL."""
-        return self.cut.later_sql(start, self.size, self.slide, self.origin)
+        """Return `end` as an expression of PostgreSQL: null for the year 10000, which it has, but Python has not."""
+        try:
+            without = time_of(self.first_open(_LAST)).isoformat()
+        except OverflowError:
+            return "NULL::timestamptz"
+        end = self.cut.later_sql(start, self.size, self.slide, self.origin)
+        return f"CASE WHEN {start} < timestamptz '{without}' THEN {end} END"
 
     @property
     def spark(self) -> str:
