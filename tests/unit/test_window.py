@@ -275,6 +275,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a part of a unit": ({"length": "1.5 hours"}, "the length '1.5 hours' is not a whole number and a unit"),
     "nothing": ({"length": "0 minutes"}, "the length '0 minutes' is not at least 1 minute"),
     "less than nothing": ({"length": "-5 minutes"}, "the length '-5 minutes' is not at least 1 minute"),
+    "too many digits": ({"length": "1" * 5_000 + " seconds"}, "of 5,000 digits is not at most 10,000 years"),
+    "too many digits below nothing": (
+        {"length": "-" + "1" * 5_000 + " days"},
+        "a length of 5,001 digits is not at most 10,000 years",
+    ),
     "too long": ({"length": "10001 years"}, "and at most 10,000 years"),
     "slide of nothing": ({"slide": "0 seconds"}, "the slide '0 seconds' is not at least 1 second"),
     "slide too long": (

@@ -16,6 +16,8 @@ from txbatch.core.spark_sql import spark_name
 # A record counts in at most as many windows.
 SLIDES_MAX = 10_000
 _YEARS_MAX = 10_000
+# More digits no length has; of thousands Python makes no number.
+_DIGITS_MAX = 20
 _LENGTH = re.compile(r"\s*(-?\d+)\s+([a-z]+?)s?\s*", re.IGNORECASE)
 # By unit the kind of its numbers, and how many of these it is.
 _UNITS = {
@@ -258,6 +260,8 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
             f"{of}: the {what} {given!r} is not a whole number and a unit, such as '10 minutes'; units are {', '.join(_UNITS)}"
         )
     kind, each = _UNITS[unit]
+    if len(found[1]) > _DIGITS_MAX:  # what was given is so long that an error shows its beginning alone
+        raise DefinitionError(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
     number = int(found[1]) * each
     if not 0 < number <= _YEARS_MAX * _OF_YEAR[kind]:
         raise DefinitionError(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
