@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from spark.emitting import Emitter
 
 from txbatch import settings
 from txbatch.core import planning
@@ -111,3 +112,9 @@ def rows(folder: AttemptFolder, number: int, keys: int) -> Rows:
 @pytest.fixture
 def read_partials() -> Callable[[AttemptFolder, int, int], Rows]:
     return rows
+
+
+@pytest.fixture
+def emitter(spark: SparkSession, tmp_path: Path, read_partials: Any) -> Emitter:
+    (tmp_path / "attempts").mkdir()
+    return Emitter(spark, tmp_path / "attempts", read_partials)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from every_aggregate import aggregates
 from pyspark.sql import SparkSession
+from spark.emitting import Emitter
 
 from txbatch import (
     Avg,
@@ -35,77 +35,12 @@ from txbatch import (
 )
 from txbatch.core import planning
 from txbatch.core.cuts import micros_of
-from txbatch.core.fused import why_not
-from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.ledger import Head
-from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, Metadata, Run, TransactionAttempt
+from txbatch.core.transaction import Metadata, Run
 from txbatch.launch import driver as module
-from txbatch.launch.driver import Driver
-from txbatch.storage.staging import AttemptFolder
 
 NEW_YORK = ZoneInfo("America/New_York")
-Rows = Callable[[AttemptFolder, int, int], Any]
-
-
-class Emitter:
-    """The driver in the session of these tests, and a place for folders of attempts."""
-
-    def __init__(self, spark: SparkSession, root: Path, rows: Rows) -> None:
-        self.spark, self.root, self.rows, self.number = spark, root, rows, 0
-
-    def folders(self, topology: Topology, plans: Sequence[Metadata]) -> tuple[Driver, list[AttemptFolder]]:
-        """A driver, and a folder for each plan."""
-        job = self.root / "job.py"
-        job.write_text("")
-        driver = Driver(topology, job, ExitStack())
-        driver._session = self.spark
-        self.number += 1
-        made = []
-        for txid, plan in enumerate(plans, 1):
-            folder = AttemptFolder((self.root / f"{self.number}" / f"{txid}").as_uri())
-            folder.write_assignment(Assignment(topology.name, TransactionAttempt(txid, 1), "token", plan, driver.code))
-            folder.write_heartbeat(Heartbeat(lease_seconds=600))
-            made.append(folder)
-        return driver, made
-
-    def alone(self, topology: Topology, plans: Sequence[Metadata]) -> list[AttemptFolder]:
-        driver, folders = self.folders(topology, plans)
-        for folder in folders:
-            driver.emit(folder)
-        return folders
-
-    def together(self, topology: Topology, plans: Sequence[Metadata]) -> list[AttemptFolder]:
-        driver, folders = self.folders(topology, plans)
-        driver.emit_fused(folders)
-        return folders
-
-    def compare(self, topology: Topology, plans: Sequence[Metadata]) -> list[Manifest]:
-        """Emit both ways, and find all equal; return the manifests."""
-        assert why_not(topology) is None
-        together = self.together(topology, plans)
-        alone = self.alone(topology, plans)
-        assert [self.staged(topology, each) for each in together] == [self.staged(topology, each) for each in alone]
-        return [each.read_manifest() for each in together]
-
-    def staged(self, topology: Topology, folder: AttemptFolder) -> tuple[Any, ...]:
-        """The manifest but for the files, and the rows of each state; how Arrow has their columns, too."""
-        manifest = folder.read_manifest()
-        partials = {name: list(found) for name, found in folder.read_partials(manifest).items()}
-        types = {name: [found[0].schema.types if found else None] for name, found in partials.items()}
-        rows = {
-            each.state.name: {repr(key): repr(row) for key, row in self.rows(folder, number, len(each.keys)).items()}
-            for number, each in enumerate(topology.aggregates)
-        }
-        states = {name: replace(of, files=()) for name, of in manifest.states.items()}
-        return replace(manifest, states=states), rows, {name: of for name, of in types.items() if of != [None]}
-
-
-@pytest.fixture
-def emitter(spark: SparkSession, tmp_path: Path, read_partials: Rows) -> Emitter:
-    (tmp_path / "attempts").mkdir()
-    return Emitter(spark, tmp_path / "attempts", read_partials)
 
 
 @pytest.fixture
@@ -194,6 +129,30 @@ def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job:
     manifests = emitter.compare(topology, plans)
     assert one_job == [5]
     assert [each.records for each in manifests] == [9, 9, 9, 0, 9]
+
+
+@pytest.mark.rule("R25")
+def test_what_is_ahead_of_a_batch_is_counted_by_when_that_was_planned(
+    emitter: Emitter, tmp_path: Path, one_job: list[int]
+) -> None:
+    """By one job, which has batches that were planned at several times, and by a job for each."""
+    (tmp_path / "in").mkdir()
+    intervals = days(date(2013, 3, 9), 3)
+    write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
+    topology = Topology("ahead")
+    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+    stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour")
+    stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+    ends = [micros_of(each.end) for each in intervals]
+    found = []
+    for planned_at in (ends, [ends[0], ends[1] - 1, ends[2] - 2], [ends[2]] * 3, [ends[0] - 2] * 3):
+        emitter.planned_at = planned_at
+        manifests = emitter.compare(topology, planned(topology, intervals))
+        found.append([each.streams["in"][""].ahead for each in manifests])
+        alone = [each.read_manifest() for each in emitter.alone(topology, planned(topology, intervals))]
+        assert [each.streams["in"][""].ahead for each in alone] == found[-1]
+    assert found == [[0, 0, 0], [0, 0, 3], [0, 0, 0], [3, 9, 9]]
+    assert one_job == [3] * 4
 
 
 @pytest.mark.rule("R25")

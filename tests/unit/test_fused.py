@@ -27,12 +27,12 @@ from txbatch import (
     Stream,
     Topology,
 )
-from txbatch.core.errors import BadRecord, Incomplete, IntervalNotOver, TransientError
-from txbatch.core.fused import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, why_not
+from txbatch.core.errors import BadRecord, DefinitionError, Incomplete, IntervalNotOver, TransientError
+from txbatch.core.fused import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, spans, why_not
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan, Range, Ranges
 from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.launch.fused import Attempt, Halving
 from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -161,6 +161,71 @@ def test_files_go_together_that_are_each_in_one_batch() -> None:
     )
     assert (go_together(topology, one, two), go_together(topology, one, again)) == (True, False)
     assert planned_bytes(topology, [one, two]) == 6
+
+
+class Said(FileSpout):
+    """Gives `said` for the plan of several."""
+
+    fusable = True
+    said: Any = None
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        return cast("Metadata | None", self.said)
+
+
+def said_of_two(said: Any, *partitions: str) -> bool:
+    """Whether batches of a partition each go together by what their spout says."""
+    topology = Topology("t")
+    topology.new_stream("in", Said("/in")).spout.said = said  # type: ignore[attr-defined]
+    one, two = (BatchPlan({"in": Ranges({name: Range(0, 10)})}) for name in partitions)
+    return go_together(topology, one, two)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"p": {"start": 0, "end": 1000}, "q": {"start": 0, "end": 10}},
+        {"p": {"start": 0, "end": 10}},
+        {"p": {"start": 0, "end": 10}, "q": {"start": 0, "end": 10}, "r": {"start": 0, "end": 1}},
+        {"p": {"start": 0, "end": 10}, "q": {"start": 0, "end": 10, "records": 7}},
+        {},
+    ],
+)
+def test_a_spout_that_names_other_ranges_for_several_than_for_each_is_refused(said: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^stream 'in': fused\(\) of Said names other ranges"):
+        said_of_two({"partitions": said}, "p", "q")
+
+
+@pytest.mark.parametrize("said", [[], {"partitions": []}, {"partitions": {"p": 7}}, "p"])
+def test_what_is_no_plan_of_partitions_is_refused(said: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^stream .in.: fused.. of Said (gave|names)"):
+        said_of_two(said, "p", "q")
+
+
+def test_the_ranges_of_each_in_any_order_go_together_unless_two_have_the_same_partition() -> None:
+    """Whatever the spout says of that."""
+    both = {"partitions": {name: {"end": 10, "start": 0} for name in ("q", "p")}}
+    assert said_of_two(both, "p", "q")
+    assert not said_of_two(None, "p", "q")
+    assert not said_of_two(both, "p", "p")
+
+
+def test_no_moment_is_of_two_batches() -> None:
+    topology = Topology("t")
+    topology.new_stream("in", AnyTime("/in", "at timestamp, line string", time="at"))
+    plans = [BatchPlan.from_json({"format": 2, "streams": {"in": day(number, a=5)}}) for number in (0, 1, 1)]
+    assert go_together(topology, *plans[:2])
+    assert not go_together(topology, *plans[1:])
+    attempts = [Assignment("t", TransactionAttempt(txid, 1), "", plan.to_json(), "") for txid, plan in enumerate(plans)]
+    with pytest.raises(AssertionError, match="txids 1 and 2 have a time in common"):
+        spans(attempts, "in")
+
+
+class AnyTime(IntervalSpout):
+    """Takes whatever it is given."""
+
+    def fused(self, plans: Sequence[Metadata]) -> Metadata | None:
+        return plans[0]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=9), st.integers(-500, 500))

@@ -13,12 +13,15 @@ stream 'in': FixedBatchSpout reads batch by batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
+from typing import Any
 
 from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.cuts import micros_of
+from txbatch.core.errors import DefinitionError
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Lookup, Node, Transform
@@ -26,6 +29,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan, OfInterval, Ranges, StreamPlan
 from txbatch.core.quarantine import QuarantineState
 from txbatch.core.spout import Spout
+from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.core.watermarked import watermarks
@@ -142,7 +146,10 @@ def long_pass(topology: Topology, plan: BatchPlan) -> bool:
 
 
 def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
-    """Return an assignment that reads in one pass what these read, as the first; None where they do not go together."""
+    """Return an assignment that reads in one pass what these read, as the one that was planned first.
+
+    None where they do not go together.
+    """
     first, plans = attempts[0], [each.plan for each in attempts]
     if not all(go_together(topology, plans[0], plan) for plan in plans[1:]):
         return None
@@ -151,7 +158,9 @@ def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | N
     if len(known) < len(streams):
         return None
     plan = BatchPlan(known, static=first.plan.static, planned_at=first.plan.planned_at)
-    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), first.code, first.position)
+    planned_at = min((each.planned_at for each in attempts if each.planned_at is not None), default=None)
+    of = first.code, first.position, planned_at
+    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), *of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +172,23 @@ class Span:
     end: int
 
 
+def strictly_by_time(spout: Spout) -> bool:
+    """True if each record of the spout has the time of its batch, also of one that is read alone: none may be of no batch."""
+    return spout.by_interval and spout.fusable and not spout.reads_gaps
+
+
 def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
-    """Return the time of each batch's records, of a stream that is read by time."""
+    """Return the time of each batch's records, of a stream that is read by time. No moment is of two."""
     found = []
     for each in attempts:
         planned = each.plan.streams.get(stream)
         if isinstance(planned, OfInterval):
             start, end = (micros_of(datetime.fromisoformat(moment)) for moment in planned.interval)
             found.append(Span(each.attempt.txid, start, end))
+    in_order = sorted(found, key=lambda each: each.start)
+    for before, after in pairwise(in_order):
+        if before.end > after.start:
+            raise AssertionError(f"stream {stream!r}: txids {before.txid} and {after.txid} have a time in common")
     return found
 
 
@@ -196,7 +214,10 @@ def _names(plans: Sequence[BatchPlan]) -> list[str]:
 
 
 def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamPlan | None:
-    """Return a stream's plan that reads what those of several batches read; None where its spout has none."""
+    """Return a stream's plan that reads what those of several batches read; None where its spout has none.
+
+    DefinitionError for one that does not name just the ranges that they name.
+    """
     mine = [plan.streams[name] for plan in plans if name in plan.streams]
     if len(mine) == 1:
         return mine[0]
@@ -205,11 +226,39 @@ def _fused(topology: Topology, name: str, plans: Sequence[BatchPlan]) -> StreamP
         case _ if fused is None:
             return None
         case Ranges():
-            return Ranges.from_json(fused)
+            return _as_planned(
+                f"stream {name!r}: fused() of {type(topology.streams[name].spout).__name__}", fused, mine
+            )
         case OfInterval():
-            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))])
+            return OfInterval(fused, [min(_bounds(mine, 0)), max(_bounds(mine, 1))]) if _apart(mine) else None
         case _:
             return None
+
+
+def _as_planned(told: str, fused: Any, plans: Sequence[StreamPlan]) -> Ranges | None:
+    """Return what a spout says of several batches, if it names their ranges; None where a partition is in two of them."""
+    named = [item for of in plans for item in of.ranges.items()]
+    ranges = dict(named)
+    if len(ranges) < len(named):
+        return None
+    partitions = fused.get("partitions") if isinstance(fused, Mapping) else None
+    if not isinstance(partitions, Mapping):
+        raise DefinitionError(
+            f"{told} gave {shown(repr(fused))}, no 'partitions'; return the ranges of all plans, or None"
+        )
+    if partitions != ranges:
+        other = min({*partitions, *ranges}, key=lambda each: (partitions.get(each) == ranges.get(each), each))
+        what = f"{other!r} is {partitions.get(other)} there and {ranges.get(other)} in the plan of its batch"
+        raise DefinitionError(
+            f"{told} names other ranges than the plans that it was given: {shown(what)}; return just theirs"
+        )
+    return Ranges.from_json(fused)
+
+
+def _apart(plans: Sequence[StreamPlan]) -> bool:
+    """True if no two plans by time have a moment in common."""
+    ends = sorted(tuple(map(datetime.fromisoformat, of.interval)) for of in plans if isinstance(of, OfInterval))
+    return all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
 def _bounds(plans: Sequence[StreamPlan], end: int) -> list[str]:

@@ -98,6 +98,8 @@ class Spout(ABC):
     by_interval: bool = False
     parameters: tuple[str, ...] = ()
     metadata_bytes_max: int = METADATA_BYTES_MAX
+    # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
+    reads_gaps: bool = False
 
     @property
     @abstractmethod

@@ -115,6 +115,8 @@ def _write_partials(
     for reader in readers.values():
         reader.check_unchanged()
     tables.check_unchanged(topology.looked_up.values())
+    for aggregator in together:
+        aggregator.check_counted()
     staged: dict[int, dict[str, StagedState]] = {txid: {} for txid in txids}
     watermarks = topology.watermarks
     for folder, assignment in attempts:

@@ -110,15 +110,22 @@ class BatchAggregator:
         """
         sources = self._one_for_one
         if sources is None:
-            changed = any(not counted.are(self.readers[name].read) for name, counted in self._counted)
-        else:
-            read = sum(self.readers[source.name].read for source in sources if source.name in self.readers)
-            left_out = 0 if self.aggregate.late == MERGE else staged.late or 0
-            changed = staged.kept not in (None, read - left_out)
-        if changed:
-            raise TransientError(
-                f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
-            )
+            self.check_counted()
+            return
+        read = sum(self.readers[source.name].read for source in sources if source.name in self.readers)
+        left_out = 0 if self.aggregate.late == MERGE else staged.late or 0
+        if staged.kept not in (None, read - left_out):
+            raise self._changed()
+
+    def check_counted(self) -> None:
+        """TransientError when other records were counted while they were read than the audit read."""
+        if any(not counted.are(self.readers[name].read) for name, counted in self._counted):
+            raise self._changed()
+
+    def _changed(self) -> TransientError:
+        return TransientError(
+            f"{self}: other records were counted than read before; the source changed meanwhile: emit again"
+        )
 
     def check_quarantine(self, failed: int | None, written: str) -> None:
         """QuarantineFull when more records failed than may; `written` is where their rows were written."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from txbatch.core.errors import Incomplete
 from txbatch.core.fields import Field
-from txbatch.core.fused import ROWS_MAX, pieces, spans
+from txbatch.core.fused import ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name
@@ -20,6 +20,7 @@ from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.frames import of_rows
+from txbatch.spark.outside import micros, refused
 from txbatch.spark.reader import BatchReader, emitter_of
 from txbatch.spark.within_batch import OF_FIELD
 
@@ -54,25 +55,44 @@ class FusedReader(BatchReader):
         mine = [attempt for attempt in attempts if stream.name in attempt.plan.streams]
         self.each = {attempt.attempt.txid: BatchReader(spark, stream, attempt, emitter) for attempt in mine}
         self._txids = self._by_time(mine)
+        self._audited = False
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
-        """Return the records with the txid of their batch in front; those of no batch are left out."""
+        """Return the records with the txid of their batch in front.
+
+        Those of no batch are left out; for the audit they have none, of a spout that may give no such record.
+        """
         from pyspark.sql import functions as F
 
         records = super().records(partitions)
         if self._txids is None:
             return records
         txids, same = self._txids
-        return records.join(F.broadcast(txids), F.expr(same)).select(OF_FIELD.name, *map(F.col, _named(records)))
+        how = "left" if strictly_by_time(self.stream.spout) and not self._audited else "inner"
+        return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
-        """Return what `BatchReader.audit` says of each batch, by its txid."""
-        rows = self._audit(self.records()).collect()
+        """Return what `BatchReader.audit` says of each batch, by its txid. Incomplete for a record that is of none."""
+        rows = self._audit(self.records(), self.assignment.planned_at).collect()
+        if self._txids and any(row[OF_FIELD.name] is None for row in rows):
+            raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
+        self._audited = True
         txids = [int(row[OF_FIELD.name]) for row in rows] if self._txids else self._txids_of_partitions(rows)
         found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
         for txid, row in zip(txids, rows, strict=True):
             found[txid][self._partition(row["partition"])] = row
-        return {txid: reader.audited(found[txid]) for txid, reader in self.each.items()}
+        audited = {txid: reader.audited(self._by_its_plan(txid, found[txid])) for txid, reader in self.each.items()}
+        self.read = sum(reader.read for reader in self.each.values())
+        return audited
+
+    def _by_its_plan(self, txid: int, found: dict[str, Row]) -> dict[str, Row]:
+        """Return what was found of a batch, counting by when it was planned itself: all were by the first of them."""
+        planned_at = self.each[txid].assignment.planned_at
+        late = planned_at is not None and planned_at != self.assignment.planned_at
+        if not late or not any(self.each[txid]._ahead(row) for row in found.values()):
+            return found
+        own = self.records().filter(f"{OF_FIELD.name} = '{txid}'")
+        return self._found(self._audit(own, planned_at).collect())
 
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
         """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""
@@ -99,8 +119,8 @@ class FusedReader(BatchReader):
         origin, width, found = pieces(spans(attempts, self.stream.name))
         fields = [OF_FIELD, *(Field(name, "bigint") for name in (_PIECE, _START, _END))]
         rows = [(str(span.txid), number, span.start, span.end) for number, span in found]
-        micros = f"unix_micros(cast({spark_name(getattr(self.stream.spout, 'time', ''))} as timestamp))"
-        same = f"({micros} - {origin}L) div {width}L = {_PIECE} and {micros} >= {_START} and {micros} < {_END}"
+        at = micros(self.stream)
+        same = f"({at} - {origin}L) div {width}L = {_PIECE} and {at} >= {_START} and {at} < {_END}"
         return of_rows(self.spark, fields, rows), same
 
 
