@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from contract.test_closings import Finals
 from contract.test_restate import restate_of
 from contract.test_upstream import JOB, Exported
 from contract.test_watermarks import Visits, at
-from support import run
+from support import LogSpout, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoints, session_window, window
 from txbatch.core import coordinator
@@ -21,7 +23,8 @@ from txbatch.core.errors import RecordsGone, TerminalError
 from txbatch.core.keep import Keep
 from txbatch.core.keep_windows import KeptWindows
 from txbatch.core.look_ups import export
-from txbatch.core.transaction import Batch
+from txbatch.core.rebuild import Swapped
+from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
 from txbatch.run.windows import let_go, told
 
 pytestmark = pytest.mark.rule("R30")
@@ -297,13 +300,19 @@ def test_what_read_all_before_windows_left_is_counted_again_no_more(backing: Any
         finals.plans("again", restate_of(1).restate)
 
 
-def test_what_leaves_is_no_change(backing: Any) -> None:
-    visits = four_hours(backing)
-    changes = Topology("changes")
+def changes_of(backing: Any) -> Finals:
+    """A topology that reads what changes in the visits."""
+    reader = Finals(Keeping(backing), "changes")
+    reader.topology = Topology("changes")
     fields = "window_start timestamp, change string, visits_before bigint, visits_after bigint"
-    changes.new_stream("in", StateSpout("visits", fields)).persistent_aggregate(OpaqueState("changes"), n=Count())
-    reader = Finals(visits)
-    reader.topology = changes
+    reader.topology.new_stream("in", StateSpout("visits", fields)).persistent_aggregate(
+        OpaqueState("changes"), n=Count()
+    )
+    return reader
+
+
+def test_what_leaves_is_no_change(backing: Any) -> None:
+    visits, reader = four_hours(backing), changes_of(backing)
     assert len(reader.reads("a")) == 5
     visits.folds(4)
     assert len(visits.leaves()) == 1
@@ -328,12 +337,77 @@ def test_what_is_looked_up_in_stays_until_the_batch_is_committed(backing: Any) -
     assert len(asks.exports(batch, "b")) == 2
 
 
+# ---- rebuilds
+
+
+def rebuilds(visits: Keeping, minutes: dict[int, list[int]]) -> Any:
+    """A rebuild of the visits, which counts these of each batch; it is not swapped yet."""
+    rebuilds = visits.backing.rebuilds
+    rebuild = rebuilds.begin(visits.topology, JOB, JOB, "one more", "ann")
+    for txid, of in minutes.items():
+        plan = visits.ledger.batch("visits", txid).metadata
+        assignment = Assignment("visits", TransactionAttempt(txid, 0), uuid4().hex, plan, JOB)
+        manifest, partials = visits.told(assignment, {"a": of})
+        given = visits.backing.as_partials(visits.topology, partials)
+        assert rebuilds.count(rebuild, visits.topology, assignment, manifest, given)
+    return rebuild
+
+
+def four_again(**changes: list[int]) -> dict[int, list[int]]:
+    """What the batches of `four_hours` had, but for some of them."""
+    return {hour + 1: changes.get(f"_{hour + 1}", [hour * 60 + 10, hour * 60 + 50]) for hour in range(5)}
+
+
+def test_a_rebuild_brings_windows_back_until_the_next_call(backing: Any) -> None:
+    visits = four_hours(backing)
+    visits.folds(4)
+    visits.leaves()
+    rebuild = rebuilds(visits, four_again())
+    assert (visits.leaves(), visits.waits()) == ([], None)
+    assert isinstance(backing.rebuilds.swap(rebuild, visits.topology), Swapped)
+    assert visits.starts() == dict.fromkeys(range(0, 300, 60), 2)
+    assert visits.leaves() == []
+    visits.counts("6", a=[310])
+    visits.folds(5)
+    assert visits.leaves() == [(240, 4, 8)]
+    assert backing.windows.leaving("visits")[0].left.windows == 4
+
+
+def test_who_reads_changes_over_a_rebuild_gets_nothing_of_what_had_left(backing: Any) -> None:
+    visits, reader = four_hours(backing), changes_of(backing)
+    assert len(reader.reads("a")) == 5
+    visits.folds(4)
+    visits.leaves()
+    rebuild = rebuilds(visits, four_again(_1=[10], _4=[190]))
+    assert isinstance(backing.rebuilds.swap(rebuild, visits.topology), Swapped)
+    visits.counts("6", a=[310])
+    visits.folds(5)
+    assert visits.leaves() == []
+    assert visits.waits() == "topology 'changes', which has not read the state since a rebuild, to run"
+    assert reader.reads("b") == [(at(180), "changed", 2, 1), (at(300), "added", None, 1)]
+    assert visits.leaves() == [(240, 4, 6)]
+    visits.counts("7", a=[320])
+    assert reader.reads("c") == [(at(300), "changed", 1, 2)]
+
+
+def test_a_batch_that_reads_over_a_rebuild_has_the_same_in_each_attempt(backing: Any) -> None:
+    visits, reader = four_hours(backing), changes_of(backing)
+    reader.reads("a")
+    rebuild = rebuilds(visits, four_again())
+    assert isinstance(backing.rebuilds.swap(rebuild, visits.topology), Swapped)
+    visits.counts("6", a=[310])
+    visits.folds(5)
+    batch = reader.plans("b")
+    first = reader.exports(batch, "b")
+    assert visits.leaves() == []
+    assert visits.waits() == "topology 'changes', whose open txid 2 reads all of the state"
+    assert reader.exports(batch, "b") == first == [(at(300), "added", None, 1)]
+
+
 class Looking:
     """A topology that looks up in the visits."""
 
     def __init__(self, backing: Any) -> None:
-        from support import LogSpout
-
         self.backing, self.ledger, self.topology = backing, backing.ledger, Topology("asks")
         spout = LogSpout({"a": 10}, size=5)
         spout.fields = "window_start timestamp, shop string"
@@ -342,8 +416,6 @@ class Looking:
         asked.persistent_aggregate(OpaqueState("asks"), n=Count())
 
     def plans(self, name: str, of: Any = None) -> Any:
-        from dataclasses import replace
-
         self.ledger.register(self.topology, JOB)
         return coordinator.initialize_transaction(self.ledger, self.topology, replace(run(name), restate=of))
 

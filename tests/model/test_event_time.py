@@ -89,6 +89,9 @@ class History:
     ever: set[datetime] = field(default_factory=set)
     closings: int = 0
     folded: int = 0
+    left: int = 0
+    steps: tuple[str, ...] = tuple(STEPS)
+    keep_windows: str | None = None
 
     def __post_init__(self) -> None:
         self.spout, self.topology = Arriving(), Topology("t", max_pending=self.pending)
@@ -99,7 +102,9 @@ class History:
         by: Any = window(time, f"{SIZE} minutes", slide=f"{slide} minutes")
         if self.kind == SESSIONS:
             by = session_window(time, f"{GAP} minutes", name="window_start")
-        self.aggregate = stream.group_by(by).persistent_aggregate(OpaqueState("hours"), n=Count())
+        self.aggregate = stream.group_by(by).persistent_aggregate(
+            OpaqueState("hours", keep_windows=self.keep_windows), n=Count()
+        )
         self.ledger = MemoryLedger(clock=lambda: at(self.now))
         self.ledger.register(self.topology, "job.py")
         self.below = Topology("below")
@@ -110,7 +115,7 @@ class History:
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.now += self.random.randint(-15 if self.late == PLANNED else 1, 20)  # a clock may go back
-            getattr(self, self.random.choice(STEPS))()
+            getattr(self, self.random.choice(self.steps))()
 
     @property
     def batches(self) -> list[Batch]:
@@ -235,7 +240,8 @@ class History:
             pass
         assert self.handed_on == self.closed, "what is closed is not what is handed on"
         tables = self.ledger.tables
-        standing = [each for each in self.batches if each.status is BatchStatus.COMMITTED and each.replaced_by is None]
+        committed = [each for each in self.batches if each.status is BatchStatus.COMMITTED and each.replaced_by is None]
+        standing = [each for each in committed if each.fence]  # what is given up has no attempt
         read: Counter[int] = Counter()
         for each in standing:
             (_, manifest) = self.ledger.newest_attempt(each)
@@ -243,7 +249,7 @@ class History:
                 part.records for part in (manifest.streams.get("in", {}) if manifest else {}).values()
             )
             read["late"] += tables.times["t", each.txid].late.get("hours", 0)
-        counted = sum(number for _, number in self.counted().values())
+        counted = sum(number for _, number in self.counted().values()) + self.left
         per = SIZE // SLIDE if self.kind == SLIDING else 1
         assert counted + (0 if self.late == "merge" else read["late"]) == read["windows"] * per, "records are lost"
         return counted, read["late"]

@@ -17,9 +17,11 @@ from typing import Any
 
 import click
 
+from txbatch.core.cuts import MICROS
 from txbatch.core.errors import TxbatchError
 from txbatch.core.keep import FOR_EVER, Keep, told
 from txbatch.core.text import escape_json, shown, shown_lines
+from txbatch.core.window import lasting
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.tables import lines_of, plain
@@ -149,7 +151,7 @@ def show_status(rows: list[dict[str, Any]]) -> None:
 
 
 def _windows_left(row: Mapping[str, Any]) -> str:
-    stay = "for ever" if row["keep"] is None else f"for {plain(row['keep'])}"
+    stay = "for ever" if row["keep"] is None else f"for {lasting(row['keep'] // MICROS)}"
     of = f"windows of state {row['state']!r} stay {stay} once they have ended"
     if row["left_before"] is None:
         return f"{of}; none has left"

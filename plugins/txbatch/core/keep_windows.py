@@ -188,7 +188,8 @@ def decided(state: str, kept: KeptWindows, left: Left | None, known: Known) -> L
     if known.rebuild is not None:
         before, waits_for = None, f"rebuild {known.rebuild} to be swapped or cancelled"
     elif known.readers:
-        before, waits_for = None, _reading(*min(known.readers, key=lambda each: (each[0], each[1] or 0)))
+        first = min(known.readers, key=lambda each: (each[1] is None, each[0], each[1] or 0))
+        before, waits_for = None, _reading(*first)
     elif old is not None and (before is None or before < old):
         waits_for = (
             f"the batches behind txid {known.horizon} to be folded, from which on they may still be counted again"
