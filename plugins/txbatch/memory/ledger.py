@@ -176,8 +176,9 @@ class MemoryLedger:
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
-                if watermarks and run.restate is None:
-                    metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology), now)
+                if topology is not None and watermarks and run.restate is None:
+                    known = event_time.marks(tables, head.topology)
+                    metadata = fixed(metadata, watermarks, known, now, topology.cut_by)
                 if numbers and run.restate is None:
                     metadata = numbered.fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
