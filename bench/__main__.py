@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import (
+    closings,
     cold_start,
     commit,
     corrections,
@@ -28,6 +29,7 @@ from bench import (
     plan,
     sessions,
     show,
+    windows,
     words,
     year,
 )
@@ -45,7 +47,9 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **new_values.SECTIONS,
     **distinct.SECTIONS,
     **own_combiners.SECTIONS,
+    **windows.SECTIONS,
     **sessions.SECTIONS,
+    **closings.SECTIONS,
     **year.SECTIONS,
     **following.SECTIONS,
     **in_airflow.SECTIONS,

@@ -18,14 +18,19 @@ DEFINITIONS = 5
 
 def measure(section: str, results: Results) -> None:
     """Seconds of wall and, under the name with CPU, of the JVM's processor time; of definitions, each in a process of its own."""
+    runs = warm("language.py")
+    runs["definition"] = [_definition() for _ in range(DEFINITIONS)]
+    results.add(section, runs, FIGURES)
+
+
+def warm(program: str) -> dict[str, list[Stopwatch]]:
+    """Return what a program tells of its contestants, which it runs in one session; it is given a folder for their records."""
     what = Words.submission()
     conf = [part for name, value in what.conf.items() for part in ("--conf", f"{name}={value}")]
     with tempfile.TemporaryDirectory(prefix="txbatch-bench.") as home:
-        program = [str(extras.PROGRAMS / "language.py"), f"{home}/records"]
-        command = [extras.spark_submit(), "--master", LOCAL_MASTER, *conf, "--py-files", what.py_files, *program]
-        runs = told(command, what.environment)
-    runs["definition"] = [_definition() for _ in range(DEFINITIONS)]
-    results.add(section, runs, FIGURES)
+        run = [str(extras.PROGRAMS / program), f"{home}/records"]
+        command = [extras.spark_submit(), "--master", LOCAL_MASTER, *conf, "--py-files", what.py_files, *run]
+        return told(command, what.environment)
 
 
 def _definition() -> Stopwatch:

@@ -100,7 +100,8 @@ def check(running: Server, database: str, days: int = DAYS) -> None:
         )
         found = cursor.fetchone()
     connection.close()
-    assert found and found[1] == days, found
+    assert found is not None
+    assert found[1] == days, found
     assert days < DAYS or found[0] == FLIGHTS, found
 
 

@@ -22,9 +22,10 @@ def log():
 
 FIELDS = "at timestamp, user string, page string, arrived timestamp"
 topology = Topology("sessions")
-views = topology.new_stream("views", FixedBatchSpout(FIELDS, 200, *log()))
+views = topology.new_stream("views", FixedBatchSpout(FIELDS, 200, *log())).with_watermark("at", "1 hour")
 
 # A late view makes a visit longer, or one of two: the batch that brings it changes what reports show, and no other one.
+# Visits that are over by the watermark, with the batch that closed them: SELECT * FROM report.closed_sessions(0, 6)
 # SELECT "user", session_start, session_end - session_start AS lasted, views, bought FROM report.sessions ORDER BY 1, 2
 # How visits changed by one batch: SELECT * FROM report.changes_sessions(3, 4)
 views.group_by(session_window("at", "30 minutes"), "user").persistent_aggregate(

@@ -87,6 +87,8 @@ CREATE TABLE txbatch.batch (
     late            json,                            -- records that were late by its plan, by state
     closed_to       json,                            -- up to when windows are closed since its commit, by state (R26)
     closed          json,                            -- windows that it closed, by state: their key, first start, and end of starts
+    ahead           bigint,                          -- records of a time after it was planned; null: none (R25)
+    ahead_to        bigint,                          -- the greatest of their times, in microseconds since 1970
     PRIMARY KEY (topology, txid),
     CHECK (kind = 'restate' OR position = txid),
     CHECK ((status = 'committed') = (committed_at IS NOT NULL)),
@@ -208,7 +210,8 @@ SELECT b.topology, b.txid, b.kind, b.status,
        b.created_at, b.committed_at, b.committed_at - b.created_at AS duration, b.reason,
        b.lease_run AS run, b.status IN ('planned', 'emitted') AND b.lease_until > clock_timestamp() AS lease_live,
        b.kept, a.finished_at - a.started_at AS emit_duration, b.position, b.replaced_by, b.requested_by,
-       b.late, w.watermark, s.closed_to
+       b.late, w.watermark, s.closed_to,
+       b.ahead, timestamptz 'epoch' + b.ahead_to * interval '1 microsecond' AS ahead_to
   FROM txbatch.batch b
   LEFT JOIN txbatch.attempt a ON (a.topology, a.txid, a.attempt_id) = (b.topology, b.txid, b.fence)
   LEFT JOIN LATERAL (
@@ -330,6 +333,8 @@ COMMENT ON COLUMN report.batches.requested_by IS 'Who asked for it, of a restate
 COMMENT ON COLUMN report.batches.late IS 'Records of windows that had ended by the watermark of its plan, by state; null without a watermark';
 COMMENT ON COLUMN report.batches.watermark IS 'Up to when records are taken to be there since its commit: the least of its streams; null without one';
 COMMENT ON COLUMN report.batches.closed_to IS 'Up to when windows are closed since its commit: the least of its states; null where none are';
+COMMENT ON COLUMN report.batches.ahead IS 'Records of a time after the batch was planned, which count as of then for the watermark; null: none, or no watermark';
+COMMENT ON COLUMN report.batches.ahead_to IS 'The greatest of their times, at most of the year 9999';
 COMMENT ON VIEW report.closings IS 'Windows or sessions of a state that a batch closed: no ordinary batch after it counts records in time in them.';
 COMMENT ON COLUMN report.closings.topology IS 'The pipeline';
 COMMENT ON COLUMN report.closings.txid IS 'The batch that closed them';

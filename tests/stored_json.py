@@ -54,7 +54,7 @@ PLAN = BatchPlan(
     planned_at=1357002000000000,
     base={"log": 4200},
 )
-ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE)
+ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE, planned_at=1357002500000000)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
 MANIFEST = Manifest(
     topology="hosts",
@@ -64,8 +64,8 @@ MANIFEST = Manifest(
     metadata_digest=ASSIGNMENT.digest,
     streams={
         "log": {
-            "a": ReadPartition(10, "-412345678901234567890", 1357002000000000),
-            "b": ReadPartition(7, "98765432109876543210", 1357003000000000),
+            "a": ReadPartition(10, "-412345678901234567890", 1357002000000000, 0),
+            "b": ReadPartition(7, "98765432109876543210", 1357003000000000, 2),
         }
     },
     states={"records_by_host": StagedState((FILE,), 5, {"count": "17"}, 17, 2)},
@@ -124,6 +124,7 @@ STORED = (
             "code": "sha256 of the job's code",
             "metadata_digest": "sha256 of the plan's canonical JSON (keys sorted, no blanks)",
             "metadata": "the plan of the batch, above",
+            "planned_at": "when the batch was planned, in microseconds since 1970",
         },
     ),
     Stored(
@@ -141,6 +142,7 @@ STORED = (
             "streams.<stream>.<partition>.records": "how many records were read; without partitions, of the one called ''",
             "streams.<stream>.<partition>.fingerprint": "the sum of their xxhash64, a number of up to 38 digits",
             "streams.<stream>.<partition>.latest": "of a stream with a watermark: the largest time, in microseconds since 1970",
+            "streams.<stream>.<partition>.ahead": "of such a stream: how many records are of a time after the batch was planned",
             "states.<state>.files[].name": "a Parquet file of partials, in the attempt's folder",
             "states.<state>.files[].bytes": "its size",
             "states.<state>.files[].rows": "its rows",

@@ -44,7 +44,7 @@ def main(*source: str) -> None:
 
 def by_duckdb(text: str) -> Iterator[pa.Table]:
     """The words of the files, counted."""
-    import duckdb  # type: ignore[import-not-found]
+    import duckdb
 
     counted: Any = duckdb.execute(COUNT, [text])
     yield counted.to_arrow_table() if hasattr(counted, "to_arrow_table") else counted.arrow()

@@ -35,7 +35,7 @@ class Batch:
 
     `status` is planned, emitted, committed or aborted; `final`: it is committed, and nothing below it can change. `records` were
     read, `kept` reached each state, `keys` were changed, by state, and `late` came after the `watermark` had passed their window.
-    Windows are closed up to `closed_to` since then.
+    Windows are closed up to `closed_to` since then; `ahead` records were of a time after the batch was planned, up to `ahead_to`.
     Without an interval, the batch is none by time.
     """
 
@@ -62,6 +62,8 @@ class Batch:
     late: Mapping[str, int] | None
     watermark: datetime | None
     closed_to: datetime | None
+    ahead: int | None
+    ahead_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -544,10 +544,11 @@ SELECT s.stream,
   FROM unnest(CAST(:streams AS text[])) s (stream);
 
 -- batch_times --
--- Where the watermarks are since this batch was committed, which windows it closed, and how many of its records were late.
+-- Where the watermarks are since this batch was committed, which windows it closed, how many of its records were late, and how
+-- many ahead.
 UPDATE txbatch.batch
    SET watermark = CAST(:watermark AS json), late = CAST(:late AS json), closed_to = CAST(:closed_to AS json),
-       closed = CAST(:closed AS json)
+       closed = CAST(:closed AS json), ahead = CAST(:ahead AS bigint), ahead_to = CAST(:ahead_to AS bigint)
  WHERE topology = :topology AND txid = :txid;
 
 -- batch_committed --
@@ -769,6 +770,13 @@ SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
 -- Restates that are in flight.
 SELECT topology, txid, position, status, requested_by, reason FROM report.restatements
  WHERE status IN ('planned', 'emitted') AND (CAST(:topology AS text) IS NULL OR topology = :topology) ORDER BY topology, txid;
+
+-- ahead --
+-- The newest of a topology's last twenty batches that read records of a time after it was planned.
+SELECT DISTINCT ON (t.topology) t.topology, b.txid, b.ahead, b.ahead_to
+  FROM txbatch.topology t CROSS JOIN LATERAL (
+       SELECT txid, ahead, ahead_to FROM report.batches l WHERE l.topology = t.topology ORDER BY l.txid DESC LIMIT 20) b
+ WHERE b.ahead IS NOT NULL AND (CAST(:topology AS text) IS NULL OR t.topology = :topology) ORDER BY t.topology, b.txid DESC;
 
 -- restatements --
 -- What was counted again, the newest first.

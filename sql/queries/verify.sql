@@ -36,8 +36,8 @@ SELECT stream, partition, unreadable_since_txid AS txid FROM report.completeness
 
 -- audited_batches --
 -- All that the ledger says of each committed txid; where a rebuild counts, also what that said. Nobody else may write meanwhile.
-SELECT b.txid, b.position, b.kind, b.replaced_by, b.metadata, b.records, b.keys, b.kept, b.late, b.committed_at, b.succeeded_at,
-       lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
+SELECT b.txid, b.position, b.kind, b.replaced_by, b.metadata, b.records, b.keys, b.kept, b.late, b.ahead, b.ahead_to, b.committed_at,
+       b.succeeded_at, lower(b.data_interval) AS interval_start, upper(b.data_interval) AS interval_end,
        a.manifest, a.finished_at, COALESCE(b.txid <= r.swapped_txid, false) AS before_rebuild,
        d.keys AS rebuilt_keys, d.kept AS rebuilt_kept, d.records AS rebuilt_records, d.streams AS rebuilt_streams,
        (SELECT json_agg(json_build_object('stream', p.stream, 'partition', p.partition, 'status', p.status, 'metadata',

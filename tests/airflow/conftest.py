@@ -114,6 +114,7 @@ def stack(
             "reach",
             "hourly",
             "busy_hours",
+            "sessions",
             "orders",
         )
         for dag_id in (*dag_ids, "probe", "pipeline", "late"):

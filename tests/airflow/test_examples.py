@@ -1,4 +1,4 @@
-"""The examples that no other test here runs, each once: reach and hourly by a trigger, busy_hours by what hourly has
+"""The examples that no other test here runs, each once: reach, hourly and sessions by a trigger, busy_hours by what hourly has
 committed, orders by its schedule."""
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def write_orders(folder: Path) -> None:
 def started(stack: Stack, examples_folder: Path) -> Stack:
     write_reach(examples_folder / "reach")
     write_orders(examples_folder / "orders")
-    for dag_id in ("reach", "busy_hours", "hourly", "orders"):
+    for dag_id in ("reach", "busy_hours", "hourly", "sessions", "orders"):
         stack.api.unpause(dag_id)
-    for dag_id in ("reach", "hourly"):
+    for dag_id in ("reach", "hourly", "sessions"):
         stack.api.trigger(dag_id, "one")
     return stack
 
@@ -70,6 +70,23 @@ def test_busy_hours_gets_each_closed_hour_once(started: Stack) -> None:
     assert started.sql("SELECT sum(hours), sum(views) FROM report.busy_hours") == [
         (len(closed), sum(row[3] for row in closed))
     ]
+
+
+def test_sessions_closes_the_visits_that_are_over(started: Stack) -> None:
+    assert started.end("sessions", "one")[0] == "success"
+    assert started.sql("SELECT sum(views) FROM report.sessions") == [(200,)]
+    closed_to, over = (
+        "(SELECT closed_to FROM report.batches WHERE topology = 'sessions')",
+        "session_end + interval '30 minutes'",
+    )
+    closed = started.sql(
+        'SELECT "user", session_start, views, closed_by FROM report.closed_sessions(0, 1) ORDER BY 1, 2'
+    )
+    assert closed
+    assert closed == started.sql(
+        f'SELECT "user", session_start, views, 1 FROM report.sessions WHERE {over} < {closed_to} ORDER BY 1, 2'
+    )
+    assert started.sql(f"SELECT 1 FROM report.sessions WHERE {over} >= {closed_to} LIMIT 1") == [(1,)]
 
 
 def test_orders_counts_the_day_that_is_over(started: Stack) -> None:

@@ -75,6 +75,8 @@ CASES = {
             "keys": ("'{\"words\": 7}'", "txbatch.batch.keys says 7"),
             "kept": ("'{\"words\": 7}'", "txbatch.batch.kept"),
             "late": ("'{\"words\": 7}'", "txbatch.batch.late of state 'words' is 7"),
+            "ahead": ("7", "txbatch.batch.ahead is 7 up to None, its attempt's manifest says none"),
+            "ahead_to": ("7", "txbatch.batch.ahead is none up to 7"),
             "replaced_by": ("5", "txbatch.batch.replaced_by"),
             "token": ("NULL", REFUSED),
             "aborted_at": ("now()", REFUSED),

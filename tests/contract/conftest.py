@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 from support import Keyed, code, manifest_of, record_batch, run
 
 from txbatch.core import coordinator
+from txbatch.core.cuts import time_of
 from txbatch.core.jobs import no_jobs
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
@@ -25,6 +26,7 @@ from txbatch.memory.retention import MemoryRetention
 from txbatch.postgres.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
+from txbatch.postgres.reader import Reader
 from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.retention import Retention as PostgresRetention
 from txbatch.postgres.warehouses import Warehouses
@@ -123,6 +125,10 @@ class Backing:
 
     def times(self, topology: str, txid: int) -> tuple[Any, Any]:
         """Where the watermarks are since a batch was committed, by stream, and how many of its records were late, by state."""
+        raise NotImplementedError
+
+    def ahead(self, topology: str, txid: int) -> tuple[int, datetime] | None:
+        """How many records of a batch were of a time after it was planned, and the greatest time, as reports show them."""
         raise NotImplementedError
 
     def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
@@ -254,6 +260,10 @@ class Memory(Backing):
         found = self.ledger.tables.times.get((topology, txid))
         return (found.watermark or None, found.late or None) if found else (None, None)
 
+    def ahead(self, topology: str, txid: int) -> tuple[int, datetime] | None:
+        found = self.ledger.tables.times[topology, txid].ahead
+        return None if found is None else (found.records, time_of(found.to))
+
     def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
         found = self.ledger.tables.times[topology, txid]
         return found.closed_to or None, {state: [*each] for state, each in found.closed.items()} or None
@@ -378,6 +388,10 @@ class Postgres(Backing):
         written = "SELECT watermark, late FROM txbatch.batch WHERE topology = :t AND txid = :n"
         with self.engine.connect() as connection:
             return tuple(connection.execute(text(written), {"t": topology, "n": txid}).one())
+
+    def ahead(self, topology: str, txid: int) -> tuple[int, datetime] | None:
+        found = next(each for each in Reader(self.engine).batches(topology, 100) if each["txid"] == txid)
+        return None if found["ahead"] is None else (found["ahead"], found["ahead_to"].astimezone(UTC))
 
     def closings(self, topology: str, txid: int) -> tuple[Any, Any]:
         written = "SELECT closed_to, closed FROM txbatch.batch WHERE topology = :t AND txid = :n"

@@ -91,7 +91,7 @@ class Visits:
         time = watermarks[self.name].time if watermarks else None
         manifest = manifest_of(self.topology, assignment, partials)
         states = {name: replace(manifest.states[name], kept=len(of), late=late) for name, (of, late) in counted.items()}
-        streams = {self.name: {at_: described(part, time) for at_, part in read.items()}}
+        streams = {self.name: {at_: described(part, time, assignment.planned_at) for at_, part in read.items()}}
         holes = {self.name: {at_: "it is away" for at_, of in minutes.items() if of is None}}
         unreadable = holes if holes[self.name] else {}
         return replace(manifest, streams=streams, states=states, unreadable=unreadable), partials
@@ -204,6 +204,20 @@ def test_a_record_a_century_ahead_counts_as_of_when_its_batch_was_planned(backin
     assert abs(timedelta(minutes=mark + 10) + DAY - datetime.now(UTC)) < timedelta(days=1)
     assert late == 0
     assert visits.counts("3", a=[40, FUTURE - 60])[1] == 1
+
+
+def test_records_ahead_of_their_batch_are_counted_with_the_greatest_time(backing: Any) -> None:
+    """Also of a partition whose other records are in time, and of a restate; those of the year 9999 or later as of that."""
+    visits = Visits(backing)
+    visits.counts("1", a=[30])
+    visits.counts("2", a=[40, FUTURE, FUTURE - 60], b=[50], c=[FUTURE - 120])
+    visits.counts("3", a=[60], b=None)
+    again = visits.planned(restate_of(1), "a")
+    visits.commit(again, visits.emit(again, {"a": [30, FUTURE]}, "again"))
+    visits.counts("5", a=[70, (datetime(9999, 12, 31, 12, tzinfo=UTC) - DAY) // timedelta(minutes=1)])
+    found = [visits.backing.ahead("visits", txid) for txid in range(1, 6)]
+    assert found[:4] == [None, (3, at(FUTURE)), None, (1, at(FUTURE))]
+    assert found[4] == (1, datetime(9999, 12, 31, tzinfo=UTC))
 
 
 def test_a_batch_without_times_moves_nothing(backing: Any) -> None:

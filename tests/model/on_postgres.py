@@ -30,7 +30,7 @@ def on_postgres(engine: Engine, databases: Callable[[str], str], topology: Topol
 class _OnPostgres(LocalTopology):
     def rows(self, state: str) -> list[dict[str, Any]]:
         """What the report of the state shows."""
-        (aggregate,) = self.topology.aggregates
+        aggregate = next(each for each in self.topology.aggregates if each.state.name == state)
         ledger, database = self._ledger, aggregate.state.database
         engine = ledger.engine if database is None else ledger.warehouses.engine(database)
         with engine.connect() as connection:

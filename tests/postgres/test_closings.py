@@ -13,9 +13,11 @@ from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, session_window, window
+from txbatch.cli.printing import show_status
 from txbatch.core.cuts import micros_of
 from txbatch.core.transaction import Batch
 from txbatch.postgres.closed_sessions import ClosedSessions
+from txbatch.postgres.reader import Reader
 
 
 def hours(engine: Engine) -> tuple[Bench, datetime]:
@@ -66,6 +68,28 @@ def test_a_plan_waits_for_a_commit_that_closes_windows_and_counts_in_none_of_the
     assert bench.rows("SELECT closed_to, window_key, before_start FROM report.closings") == [
         (at + timedelta(hours=2, minutes=50), "window_start", at + timedelta(hours=2))
     ]
+
+
+@pytest.mark.rule("R25")
+def test_reports_and_the_status_say_which_batch_had_records_ahead_of_it(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench, at = hours(engine)
+    assert bench.commit(*read_up_to(bench, "1", at, h9=1))
+    future = at.replace(year=2126)
+    batch, partials = read_up_to(bench, "2", future, h10=2)
+    assignment, manifest = bench.ledger.newest_attempt(batch)
+    assert manifest is not None
+    read = {part: replace(of, ahead=2) for part, of in manifest.streams["in"].items()}
+    batch = bench.ledger.record_manifest(assignment, replace(manifest, streams={"in": read}))
+    assert bench.commit(batch, partials)
+    assert bench.rows("SELECT ahead, ahead_to FROM report.batches ORDER BY txid") == [(None, None), (2, future)]
+    (row,) = Reader(engine).status()
+    show_status([{**row, "half_committed": [], "changed": []}])
+    assert capsys.readouterr().out == (
+        "t: txid 2 read 2 records of a time after it was planned, up to 2126-01-05 10:00:00: for the watermark as of then; "
+        "`txbatch batches t` has all of these\n"
+    )
 
 
 @pytest.mark.rule("R26")

@@ -26,6 +26,7 @@ class Emitter:
 
     def __init__(self, spark: SparkSession, root: Path, rows: Rows) -> None:
         self.spark, self.root, self.rows, self.number = spark, root, rows, 0
+        self.planned_at: Sequence[int] | None = None  # of each batch
 
     def folders(self, topology: Topology, plans: Sequence[Metadata]) -> tuple[Driver, list[AttemptFolder]]:
         """A driver, and a folder for each plan."""
@@ -37,7 +38,9 @@ class Emitter:
         made = []
         for txid, plan in enumerate(plans, 1):
             folder = AttemptFolder((self.root / f"{self.number}" / f"{txid}").as_uri())
-            folder.write_assignment(Assignment(topology.name, TransactionAttempt(txid, 1), "token", plan, driver.code))
+            at = None if self.planned_at is None else self.planned_at[txid - 1]
+            attempt = TransactionAttempt(txid, 1)
+            folder.write_assignment(Assignment(topology.name, attempt, "token", plan, driver.code, planned_at=at))
             folder.write_heartbeat(Heartbeat(lease_seconds=600))
             made.append(folder)
         return driver, made

@@ -133,6 +133,30 @@ def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job:
 
 
 @pytest.mark.rule("R25")
+def test_what_is_ahead_of_a_batch_is_counted_by_when_that_was_planned(
+    emitter: Emitter, tmp_path: Path, one_job: list[int]
+) -> None:
+    """By one job, which has batches that were planned at several times, and by a job for each."""
+    (tmp_path / "in").mkdir()
+    intervals = days(date(2013, 3, 9), 3)
+    write_csv(tmp_path / "in" / "a.csv", rows_of(intervals))
+    topology = Topology("ahead")
+    spout = IntervalSpout(tmp_path / "in", "sale timestamp, shop string, price int", time="sale", **OPTIONS)
+    stream = topology.new_stream("in", spout).with_watermark("sale", "1 hour")
+    stream.group_by("shop").persistent_aggregate(OpaqueState("shops"), sales=Count())
+    ends = [micros_of(each.end) for each in intervals]
+    found = []
+    for planned_at in (ends, [ends[0], ends[1] - 1, ends[2] - 2], [ends[2]] * 3, [ends[0] - 2] * 3):
+        emitter.planned_at = planned_at
+        manifests = emitter.compare(topology, planned(topology, intervals))
+        found.append([each.streams["in"][""].ahead for each in manifests])
+        alone = [each.read_manifest() for each in emitter.alone(topology, planned(topology, intervals))]
+        assert [each.streams["in"][""].ahead for each in alone] == found[-1]
+    assert found == [[0, 0, 0], [0, 0, 3], [0, 0, 0], [3, 9, 9]]
+    assert one_job == [3] * 4
+
+
+@pytest.mark.rule("R25")
 def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path: Path, one_job: list[int]) -> None:
     """Of windows that slide each by itself; a state by no window says nothing. What is left out counts nowhere, and what is
     kept aside as rows, of batches that are emitted one by one.

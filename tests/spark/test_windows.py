@@ -27,7 +27,11 @@ ZONES = [
     *("Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"),
 ]
 PLAIN = [
-    *(window("at", length) for length in ("1 second", "7 seconds", "10 minutes", "36 hours", "1 week", "5 months")),
+    *(
+        window("at", length)
+        for length in ("1 second", "1 minute", "1 hour", "1 day", "7 seconds", "10 minutes", "36 hours")
+    ),
+    *(window("at", length) for length in ("1 week", "5 months")),
     *(window("at", length, slide=slide) for length, slide in (("10 minutes", "1 minute"), ("2 weeks", "1 week"))),
 ]
 ZONED = [

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from support import LogSpout
 
-from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology
+from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fused import go_together, why_not
 from txbatch.core.numbered import fixed
 from txbatch.core.operations import one_for_one, parted, per_batch
 from txbatch.core.plan import BatchPlan, Range, Ranges
+from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.operations import records
 from txbatch.memory.runner import run
+from txbatch.testing import FeederBatchSpout, LocalTopology
 
 pytestmark = pytest.mark.rule("R29")
 
@@ -52,6 +54,28 @@ def test_batches_go_on_where_the_last_one_ended() -> None:
     assert {key: row.value for key, row in ledger.rows("s").items()} == {(0,): (5, "g"), (1,): (2, "d")}
     assert ledger.rows("all")[()].value == (6,)
     assert topology.numbered == {"visits"}
+
+
+def test_a_reader_of_changes_gets_each_window_once_when_it_is_full() -> None:
+    """Also where a restate changes what is counted in it."""
+    visits, full, ledger = Topology("visits"), Topology("full"), MemoryLedger()
+    spout = FeederBatchSpout("price int")
+    twos = visits.new_stream("in", spout).numbered().each(lambda visit: visit["number"] // 2, "two bigint")
+    twos.group_by("two").persistent_aggregate(OpaqueState("twos"), visits=Count(), most=Max("price"))
+    fields = "two bigint, visits_before bigint, visits_after bigint, most_after int"
+    changes = full.new_stream("twos", StateSpout("twos", fields))
+    became = changes.filter(lambda each: each["visits_after"] == 2 and (each["visits_before"] or 0) < 2)
+    became.project("two", "most_after").persist(AppendState("full"))
+    counting, reading = LocalTopology(visits, ledger), LocalTopology(full, ledger)
+    for prices in ((1, 2, 3), (4,), (5, 6, 7)):
+        spout.feed(*prices)
+        counting.run()
+        reading.run()
+        spout.mend(1, 10, 20, 30)
+        counting.restate(1, why="again")
+        reading.run()
+    found = sorted((row["two"], row["most_after"]) for row in reading.rows("full"))
+    assert found == [(0, 2), (1, 30), (2, 6)]
 
 
 def test_a_plan_says_them_in_a_format_of_its_own() -> None:

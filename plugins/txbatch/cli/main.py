@@ -111,6 +111,8 @@ BATCH_COLUMNS = (
         "late",
         "watermark",
         "closed_to",
+        "ahead",
+        "ahead_to",
     ),
     *("run", "started_at", "committed_at", "took"),
 )
@@ -125,6 +127,7 @@ DROPPED = (
     "late",
     "watermark",
     "closed_to",
+    "ahead_to",
 )
 prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 

@@ -120,6 +120,12 @@ def show_status(rows: list[dict[str, Any]]) -> None:
         for each in row["restating"]:
             by = f" for {each['requested_by']}" if each["requested_by"] else ""
             _say(f"{row['topology']}: txid {each['txid']} restates txid {each['position']}{by}: {each['reason']}")
+        for each in row["ahead"]:
+            records = "1 record" if each["ahead"] == 1 else f"{each['ahead']:,} records"
+            _say(
+                f"{row['topology']}: txid {each['txid']} read {records} of a time after it was planned, up to "
+                f"{plain(each['ahead_to'])}: for the watermark as of then; `txbatch batches {row['topology']}` has all of these"
+            )
         for each in row["half_committed"]:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for each in row["failing"]:

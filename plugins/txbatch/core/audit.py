@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from txbatch.core.event_time import ahead_of
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import BatchPlan, OfInterval
 from txbatch.core.transaction import BatchKind, Interval, Metadata, digest
@@ -58,6 +59,10 @@ class Rebuilt:
     streams: Mapping[str, Mapping[str, ReadPartition]] | None
 
 
+# What a ledger says of records that are ahead of their batch, where there are none.
+_NONE = (None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """All that the ledger says of a committed txid; `manifest` and `emitted_at` are of the attempt that counts.
@@ -73,6 +78,7 @@ class Entry:
     keys: Counts = field(default_factory=dict)
     kept: Counts = field(default_factory=dict)
     late: Counts = field(default_factory=dict)
+    ahead: tuple[int | None, int | None] = _NONE
     manifest: Manifest | None = None
     emitted_at: datetime | None = None
     succeeded_at: datetime | None = None
@@ -182,6 +188,9 @@ def _told(row: PartitionRow) -> str:
 def _counts(entry: Entry) -> Iterator[str]:
     if entry.standing.kind is BatchKind.SKIP:
         return
+    if entry.manifest is not None and entry.ahead != (ahead := ahead_of(entry.manifest) or _NONE):
+        of, says = (f"{records or 'none'} up to {to}" for records, to in (entry.ahead, ahead))
+        yield f"txbatch.batch.ahead is {of}, its attempt's manifest says {says}"
     if entry.rebuilt is not None:
         yield from _as_rebuilt(entry, entry.rebuilt)
         return

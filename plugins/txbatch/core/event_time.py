@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from txbatch.core.cuts import micros_of
 from txbatch.core.manifest import Manifest
@@ -26,6 +26,15 @@ Marks = Mapping[str, int]
 # The key that has the starts of windows, or the value that has the ends of sessions; the first one of those that a commit closes,
 # and the one before which they end.
 Closed = tuple[str, int, int]
+# As far as times are told: what a database has beyond, Python has not.
+_FAR = micros_of(datetime(9999, 12, 31, tzinfo=UTC))
+
+
+class Ahead(NamedTuple):
+    """The records of a batch whose times are after it was planned: how many, and the greatest time, at most of the year 9999."""
+
+    records: int
+    to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +116,16 @@ def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks,
 def capped(latest: int | None, planned_at: datetime) -> int | None:
     """Return a partition's largest time as it moves the watermark: no later than the batch was planned.
 
-    A record of the year 2099 does not end every window.
+    A record of the year 2099 does not end every window: `ahead_of` counts it.
     """
     return None if latest is None else min(latest, micros_of(planned_at))
+
+
+def ahead_of(manifest: Manifest) -> Ahead | None:
+    """Return the records of a batch whose times are after it was planned (R25); None: there are none."""
+    parts = [part for parts in manifest.streams.values() for part in parts.values() if part.ahead]
+    latest = largest(part.latest for part in parts)
+    return None if latest is None else Ahead(sum(part.ahead or 0 for part in parts), min(latest, _FAR))
 
 
 def largest(times: Iterable[int | None]) -> int | None:

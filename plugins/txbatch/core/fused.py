@@ -148,7 +148,10 @@ def long_pass(topology: Topology, plan: BatchPlan) -> bool:
 
 
 def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | None:
-    """Return an assignment that reads in one pass what these read, as the first; None where they do not go together."""
+    """Return an assignment that reads in one pass what these read, as the one that was planned first.
+
+    None where they do not go together.
+    """
     first, plans = attempts[0], [each.plan for each in attempts]
     if not all(go_together(topology, plans[0], plan) for plan in plans[1:]):
         return None
@@ -157,7 +160,9 @@ def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | N
     if len(known) < len(streams):
         return None
     plan = BatchPlan(known, static=first.plan.static, planned_at=first.plan.planned_at)
-    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), first.code, first.position)
+    planned_at = min((each.planned_at for each in attempts if each.planned_at is not None), default=None)
+    of = first.code, first.position, planned_at
+    return Assignment(first.topology, first.attempt, first.token, plan.to_json(), *of)
 
 
 @dataclass(frozen=True, slots=True)

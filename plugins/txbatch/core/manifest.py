@@ -14,7 +14,7 @@ from txbatch.core.transaction import Assignment, TransactionAttempt
 
 FORMAT = 1
 # What is not written where it is not known.
-_UNSAID = frozenset({"latest", "late"})
+_UNSAID = frozenset({"latest", "ahead", "late"})
 Value = TypeVar("Value")
 
 
@@ -22,12 +22,14 @@ Value = TypeVar("Value")
 class ReadPartition:
     """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0)).
 
-    `latest` is the largest time of a stream with a watermark, in microseconds since 1970; the same records have the same one.
+    `latest` is the largest time of a stream with a watermark, in microseconds since 1970, and `ahead` how many of its records are
+    of a time after the batch was planned; None where nobody says when that was. The same records have the same ones.
     """
 
     records: int
     fingerprint: str
     latest: int | None = field(default=None, compare=False, repr=False)
+    ahead: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, 
 
 def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
     latest = None if value.get("latest") is None else _whole(value["latest"])
-    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest)
+    ahead = None if value.get("ahead") is None else _count(value["ahead"])
+    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
 
 
 def _staged_state(value: Mapping[str, Any]) -> StagedState:

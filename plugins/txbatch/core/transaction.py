@@ -183,12 +183,20 @@ class Batch:
         """The newest attempt; attempt_id 0 before the first."""
         return TransactionAttempt(self.txid, self.fence)
 
+    @property
+    def planned_at(self) -> int | None:
+        """When it was planned, in microseconds since 1970; None where nobody says it."""
+        from txbatch.core.cuts import micros_of
+
+        return None if self.created_at is None else micros_of(self.created_at)
+
 
 @dataclass(frozen=True)
 class Assignment:
     """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5).
 
-    `position` is the txid that its batch stands for: its own, unless it is a restate.
+    `position` is the txid that its batch stands for: its own, unless it is a restate. `planned_at` is when that was planned, in
+    microseconds since 1970; None where it is read once more, to be compared or rebuilt.
     """
 
     topology: str
@@ -197,6 +205,7 @@ class Assignment:
     metadata: Metadata
     code: str
     position: int = 0
+    planned_at: int | None = None
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -217,6 +226,7 @@ class Assignment:
     def to_json(self) -> dict[str, Any]:
         """Return what assignment.json holds."""
         position = {} if self.position == self.attempt.txid else {"position": self.position}
+        planned_at = {} if self.planned_at is None else {"planned_at": self.planned_at}
         return {
             "format": ASSIGNMENT_FORMAT,
             "topology": self.topology,
@@ -227,6 +237,7 @@ class Assignment:
             "metadata_digest": self.digest,
             "metadata": self.metadata,
             **position,
+            **planned_at,
         }
 
     @classmethod
@@ -234,8 +245,8 @@ class Assignment:
         """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])
-        position = value.get("position", 0)
-        return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], position)
+        of = value.get("position", 0), value.get("planned_at")
+        return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], *of)
 
 
 def canonical_json(value: Any, bytes_max: int = METADATA_BYTES_MAX) -> str:

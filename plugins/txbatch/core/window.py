@@ -39,6 +39,8 @@ _TOLD = {
     "day": {"week": 7, "day": 1},
     "month": {"year": 12, "month": 1},
 }
+# Spark's own names of windows that it begins itself, in UTC.
+_TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
 # 1970 began on a Thursday.
 _MONDAY = 4
@@ -159,13 +161,23 @@ class Window(Timed):
     def spark(self) -> str:
         """What makes the start, or where windows slide an array of starts, as an expression of Spark."""
         time = f"cast({spark_name(self.time)} as timestamp)"
+        if (unit := self._truncated) is not None:
+            return f"date_trunc('{unit}', {time})"
         number = self.cut.number_spark(time)
-        last = number if self.slide == 1 else f"({number} - pmod({number} - {self.origin}, {self.slide}))"
+        ahead = f"{number} - {self.origin}" if self.origin % self.slide else number
+        last = number if self.slide == 1 else f"({number} - pmod({ahead}, {self.slide}))"
         if self.per_record == 1:
             return self.cut.start_spark(last)
         numbers = f"sequence({last} - {self.size - self.slide}, {last}, {self.slide})"
         starts = f"array_distinct(transform({numbers}, _txbatch_number -> {self.cut.start_spark('_txbatch_number')}))"
         return f"if({time} is null, array({time}), {starts})"
+
+    @property
+    def _truncated(self) -> str | None:
+        """The unit to which a time is truncated to have its start, which costs less than arithmetic; None: no unit does."""
+        if not isinstance(self.cut, Instants) or self.per_record > 1 or self.origin % self.slide:
+            return None
+        return _TRUNCATED.get(self.slide)
 
 
 def window(

@@ -105,7 +105,7 @@ def emit_batch(
         assignment.code,
         assignment.digest,
         streams={
-            name: {at: described(part, times.get(name)) for at, part in parts.items()}
+            name: {at: described(part, times.get(name), assignment.planned_at) for at, part in parts.items()}
             for name, (parts, _) in found.items()
         },
         states={
@@ -117,11 +117,12 @@ def emit_batch(
     return manifest, partials
 
 
-def described(part: list[Record], time: str | None = None) -> ReadPartition:
-    """Describe what was read of a partition; `time` is the field that a watermark follows."""
-    times = [] if time is None else [record[time] for record in part]
-    latest = largest(None if each is None else micros_of(each) for each in times)
-    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)), latest)
+def described(part: list[Record], time: str | None = None, planned_at: int | None = None) -> ReadPartition:
+    """Describe what was read of a partition; `time` is the field that a watermark follows, `planned_at` that of the plan."""
+    found = [] if time is None else [record[time] for record in part]
+    times = [micros_of(each) for each in found if each is not None]
+    ahead = None if time is None or planned_at is None else sum(each > planned_at for each in times)
+    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)), largest(times), ahead)
 
 
 def counting(

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from txbatch.core.event_time import Known, Marks, advanced, capped, closed, largest, late_of, whole_to
+from txbatch.core.cuts import micros_of
+from txbatch.core.event_time import Known, Marks, advanced, ahead_of, capped, closed, largest, late_of, whole_to
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
@@ -16,6 +17,12 @@ from txbatch.memory.tables import Tables, Times
 def planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
     """Keep when a batch was planned: no time beyond that moves a watermark."""
     tables.times[topology, txid] = Times(at)
+
+
+def planned_at(tables: Tables, batch: Batch) -> int | None:
+    """Return when a batch was planned, in microseconds since 1970; None without watermarks."""
+    times = tables.times.get((batch.topology, batch.txid))
+    return None if times is None else micros_of(times.planned_at)
 
 
 def marks(tables: Tables, topology: str) -> Marks:
@@ -41,7 +48,7 @@ def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manife
     watermarks, at = topology.watermarks, (batch.topology, batch.txid)
     if not watermarks or at not in tables.times:
         return
-    times = replace(tables.times[at], late=late_of(manifest))
+    times = replace(tables.times[at], late=late_of(manifest), ahead=ahead_of(manifest))
     if batch.kind is not BatchKind.RESTATE:
         read = _read(tables, batch, manifest, times.planned_at)
         known = Known(

@@ -221,7 +221,8 @@ class MemoryLedger:
             tables.supersede_attempts(now)
             raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
             token = str(raised.token)
-            assignment = Assignment(raised.topology, raised.attempt, token, raised.metadata, code, raised.position)
+            of = raised.metadata, code, raised.position, event_time.planned_at(tables, raised)
+            assignment = Assignment(raised.topology, raised.attempt, token, *of)
             tables.attempts[raised.topology, raised.attempt] = Attempt(assignment, run.name)
             self._lease(tables, raised, run)
             return assignment

@@ -21,7 +21,7 @@ from txbatch.core.definition import (
     stream_watermarks,
 )
 from txbatch.core.errors import Incomplete, UnknownName
-from txbatch.core.event_time import Closed, Marks
+from txbatch.core.event_time import Ahead, Closed, Marks
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.keep import Keep
 from txbatch.core.ledger import Head, ReadBy, Version
@@ -114,6 +114,7 @@ class Times:
     planned_at: datetime
     watermark: Marks | None = None
     late: Mapping[str, int] = field(default_factory=dict)
+    ahead: Ahead | None = None
     closed_to: Marks | None = None
     closed: Mapping[str, Closed] = field(default_factory=dict)
 

@@ -68,7 +68,8 @@ def _entry(row: RowMapping) -> tuple[Entry, list[str]]:
     interval = row["interval_start"] and Interval(row["interval_start"], row["interval_end"])
     moments = {"emitted_at": row["finished_at"], "succeeded_at": row["succeeded_at"]}
     counts = {name: row[name] or {} for name in ("keys", "kept", "late")}
-    said = {"records": row["records"], **counts, "rebuilt": _rebuilt(row)}
+    ahead = row["ahead"], row["ahead_to"]
+    said = {"records": row["records"], **counts, "ahead": ahead, "rebuilt": _rebuilt(row)}
     partitions = dict(map(_partition, row["partitions"] or ()))
     return Entry(standing, row["metadata"], partitions, interval, manifest=manifest, **said, **moments), unreadable
 

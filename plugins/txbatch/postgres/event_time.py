@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.event_time import Known, Marks, advanced, closed, fixed, largest, late_of
+from txbatch.core.event_time import Known, Marks, advanced, ahead_of, closed, fixed, largest, late_of
 from txbatch.core.ledger import RunPlan
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
@@ -48,7 +48,7 @@ def let_plan(connection: Connection, topology: str) -> None:
 
 
 def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
-    """Write where the watermarks are, now that this batch is committed, which windows it closes, and how many records were late.
+    """Write where the watermarks are once this batch is committed, which windows it closes, and how many were late or ahead.
 
     `ranges` are those that it read. A restate moves no watermark, and closes nothing.
     """
@@ -69,7 +69,9 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
             before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
             told["closed_to"], told["closed"] = closed(topology.aggregates, before, after, plans)
     written = {name: canonical_json(value) if value else None for name, value in told.items()}
-    connection.execute(query("batch_times"), {"topology": batch.topology, "txid": batch.txid, **written})
+    ahead, to = ahead_of(manifest) or (None, None)
+    of = {"topology": batch.topology, "txid": batch.txid, "ahead": ahead, "ahead_to": to}
+    connection.execute(query("batch_times"), {**of, **written})
 
 
 def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> list[Marks]:

@@ -200,7 +200,8 @@ class PostgresLedger:
             connection.execute(query("supersede_attempts"), ids)
             raised = rows.one(connection, "raise_fence", **ids, **self._lease(run))
             attempt = TransactionAttempt(batch.txid, raised["fence"])
-            assignment = Assignment(batch.topology, attempt, raised["token"], now.metadata, code, now.position)
+            of = now.position, now.planned_at
+            assignment = Assignment(batch.topology, attempt, raised["token"], now.metadata, code, *of)
             row = {"token": assignment.token, "run": run.name, "code": code}
             connection.execute(query("insert_attempt"), {**_ids(assignment), **row})
             return assignment

@@ -33,7 +33,7 @@ class Reader:
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
         `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
-        `restating` which batches in flight count others again.
+        `restating` which batches in flight count others again, `ahead` which of the last batches read records of the future.
         """
         rows = self._rows("status", topology=topology)
         statements = {
@@ -42,6 +42,7 @@ class Reader:
             "missed": "missed",
             "uncounted": "gaps",
             "restating": "restating",
+            "ahead": "ahead",
         }
         for name, statement in statements.items():
             found = self._rows(statement, topology=topology)

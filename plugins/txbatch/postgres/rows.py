@@ -194,5 +194,6 @@ def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manif
     )
     if row is None:
         raise UnknownName(f"{of.topology}: txid {of.txid} has no attempt yet; run emit_batch first")
-    assignment = Assignment(of.topology, of.attempt, row["token"], of.metadata, row["code"], of.position)
+    told = of.metadata, row["code"], of.position, of.planned_at
+    assignment = Assignment(of.topology, of.attempt, row["token"], *told)
     return assignment, Manifest.from_json(row["manifest"]) if row["manifest"] else None

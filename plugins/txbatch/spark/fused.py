@@ -70,7 +70,7 @@ class FusedReader(BatchReader):
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
         """Return what `BatchReader.audit` says of each batch, by its txid. Incomplete for a record that is of none."""
-        rows = self._audit(self.records()).collect()
+        rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
         self._audited = True
@@ -78,9 +78,18 @@ class FusedReader(BatchReader):
         found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
         for txid, row in zip(txids, rows, strict=True):
             found[txid][self._partition(row["partition"])] = row
-        audited = {txid: reader.audited(found[txid]) for txid, reader in self.each.items()}
+        audited = {txid: reader.audited(self._by_its_plan(txid, found[txid])) for txid, reader in self.each.items()}
         self.read = sum(reader.read for reader in self.each.values())
         return audited
+
+    def _by_its_plan(self, txid: int, found: dict[str, Row]) -> dict[str, Row]:
+        """Return what was found of a batch, counting by when it was planned itself: all were by the first of them."""
+        planned_at = self.each[txid].assignment.planned_at
+        late = planned_at is not None and planned_at != self.assignment.planned_at
+        if not late or not any(self.each[txid]._ahead(row) for row in found.values()):
+            return found
+        own = self.records().filter(f"{OF_FIELD.name} = '{txid}'")
+        return self._found(self._audit(own, planned_at).collect())
 
     def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
         """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""

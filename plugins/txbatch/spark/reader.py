@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -142,10 +142,10 @@ class BatchReader:
         A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
         are left out, so that `check_manifest` reports them missing (R7b).
         """
-        rows = self._audit(self.records()).collect()
+        rows = self._audit(self.records(), self.assignment.planned_at).collect()
         if self._outside and any(row["outside"] for row in rows):
             raise refused(str(self), self.stream, self.records(), self._outside)
-        return self.audited({self._partition(row["partition"]): row for row in rows})
+        return self.audited(self._found(rows))
 
     def audited(self, found: Mapping[str, Row]) -> dict[str, ReadPartition]:
         """Return the same of what an audit found of the partitions that have records."""
@@ -155,15 +155,26 @@ class BatchReader:
             self._count(invalid[0])
             raise BadRecord(f"{self}: invalid UTF-8 in {', '.join(invalid[:5])}; mend the source, or abort the batch")
         latest = {name: row["latest"] for name, row in found.items()} if self._watermark else {}
+        ahead = {name: self._ahead(row) for name, row in found.items()}
         return self._without_records(found) | {
-            name: ReadPartition(row["records"], str(row["fingerprint"]), latest.get(name))
+            name: ReadPartition(row["records"], str(row["fingerprint"]), latest.get(name), ahead[name])
             for name, row in found.items()
         }
 
     def __str__(self) -> str:
         return f"{self.assignment.topology} {self.assignment.attempt}, stream {self.stream.name!r}"
 
-    def _audit(self, records: DataFrame) -> DataFrame:
+    def _found(self, rows: Iterable[Row]) -> dict[str, Row]:
+        return {self._partition(row["partition"]): row for row in rows}
+
+    def _ahead(self, row: Row) -> int | None:
+        """Return how many records are of a time after the batch was planned; None where nobody knows."""
+        planned_at = self.assignment.planned_at
+        if self._watermark is None or planned_at is None:
+            return None
+        return row["ahead"] if row["latest"] is not None and row["latest"] > planned_at else 0
+
+    def _audit(self, records: DataFrame, planned_at: int | None) -> DataFrame:
         from pyspark.sql import functions as F
 
         names = [spark_name(field.name) for field in self.stream.fields]
@@ -171,7 +182,9 @@ class BatchReader:
         valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
         partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
         time = self._watermark and spark_name(self._watermark.time)
-        latest = [F.expr(f"max(unix_micros(cast({time} as timestamp))) as latest")] if time else []
+        micros = f"unix_micros(cast({time} as timestamp))"
+        latest = [F.expr(f"max({micros}) as latest")] if time else []
+        latest += [F.expr(f"count_if({micros} > {planned_at}) as ahead")] if time and planned_at is not None else []
         return records.groupBy(*carried(records), partition.alias("partition")).agg(
             F.expr("count(1) as records"),
             F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
