@@ -643,6 +643,12 @@ def test_a_train_is_committed_while_the_next_one_which_is_longer_is_emitted(trai
     assert (trains.beside.alone, trains.count) == ([], 8)
 
 
+def test_a_call_knows_how_many_are_planned_behind_each(trains: Trains) -> None:
+    starts = [MIDNIGHT + timedelta(days=number) for number in range(8)]
+    each = trains.runner.run_each([Interval(start, start + timedelta(days=1)) for start in starts])
+    assert [trains.runner.behind for _ in each] == [5, 4, 5, 4, 3, 2, 1, 0]
+
+
 def test_a_commit_that_fails_stops_the_train_and_what_is_emitted_beside_it_is_kept(
     trains: Trains, caplog: pytest.LogCaptureFixture
 ) -> None:
