@@ -409,3 +409,22 @@ def test_what_is_to_be_read_whole_comes_to_the_same(emitter: Emitter, tmp_path: 
     topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
     emitter.compare(topology, [{**plan, "format": 3, "whole": True} for plan in planned(topology, intervals)])
     assert one_job == [3]
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("how", "where"), [("inner", "line = 'no such line'"), ("left", "")])
+def test_a_value_of_all_behind_a_look_up_is_made_of_a_batch_without_records(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], how: str, where: str
+) -> None:
+    """Also where Spark knows beforehand that there is nothing to join."""
+    (tmp_path / "in").mkdir()
+    for number, text in enumerate(["one line\nx\n", "\ufeff", "none\n", "x\n"]):
+        (tmp_path / "in" / f"{number}").write_text(text)
+    topology = Topology("empty")
+    stream = topology.new_stream("in", FileSpout(tmp_path / "in", files_per_batch=1))
+    pairs = [("one line", "first"), ("x", "other")]
+    known = topology.new_static_state(StaticState("known", pairs, "line string, name string"))
+    found = (stream.filter(where) if where else stream).state_query(known, "line", fields=["name"], how=how)
+    found.persistent_aggregate(OpaqueState("all"), n=Count(), last=Max("name"), names=DistinctSketch("name"))
+    emitter.compare(topology, planned(topology, [None] * 4))
+    assert one_job == [4]
