@@ -739,8 +739,8 @@ DELETE FROM txbatch.topology WHERE topology = :topology;
 SELECT to_regclass(:name) IS NOT NULL;
 
 -- columns_of --
--- The columns of a relation of this quoted name with their types, in order.
-SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+-- The columns of a relation of this quoted name with their types, in order, and what is said of them.
+SELECT attname AS name, format_type(atttypid, NULL) AS type, col_description(attrelid, attnum) AS said FROM pg_attribute
  WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped ORDER BY attnum;
 
 -- report_functions --

@@ -101,3 +101,22 @@ def test_another_window_is_another_definition(backing: Any) -> None:
     with pytest.raises(SchemaMismatch, match=told):
         Visits(backing, window("at", "2 hours")).planned(run("3"))
     assert visits.report() == {(BEGIN, BEGIN + timedelta(hours=1), "x"): 2}
+
+
+@pytest.mark.parametrize(
+    "by", [window("at", "1 hour"), window("at", "1 week", timezone=ZONE.key)], ids=["hour", "week"]
+)
+def test_a_window_whose_end_is_after_the_year_9999_has_none(backing: Any, by: Window) -> None:
+    """Such a time is a usual word for never."""
+    visits = Visits(backing, by)
+    first, last = datetime(1, 1, 9, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    visits.counts(run("1"), [(first, "x"), (last, "x"), (last - timedelta(days=14), "x")])
+    starts = [start for each in (first, last, last - timedelta(days=14)) for start in by.starts(each)]
+    assert visits.report() == {(start, start and by.end(start), "x"): 1 for start in starts}
+    assert [end is None for _, end, _ in sorted(visits.report())] == [False, False, True]
+
+
+def test_a_window_of_all_years_has_no_end(backing: Any) -> None:
+    visits = Visits(backing, window("at", "9000 years"))
+    visits.counts(run("1"), [(datetime(9001, 5, 1, tzinfo=UTC), "x")])
+    assert [end for _, end, _ in visits.report()] == [None]

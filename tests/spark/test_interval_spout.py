@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from txbatch.core.ledger import Head
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Metadata, Run, TransactionAttempt
 from txbatch.spark.failures import in_our_words
+from txbatch.spouts import interval as interval_spout
 
 FIELDS = "sale timestamp, shop string, price int"
 HEADER = "sale,shop,price\n"
@@ -129,7 +131,31 @@ def test_a_header_names_the_columns_in_any_order(emit: Emit, tmp_path: Path) -> 
     assert "c.csv, line 1: the header lacks 'price' and has 'prize'" in bad_record(emit, topology)
 
 
-def test_the_files_are_scanned_once_for_an_attempt(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.rule("R7")
+def test_of_parquet_nothing_is_kept_and_a_file_must_stay_as_it_was_first_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The later scans read what they need alone; another file of the same length would be other records than were audited."""
+    table = pa.table({"sale": [FIRST.start] * 2, "shop": ["a", "b"], "price": pa.array([7, 8], pa.int32())})
+    file = tmp_path / "a.parquet"
+    pq.write_table(table, file)
+    topology = sales(tmp_path, format="parquet", options={})
+    spout, plan = topology.streams["in"].spout, BatchPlan.from_json(planned(topology)).streams["in"].plan
+    assert isinstance(spout, IntervalSpout)
+    records = spout.emit_batch(spark, TransactionAttempt(1, 1), plan)
+    assert not records.storageLevel.useMemory
+    assert records.count() == 2
+    assert spout.emit_batch(spark, TransactionAttempt(1, 1), plan) is records
+    os.utime(file, ns=(0, 0))
+    with pytest.raises(TransientError, match=r"a.parquet was changed while it was read; emit again"):
+        spout.emit_batch(spark, TransactionAttempt(1, 1), plan)
+    assert spout.emit_batch(spark, TransactionAttempt(1, 2), plan).count() == 2
+
+
+def test_much_text_is_scanned_once_for_an_attempt(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interval_spout, "KEPT_BYTES", 1)
     file = tmp_path / "a.csv"
     file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n")
     topology = sales(tmp_path)
@@ -144,6 +170,24 @@ def test_the_files_are_scanned_once_for_an_attempt(spark: SparkSession, tmp_path
     file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,9\n")
     assert [row["price"] for row in spout.emit_batch(spark, next_attempt, plan).collect()] == [9]
     assert pickle.loads(pickle.dumps(spout)).identity == spout.identity
+
+
+def test_little_text_is_scanned_each_time_and_may_be_appended_to(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,7\n")
+    topology = sales(tmp_path)
+    spout, plan = topology.streams["in"].spout, BatchPlan.from_json(planned(topology)).streams["in"].plan
+    assert isinstance(spout, IntervalSpout)
+    attempt = TransactionAttempt(1, 1)
+    assert spout.emit_batch(spark, attempt, plan).count() == 1
+    with file.open("a") as more:
+        more.write("2026-01-01T12:00:00Z,shop,8\n")
+    records = spout.emit_batch(spark, attempt, plan)
+    assert not records.storageLevel.useMemory
+    assert [row["price"] for row in records.collect()] == [7]
+    file.write_text(f"{HEADER}2026-01-01T12:00:00Z,shop,9\n")
+    with pytest.raises(TransientError, match=r"a.csv was changed while it was read; emit again"):
+        spout.emit_batch(spark, attempt, plan)
 
 
 def test_a_file_that_is_not_as_it_was_planned(emit: Emit, tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ PLAIN = [
 ZONED = [
     *(window("at", length, timezone=zone) for zone in ZONES for length in ("1 day", "1 week", "1 month")),
     *(window("at", "7 days", slide="1 day", timezone=zone) for zone in ZONES),
+    *(
+        window("at", length, timezone="Pacific/Apia") for length in ("2 days", "3 days")
+    ),  # one of these began on the day left out
 ]
 # Of these, clocks went over midnight in St. John's, a day was left out in Apia, and Havana and the Azores had two midnights.
 YEARS = (1977, 2005, 2011, 2019)

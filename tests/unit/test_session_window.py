@@ -108,6 +108,7 @@ def test_a_null_time_is_refused() -> None:
 BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     "nothing": (("at", "0 minutes"), "session_window('at', '0 minutes'): the gap '0 minutes' is not at least 1 minute"),
     "less than nothing": (("at", "-5 minutes"), "the gap '-5 minutes' is not at least 1 minute"),
+    "too many digits": (("at", "1" * 5_000 + " seconds"), "of 5,000 digits is not at most 10,000 years"),
     "no length": (("at", "soon"), "the gap 'soon' is not a whole number and a unit, such as '10 minutes'"),
     "a number": (("at", 600), "the gap 600 is not a whole number and a unit"),
     "a month": (("at", "1 month"), "months and years differ in length, and the gap '1 month' is one; give days"),

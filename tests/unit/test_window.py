@@ -143,6 +143,26 @@ def test_a_skipped_day_is_no_window_of_its_own() -> None:
     assert starts == [at("2011-12-29T10:00"), at("2011-12-30T10:00")]
 
 
+SKIPPED = {"Pacific/Apia": "2011-12-30", "Pacific/Kiritimati": "1994-12-31", "Pacific/Kwajalein": "1993-08-21"}
+
+
+@pytest.mark.parametrize("zone", [*SKIPPED, "America/Havana", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("days", range(1, 8))
+def test_a_window_has_ended_is_late_and_is_closed_at_the_same_time(zone: str, days: int) -> None:
+    """Also where its first day, or its last, was skipped; of `days` by `days`, and by each slide that divides them."""
+    around = [at(SKIPPED.get(zone, "2011-11-06")) + hour * HOUR for hour in range(-10 * 24, 10 * 24, 6)]
+    for slide in (each for each in range(1, days + 1) if days % each == 0):
+        made = window("at", f"{days} days", slide=f"{slide} days", timezone=zone)
+        found = [(time, start, made.end(start)) for time in around for start in made.starts(time) if start]
+        ends = {start: end for _, start, end in found if end}
+        assert all(start <= time < ends[start] for time, start, _ in found)
+        assert all(made.starts(end) == [end] for end in ends.values() if slide == days)
+        for now in map(micros_of, [*around, *ends.values()]):
+            shut = {start for start, end in ends.items() if micros_of(end) <= now}
+            assert {start for start in ends if micros_of(start) < made.ended_before(now)} == shut
+            assert {start for start in ends if micros_of(start) < made.first_open(now)} == shut
+
+
 def test_times_at_the_ends_of_what_python_has() -> None:
     assert window("at", "10 minutes").starts(FIRST) == [FIRST]
     assert window("at", "10 minutes").end(at("9999-12-31T23:50")) is None
@@ -255,6 +275,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a part of a unit": ({"length": "1.5 hours"}, "the length '1.5 hours' is not a whole number and a unit"),
     "nothing": ({"length": "0 minutes"}, "the length '0 minutes' is not at least 1 minute"),
     "less than nothing": ({"length": "-5 minutes"}, "the length '-5 minutes' is not at least 1 minute"),
+    "too many digits": ({"length": "1" * 5_000 + " seconds"}, "of 5,000 digits is not at most 10,000 years"),
+    "too many digits below nothing": (
+        {"length": "-" + "1" * 5_000 + " days"},
+        "a length of 5,001 digits is not at most 10,000 years",
+    ),
     "too long": ({"length": "10001 years"}, "and at most 10,000 years"),
     "slide of nothing": ({"slide": "0 seconds"}, "the slide '0 seconds' is not at least 1 second"),
     "slide too long": (

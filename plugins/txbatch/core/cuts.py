@@ -72,8 +72,11 @@ class Cut(ABC):
         """Return `start` as an expression of Spark, over one that is a number."""
 
     @abstractmethod
-    def later_sql(self, start: str, numbers: int) -> str:
-        """Return an expression of PostgreSQL: when what begins so many numbers after this `start` does."""
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
+        """Return an expression of PostgreSQL: when what begins so many numbers after this `start` does.
+
+        That is the start of one of the numbers that `slide` divides, counted from `origin`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Instants(Cut):
     def start_spark(self, number: str) -> str:
         return f"timestamp_micros({number})"
 
-    def later_sql(self, start: str, numbers: int) -> str:
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
         return f"({start} + interval '{numbers} microseconds')"
 
 
@@ -123,10 +126,11 @@ class LocalDates(Cut):
         midnight = f"cast({self._first_day_spark(number)} as timestamp)"
         return f"to_utc_timestamp({midnight}, {spark_text(self.zone)})"
 
-    def later_sql(self, start: str, numbers: int) -> str:
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
         """The same. Of two midnights PostgreSQL takes the second: by the offset of the day before it is the first."""
         zone = f"'{self.zone}'"
-        midnight = f"(date_trunc('day', {start} AT TIME ZONE {zone}) + interval '{numbers} {self._unit}')"
+        first_day = self._aligned_sql(f"date_trunc('day', {start} AT TIME ZONE {zone})", slide, origin)
+        midnight = f"({first_day} + interval '{numbers} {self._unit}')"
         second = f"({midnight} AT TIME ZONE {zone})"
         before = f"({second} - interval '24 hours')"
         offset = f"({before} AT TIME ZONE {zone} - {before} AT TIME ZONE 'UTC')"
@@ -135,6 +139,10 @@ class LocalDates(Cut):
 
     def _offset(self, micros: int) -> int:
         return _micros(time_of(_within(micros)).astimezone(ZoneInfo(self.zone)).utcoffset())
+
+    def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
+        """Return the first day of what begins on a day, as expressions of PostgreSQL: no month is skipped."""
+        return day
 
     _unit = ""
 
@@ -166,6 +174,13 @@ class Days(LocalDates):
 
     def _first_day(self, number: int) -> int:
         return number
+
+    def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
+        """The same: where it was skipped, the next one is that on which the clocks began."""
+        if slide == 1:
+            return day
+        over = f"mod({day}::date - date '1970-01-01' - {origin}, {slide})"
+        return f"({day} - make_interval(days => mod({over} + {slide}, {slide})))"
 
     def _of_day_spark(self, day: str) -> str:
         return f"unix_date({day})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from txbatch.core.cuts import DAY_MICROS, MONTHS_OF_1970, Cut, Days, Instants, Months, micros_of, time_of, zone_named
@@ -16,6 +16,8 @@ from txbatch.core.spark_sql import spark_name
 # A record counts in at most as many windows.
 SLIDES_MAX = 10_000
 _YEARS_MAX = 10_000
+# More digits no length has; of thousands Python makes no number.
+_DIGITS_MAX = 20
 _LENGTH = re.compile(r"\s*(-?\d+)\s+([a-z]+?)s?\s*", re.IGNORECASE)
 # By unit the kind of its numbers, and how many of these it is.
 _UNITS = {
@@ -42,6 +44,7 @@ _TOLD = {
 # Spark's own names of windows that it begins itself, in UTC.
 _TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
+_LAST = micros_of(datetime.max.replace(tzinfo=UTC))
 # 1970 began on a Thursday.
 _MONDAY = 4
 
@@ -122,8 +125,7 @@ class Window(Timed):
         """Return the starts of the windows that a time is in; of null, null. BadRecord for one before the year 1."""
         if time is None:
             return [None]
-        number = self.cut.number(micros_of(time))
-        last = number - (number - self.origin) % self.slide
+        last = self._number(micros_of(time))
         starts = dict.fromkeys(map(self.cut.start, range(last - self.size + self.slide, last + 1, self.slide)))
         try:
             return [time_of(start) for start in starts]
@@ -135,13 +137,21 @@ class Window(Timed):
     def end(self, start: datetime) -> datetime | None:
         """Return when a window ends; None for the year 10000, which Python has not."""
         try:
-            return time_of(self.cut.start(self.cut.number(micros_of(start)) + self.size))
+            return time_of(self.cut.start(self._number(micros_of(start)) + self.size))
         except OverflowError:
             return None
 
+    def _number(self, time: int) -> int:
+        """Return the number of the last window that begins by a time.
+
+        Of a start that is the window's own, also where its first day was skipped, and the start is of the next one.
+        """
+        number = self.cut.number(time)
+        return number - (number - self.origin) % self.slide
+
     def ended_before(self, time: int) -> int:
-        """Return the start before which all windows have ended at a time, and from which on none has."""
-        return self.cut.start(self.cut.number(time) - self.size + 1)
+        """Return the start before which all windows have ended at a time, and from which on none has: what is late is closed."""
+        return self.first_open(time)
 
     @property
     def closes_by(self) -> str:
@@ -154,8 +164,13 @@ class Window(Timed):
         return self.cut.start(number + (self.origin - number) % self.slide)
 
     def end_sql(self, start: str) -> str:
-        """Return `end` as an expression of PostgreSQL."""
-        return self.cut.later_sql(start, self.size)
+        """Return `end` as an expression of PostgreSQL: null for the year 10000, which it has, but Python has not."""
+        try:
+            without = time_of(self.first_open(_LAST)).isoformat()
+        except OverflowError:
+            return "NULL::timestamptz"
+        end = self.cut.later_sql(start, self.size, self.slide, self.origin)
+        return f"CASE WHEN {start} < timestamptz '{without}' THEN {end} END"
 
     @property
     def spark(self) -> str:
@@ -257,6 +272,8 @@ def _length(of: str, what: str, given: object, zone: str) -> Length:
             f"{of}: the {what} {given!r} is not a whole number and a unit, such as '10 minutes'; units are {', '.join(_UNITS)}"
         )
     kind, each = _UNITS[unit]
+    if len(found[1]) > _DIGITS_MAX:  # what was given is so long that an error shows its beginning alone
+        raise DefinitionError(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
     number = int(found[1]) * each
     if not 0 < number <= _YEARS_MAX * _OF_YEAR[kind]:
         raise DefinitionError(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")

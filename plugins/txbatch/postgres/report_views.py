@@ -36,6 +36,9 @@ _MARKS = {
     "counted": ("c.counted", "Whether records of the key count; false: the key went away"),
 }
 
+# What is said of where windows end. By this it is told how a view has it: who changes that changes what is said.
+END = "When the window ends, which is not part of it, null after the year 9999"
+
 
 def statements(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield what makes the views and functions of a new state, each to be run before the next; with comments.
@@ -74,6 +77,7 @@ def replaced(
 def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
     """Yield what a state that an older version made lacks of these. A name that another state has is left to that one."""
     past = False
+    yield from _ended_otherwise(connection, aggregate)
     if aggregate.state.contributions:
         _, changes, versions = _views(aggregate)
         there = _columns(connection, changes)
@@ -83,6 +87,18 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
             yield from _versions(aggregate)
         past = not _taken(connection, versions)
     yield from _functions(connection, aggregate, past=past)
+
+
+def _ended_otherwise(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what makes those views anew whose windows end otherwise than they are said to today, with that."""
+    if not isinstance(window := aggregate.window, Window):
+        return
+    said = described(aggregate)[window.end_name]
+    for view, create in zip(_views(aggregate), (create_report, create_changes), strict=False):
+        there = _told(connection, view)
+        if there.get(window.end_name, said) != said:
+            yield create(aggregate, [*there])
+            yield from _on_columns(view, {window.end_name: said})
 
 
 def drop(connection: Connection, state: str) -> Iterator[str]:
@@ -162,6 +178,12 @@ def _columns(connection: Connection, view: str) -> dict[str, str]:
     """The columns of a view in `report` with their types; none: there is none."""
     found = connection.execute(query("columns_of"), {"name": f"report.{pg_name(view)}"})
     return {row.name: row.type for row in found}
+
+
+def _told(connection: Connection, view: str) -> dict[str, str | None]:
+    """The columns of a view in `report`, with what is said of them."""
+    found = connection.execute(query("columns_of"), {"name": f"report.{pg_name(view)}"})
+    return {row.name: row.said for row in found}
 
 
 def _taken(connection: Connection, view: str) -> bool:
@@ -266,7 +288,7 @@ def described(aggregate: PersistentAggregate) -> dict[str, str]:
     """What keys and values are."""
     keys = {key.name: "Key" for key in aggregate.keys}
     if isinstance(window := aggregate.window, Window):
-        keys |= {window.end_name: f"When the window ends, which is not part of it: {window.described}"}
+        keys |= {window.end_name: f"{END}: {window.described}"}
     return keys | {name: _aggregated(each) for name, each in aggregate.aggregates.items()}
 
 
@@ -276,6 +298,9 @@ def _aggregated(aggregator: CombinerAggregator) -> str:
 
 
 def _comments(view: str, text: str, columns: Mapping[str, str]) -> list[str]:
+    return [f"COMMENT ON VIEW report.{pg_name(view)} IS {pg_text(text)}", *_on_columns(view, columns)]
+
+
+def _on_columns(view: str, columns: Mapping[str, str]) -> list[str]:
     name = f"report.{pg_name(view)}"
-    on_columns = [f"COMMENT ON COLUMN {name}.{pg_name(column)} IS {pg_text(said)}" for column, said in columns.items()]
-    return [f"COMMENT ON VIEW {name} IS {pg_text(text)}", *on_columns]
+    return [f"COMMENT ON COLUMN {name}.{pg_name(column)} IS {pg_text(said)}" for column, said in columns.items()]

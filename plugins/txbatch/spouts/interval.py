@@ -21,6 +21,7 @@ from txbatch.spouts import contents
 from txbatch.spouts import options as formats
 from txbatch.spouts.changes import check_not_replaced, look, planned
 from txbatch.spouts.listing import absolute, check_size, files_below, hidden, name_pattern
+from txbatch.spouts.reading import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # Epochs in another unit than was meant, and times without a date, lie outside.
 PLAUSIBLE = ("1971-01-01", "2100-01-01")
 MIDNIGHT = time_of_day()
+# Text of so many bytes is scanned once for an attempt, however small its interval is: to keep that costs less than a second scan.
+KEPT_BYTES = 100_000_000
 
 
 class IntervalSpout(PlainSpout):
@@ -41,8 +44,8 @@ class IntervalSpout(PlainSpout):
     The plan names the files by FileSpout's listing rule, with their sizes. A record that is not written as its fields are
     declared fails the attempt, named by file, line, field and value; so does one that has no time, or none from the first
     to before the second `plausible` date: it would be in no interval. Of a record of another interval only the shape
-    and the time are looked at. Spark keeps the interval's records for the attempt: the files, which may hold much more, are
-    scanned only once. Transactional: a record that is added to an interval later is not counted.
+    and the time are looked at. Of much text Spark keeps the interval's records for the attempt: the files, which may hold more,
+    are scanned only once. Transactional: a record that is added to an interval later is not counted.
     """
 
     by_interval, reads_gaps = True, True
@@ -63,12 +66,12 @@ class IntervalSpout(PlainSpout):
         self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
         self.fields, self.time, self.format = fields_ddl(fields), time, format
         self.options, self.plausible = formats.mapping(options), plausible
-        self._kept: tuple[tuple[Any, ...], DataFrame] | None = None
+        self._reading: Reading | None = None
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the spout's attributes without those that belong to this process."""
-        return {**self.__dict__, "_kept": None, "_looked": None}
+        return {**self.__dict__, "_reading": None, "_looked": None}
 
     @property
     def identity(self) -> Metadata:
@@ -164,14 +167,19 @@ class IntervalSpout(PlainSpout):
         folder = self._folder.absolute()
         for name, entry in metadata["files"].items():
             check_not_replaced(folder / name, entry)
-        files = {folder / name: planned_size(entry) for name, entry in metadata["files"].items()}
+            if self.format == "parquet":
+                check_size(folder / name, planned_size(entry))
         asked = attempt, *metadata["interval"]
-        if self._kept is None or self._kept[0] != asked or not self._kept[1].storageLevel.useMemory:
-            if self._kept is not None:
-                self._kept[1].unpersist()  # Spark would take the same scan for this one's
-            start, end = map(datetime.fromisoformat, metadata["interval"])
-            self._kept = asked, self._read(spark, files, start, end).persist()
-        return self._kept[1]
+        if self._reading is None or not self._reading.serves(asked):
+            self.close()
+            self._reading = self._read(spark, asked, metadata)
+        return self._reading.records
+
+    def close(self) -> None:
+        """Let go what was read for an attempt."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.end()
 
     @property
     def _folder(self) -> Path:
@@ -182,16 +190,23 @@ class IntervalSpout(PlainSpout):
             return [] if hidden(self.root.name) else [self.root.name]
         return files_below(self.root, self.pattern)
 
-    def _read(self, spark: SparkSession, files: Mapping[Path, int], start: datetime, end: datetime) -> DataFrame:
+    def _read(self, spark: SparkSession, asked: tuple[Any, ...], metadata: Metadata) -> Reading:
         # With pyarrow; a job file needs Python alone.
         from txbatch.spouts import parquet_files
         from txbatch.spouts.scan import Format, Times, scan
 
+        sizes = {name: planned_size(entry) for name, entry in metadata["files"].items()}
+        start, end = map(datetime.fromisoformat, metadata["interval"])
+        files = {self._folder.absolute() / name: size for name, size in sizes.items()}
+        fields = parse_fields(self.fields)
+        looks = {file: look(file) for file in files}
         if self.format == "parquet":
-            names = {str(file.relative_to(self._folder.absolute())): size for file, size in files.items()}
-            return self._inside(parquet_files.read(spark, self._folder, names, parse_fields(self.fields)), start, end)
+            records = self._inside(parquet_files.read(spark, self._folder, sizes, fields), start, end)
+            return Reading(asked, looks, records, kept=False)
         times = Times(self.time, *self._bounds(), start, end)
-        return scan(spark, files, Format(self.format, parse_fields(self.fields), self._options(), times))
+        records = scan(spark, files, Format(self.format, fields, self._options(), times))
+        kept = sum(sizes.values()) >= KEPT_BYTES
+        return Reading(asked, looks, records.persist() if kept else records, kept)
 
     def _inside(self, records: DataFrame, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F
