@@ -21,7 +21,7 @@ from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import stream_numbers
-from txbatch.launch.fused import Attempt, Halving, heartbeat, may_go_on, stage
+from txbatch.launch.fused import Attempt, Halving, Load, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
@@ -84,6 +84,7 @@ class Driver:
         self.topology, self.job, self.name, self.stages = topology, job, name, stages
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
         self._ending, self._session = ending, cast("SparkSession | None", None)
+        self._load = Load()
         self._modules = 0  # how many are loaded, as of the last look
 
     def emit_all(self, uris: Sequence[str]) -> bool:
@@ -116,7 +117,8 @@ class Driver:
             with stopped_when_superseded(
                 f"{first.topology} {first.attempt} to {last.attempt}", lambda: heartbeat(folders)
             ):
-                Halving(self._emit_fused, self._emit_alone, self._why, 2 * len(attempts).bit_length()).emit(attempts)
+                left = 2 * len(attempts).bit_length()
+                Halving(self._emit_fused, self._emit_alone, self._why, left, self._load).emit(attempts)
         except Exception as error:
             self._why(error)
             for folder in folders:
