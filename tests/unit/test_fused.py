@@ -387,6 +387,10 @@ class Application(MemoryApplication):
     def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
         super().__init__(topology, staging)
         self.together, self.alone, self.inside = list[list[str]](), list[str](), False
+        self.started: list[int] = []
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        self.started.append(len(plans))
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         if not self.inside:
@@ -439,6 +443,23 @@ class Case:
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
+
+
+def test_the_application_starts_before_the_attempts_and_only_for_something_to_emit(case: Case) -> None:
+    begun: list[int] = []
+
+    def start_attempt(ledger: MemoryLedger, batch: Batch, run: Run, code: str) -> Assignment:
+        begun.append(len(case.application.started))
+        return original(ledger, batch, run, code)
+
+    original = MemoryLedger.start_attempt
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryLedger, "start_attempt", start_attempt)
+        assert case.run(3) == [1, 2, 3]
+    assert (begun, case.application.started) == ([1, 1, 1], [3])
+    case.begin()
+    assert case.run(3) == [1, 2, 3]
+    assert case.application.started == []
 
 
 def test_days_are_emitted_together_and_committed_each_by_its_own_txid(case: Case) -> None:
