@@ -1,4 +1,4 @@
-"""The stories of protocol/: whole batches through outages, kills and zombies, told once and played on both ledgers, singly and together.
+"""The stories of protocol/: whole batches through outages, kills and zombies, told once, played on both ledgers and in two ways.
 
 A story says `why` it is told, which `rules` it shows, the `source` (partitions with so many records, a list of batches, or
 days), the kind of `spout` and `state`, whether the state is `apart` in another database, `max_pending`, its `steps` (see
