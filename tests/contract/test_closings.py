@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract.test_restate import restate_of
 from contract.test_upstream import Exported
-from contract.test_watermarks import Visits, at
+from contract.test_watermarks import Days, Visits, at
 from support import code, run
 
 from txbatch import Count, OpaqueState, StateSpout, Topology, window
@@ -27,9 +27,9 @@ FIELDS = "window_start timestamp, visits bigint, closed_by bigint"
 class Finals:
     """A topology that reads the closed windows of the visits."""
 
-    def __init__(self, visits: Visits, name: str = "finals", fields: str = FIELDS) -> None:
+    def __init__(self, visits: Visits, name: str = "finals", fields: str = FIELDS, emit: str = "final") -> None:
         self.backing, self.ledger, self.topology = visits.backing, visits.ledger, Topology(name)
-        closed = self.topology.new_stream("closed", StateSpout("visits", fields, emit="final"))
+        closed = self.topology.new_stream("closed", StateSpout("visits", fields, emit=emit))
         closed.persistent_aggregate(OpaqueState(name), windows=Count())
 
     def plans(self, name: str, of: Restate | None = None) -> Any:
@@ -108,6 +108,32 @@ def test_nothing_closes_while_a_plan_without_a_watermark_is_open(backing: Any) -
     assert closes(visits, 1) == (None, None)
     visits.commit(second, visits.emit(second, {"a": [5]}, "2"))
     assert closes(visits, 2) == (490, (None, 480))
+
+
+@pytest.mark.rule("R18")
+@pytest.mark.parametrize("late", ["merge", "drop"])
+def test_an_earlier_interval_counts_in_windows_that_are_closed_which_is_a_change_alone(backing: Any, late: str) -> None:
+    """Of three days each, and the last one comes first; what an open plan of it may count in stays open meanwhile."""
+    visits, days = Days(backing, late=late, by=window("at", "3 days")), 1440
+    changed = "window_start timestamp, visits_before bigint, visits_after bigint"
+    finals, changes = Finals(visits), Finals(visits, "changes", changed, emit="changes")
+    visits.counts_day(visits.plans(4), 4, 5)
+    assert closes(visits, 1) == (5 * days, (None, 5 * days))
+    assert (finals.reads("1"), changes.reads("1")) == ([(at(2 * days), 1, 1)], [(at(2 * days), None, 1)])
+    earlier, after = visits.plans(2), visits.plans(5)
+    visits.counts_day(earlier, 2, 5, 6)
+    visits.counts_day(after, 5, 5)
+    assert isinstance(finals.plans("2"), NothingNew)
+    visits.counts_day(visits.plans(0), 0, 5)
+    assert changes.reads("2") == [(at(-days), None, 1), (at(2 * days), 1, 3), (at(5 * days), None, 1)]
+    held, last = visits.plans(1), visits.plans(6)
+    visits.counts_day(held, 1, 5)
+    visits.counts_day(last, 6, 5)
+    for number in (3, 7):
+        visits.counts_day(visits.plans(number), number)
+    assert [closes(visits, txid)[1] for txid in range(2, 8)] == 6 * [None]
+    assert closes(visits, 8) == (8 * days, (5 * days, 8 * days))
+    assert finals.reads("3") == [(at(5 * days), 2, 8)]
 
 
 @pytest.mark.rule("R17")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
 from contract.test_restate import restate_of
 from support import ListSpout, LogSpout, code, manifest_of, run
 
-from txbatch import Count, OpaqueState, Topology, window
+from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.core import coordinator
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import SchemaMismatch
@@ -51,7 +53,7 @@ class Visits:
         self.spout: Any = LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)
         self.spout.fields = "at timestamp, shop string"
         self.topology = Topology("visits", max_pending=3)
-        self.name = name
+        self.name, self.by = name, by
         stream = self.topology.new_stream(name, self.spout, **more)
         stream = stream if delay is None else stream.with_watermark("at", delay, late=late)
         grouped = stream.group_by(by, "shop")
@@ -273,7 +275,7 @@ def test_a_rebuild_finds_late_what_the_plans_say(backing: Any) -> None:
 
 
 def counted(visits: Visits) -> dict[datetime, int]:
-    return {row["window_start"]: row["visits"] for row in visits.backing.report(visits.topology, "visits")}
+    return {row[visits.by.name]: row["visits"] for row in visits.backing.report(visits.topology, "visits")}
 
 
 def aside(visits: Visits) -> list[tuple[int, datetime, datetime]]:
@@ -364,21 +366,86 @@ def day(number: int) -> Run:
     return Run(f"scheduled {number}", interval=Interval(at(number * 1440), at((number + 1) * 1440)))
 
 
+class Days(Visits):
+    """The same, a day at a time, of which any may come first. `time` is the field by which the source is cut."""
+
+    def __init__(self, backing: Any, time: str = "at", late: str = "merge", by: Window | SessionWindow = HOURS) -> None:
+        super().__init__(backing, by=by)
+        self.spout = spout = Daily()
+        spout.time = time
+        self.topology = Topology("visits", max_pending=3)
+        stream = self.topology.new_stream("visits", spout).with_watermark("at", "10 minutes", late=late)
+        grouped = stream.group_by(by, "shop")
+        self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), guarantee="at_least_once", visits=Count())
+
+    def plans(self, of: int | Run) -> Batch:
+        self.ledger.register(self.topology, "jobs/job.py")
+        asked = of if isinstance(of, Run) else day(of)
+        batch = coordinator.initialize_transaction(self.ledger, self.topology, asked)
+        assert isinstance(batch, Batch), batch
+        return batch
+
+    def counts_day(self, batch: Batch, number: int, *minutes: int) -> tuple[int | None, int | None]:
+        read = {"": [number * 1440 + each for each in minutes]}
+        return self.commit(batch, self.emit(batch, read, f"scheduled {number}"))
+
+
 @pytest.mark.parametrize(("time", "delay"), [("at", 0), ("seen", 10)])
 def test_by_interval_it_is_the_end_of_those_without_a_gap(backing: Any, time: str, delay: int) -> None:
-    visits = Visits(backing)
-    visits.spout = spout = Daily()
-    spout.time = time
-    visits.topology = Topology("visits", max_pending=3)
-    stream = visits.topology.new_stream("visits", spout).with_watermark("at", "10 minutes")
-    grouped = stream.group_by(window("at", "1 hour"), "shop")
-    visits.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), guarantee="at_least_once", visits=Count())
-    found = []
-    for number in (1, 3, 2, 0, 4):
-        visits.ledger.register(visits.topology, "jobs/job.py")
-        batch = coordinator.initialize_transaction(visits.ledger, visits.topology, day(number))
-        partials = visits.emit(batch, {"": [number * 1440 + 5]}, f"scheduled {number}")
-        found.append(visits.commit(batch, partials))
+    visits = Days(backing, time)
+    found = [visits.counts_day(visits.plans(number), number, 5) for number in (1, 3, 2, 0, 4)]
     days = [2, 2, 4, 4, 5]
     assert [mark for mark, _ in found] == [each * 1440 - delay for each in days]
-    assert [late for _, late in found] == [0, 0, 0, 1, 0]
+    assert [late for _, late in found] == [0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("time", "delay"), [("at", 0), ("seen", 10)])
+def test_an_earlier_interval_has_a_plan_by_which_none_of_its_own_is_late(backing: Any, time: str, delay: int) -> None:
+    """Nor of another time, where it is no further behind than the delay."""
+    visits = Days(backing, time, late="drop")
+    assert visits.counts_day(visits.plans(5), 5, 5) == (6 * 1440 - delay, 0)
+    earlier = visits.plans(2)
+    assert earlier.plan.watermark == {"visits": micros_of(at(2 * 1440 - delay))}
+    assert visits.counts_day(earlier, 2, -70, -delay, 0, 1439) == (6 * 1440 - delay, 1)
+    assert visits.plans(6).plan.watermark == {"visits": micros_of(at(6 * 1440 - delay))}
+    assert len(counted(visits)) == 3 + bool(delay)
+
+
+def test_intervals_that_are_planned_together_each_have_their_own(backing: Any) -> None:
+    visits = Days(backing, late="drop")
+    visits.counts_day(visits.plans(5), 5, 5)
+    visits.ledger.register(visits.topology, "jobs/job.py")
+    ahead = coordinator.plan_many(visits.ledger, visits.topology, [day(number) for number in (1, 7, 2)])
+    assert [each.plan.watermark for each in ahead] == [{"visits": micros_of(at(each * 1440))} for each in (1, 6, 2)]
+    assert [visits.counts_day(*each, 5)[1] for each in zip(ahead, (1, 7, 2), strict=True)] == [0, 0, 0]
+    again = visits.plans(restate_of(2))
+    assert again.plan.watermark == ahead[0].plan.watermark
+
+
+@pytest.mark.rule("R18")
+@pytest.mark.parametrize("late", ["merge", "drop", "side"])
+@pytest.mark.parametrize(
+    "by",
+    [HOURS, window("at", "3 days", slide="1 day"), session_window("at", "3 hours")],
+    ids=["hours", "3 days", "sessions"],
+)
+def test_intervals_in_any_order_count_what_one_pass_does(backing: Any, late: str, by: Window | SessionWindow) -> None:
+    """Up to three in flight, which are committed in the order in which they were planned."""
+    random = Random(late)
+    read = {number: sorted(random.sample(range(1440), 20)) for number in range(7)}
+    visits, order, found = Days(backing, late=late, by=by), random.sample(range(7), 7), []
+    while order:
+        some, order = order[: (several := random.randint(1, 3))], order[several:]
+        planned = [(visits.plans(number), number) for number in some]
+        found += [visits.counts_day(batch, number, *read[number]) for batch, number in planned]
+    assert [n for _, n in found] == 7 * [0]
+    times = [at(number * 1440 + minute) for number, of in read.items() for minute in of]
+    assert counted(visits) == at_once(by, times)
+
+
+def at_once(by: Window | SessionWindow, times: Sequence[datetime]) -> dict[Any, int]:
+    """What one pass over all counts, by start."""
+    if isinstance(by, Window):
+        return dict(Counter(start for time in times for start in by.starts(time)))
+    together = by.together(times, of=lambda time: (time, time))
+    return {session[0]: len(session) for session in together}

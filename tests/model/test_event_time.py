@@ -323,8 +323,8 @@ def test_who_hands_on_what_a_window_has_later_is_found(monkeypatch: pytest.Monke
 
 @pytest.mark.rule("R28")
 def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime) -> Any:
-        return decided.fixed(metadata, watermarks, {}, now)
+    def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime, cut_by: Any) -> Any:
+        return decided.fixed(metadata, watermarks, {}, now, cut_by)
 
     monkeypatch.setattr("txbatch.memory.ledger.fixed", by_the_clock)
     with pytest.raises(AssertionError, match="a closed window changes"):

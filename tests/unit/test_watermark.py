@@ -98,10 +98,24 @@ def test_by_interval_another_time_than_that_of_the_interval_is_behind_by_the_del
 
 def test_a_plan_says_those_of_its_topology_in_a_format_of_its_own() -> None:
     metadata = {"format": 2, "streams": {"a": {"plan": [7]}}}
-    assert fixed(metadata, {"a": SAYS}, {}, at(9)) == metadata
-    told = fixed(metadata, {"a": SAYS}, {"a": 90, "gone": 3}, at(9))
+    assert fixed(metadata, {"a": SAYS}, {}, at(9), {}) == metadata
+    told = fixed(metadata, {"a": SAYS}, {"a": 90, "gone": 3}, at(9), {})
     assert told == {**metadata, "format": 5, "watermark": {"a": 90}}
     assert BatchPlan.from_json(told).watermark == {"a": 90}
+
+
+def test_a_plan_of_an_interval_has_none_after_its_start() -> None:
+    entry = {"plan": {}, "interval": [str(at(9)), str(at(10))]}
+    metadata, nine = {"format": 2, "streams": {"a": entry}}, micros_of(at(9))
+    for mark, cut_by, told in (
+        (nine + 5, "at", nine),
+        (nine + 5, "seen", nine - 10),
+        (nine - 11, "at", nine - 11),
+        (nine - 11, "seen", nine - 11),
+    ):
+        found = fixed(metadata, {"a": SAYS}, {"a": mark}, at(12), {"a": cut_by})
+        assert BatchPlan.from_json(found).watermark == {"a": told}
+    assert SAYS.of_interval(BEGIN + 3, BEGIN + 2, "seen") == BEGIN
 
 
 # ---- what is late

@@ -100,17 +100,25 @@ def closed(
     return closed_to, found
 
 
-def fixed(metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime) -> Metadata:
+def fixed(
+    metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, cut_by: Mapping[str, str]
+) -> Metadata:
     """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.
 
-    A clock that goes back does not make it earlier than that of a committed batch, which closed windows.
+    By interval none of its own are, also where a later one was counted before it; `cut_by` is as in `advanced`. A clock that
+    goes back does not make it earlier than that of a committed batch, which closed windows.
     """
     late = {stream: marks[stream] for stream, says in watermarks.items() if stream in marks and not says.planned}
     by_plan = [marks.get(stream) for stream, says in watermarks.items() if says.planned]
     if not late and not by_plan:
         return metadata
     planned_at = largest([micros_of(now), *by_plan]) if by_plan else None
-    return replace(BatchPlan.from_json(metadata), watermark=late, planned_at=planned_at).to_json()
+    plan = BatchPlan.from_json(metadata)
+    for stream in late:
+        if isinstance(of := plan.streams.get(stream), OfInterval):
+            start = micros_of(datetime.fromisoformat(of.interval[0]))
+            late[stream] = watermarks[stream].of_interval(late[stream], start, cut_by.get(stream))
+    return replace(plan, watermark=late, planned_at=planned_at).to_json()
 
 
 def capped(latest: int | None, planned_at: datetime) -> int | None:

@@ -118,6 +118,9 @@ class Ledger(Protocol):
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
         """The same for each of several runs, as of one moment."""
 
+    def last_txid(self, topology: str) -> int:
+        """Return the highest txid that was ever used, 0 before the first: while it is the same, nobody has planned anything."""
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved meanwhile.
 

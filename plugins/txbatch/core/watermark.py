@@ -71,7 +71,15 @@ class Watermark:
 
         Where that is its own time, no record can come later.
         """
-        return _later(before, whole_to - (0 if cut_by == self.time else self.delay))
+        return _later(before, self._up_to(whole_to, cut_by))
+
+    def of_interval(self, mark: int, start: int, cut_by: str | None) -> int:
+        """Return by which of its records an interval's are late: none that may be of it, whatever was counted before it (R18)."""
+        return max(BEGIN, min(mark, self._up_to(start, cut_by)))
+
+    def _up_to(self, time: int, cut_by: str | None) -> int:
+        """Return before which time no record is in what was cut at a time by the field `cut_by`."""
+        return time - (0 if cut_by == self.time else self.delay)
 
 
 def _later(before: int | None, found: int) -> int | None:

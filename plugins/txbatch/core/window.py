@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from txbatch.core.cuts import DAY_MICROS, MONTHS_OF_1970, Cut, Days, Instants, Months, micros_of, time_of, zone_named
@@ -44,7 +44,7 @@ _TOLD = {
 # Spark's own names of windows that it begins itself, in UTC.
 _TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
 _OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
-_LAST = micros_of(datetime.max)
+_LAST = micros_of(datetime.max.replace(tzinfo=UTC))
 # 1970 began on a Thursday.
 _MONDAY = 4
 

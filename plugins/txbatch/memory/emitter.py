@@ -17,7 +17,7 @@ from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import StreamPlan
+from txbatch.core.plan import BatchPlan, StreamPlan
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spout import SpoutKind
 from txbatch.core.staging import AttemptFolder
@@ -45,6 +45,9 @@ class MemoryApplication:
 
     def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
         self.topology, self.staging = topology, staging
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        """Nothing has to be started."""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Read the attempt's batch and stage what it contributes."""

@@ -157,6 +157,11 @@ class MemoryLedger:
         with self.transaction() as tables:
             return tables.heads(topology, runs)
 
+    def last_txid(self, topology: str) -> int:
+        """Return the highest txid that was ever used, 0 before the first."""
+        with self.transaction() as tables:
+            return max((batch.txid for batch in tables.batches_of(topology)), default=0)
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)
@@ -176,8 +181,9 @@ class MemoryLedger:
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
-                if watermarks and run.restate is None:
-                    metadata = fixed(metadata, watermarks, event_time.marks(tables, head.topology), now)
+                if topology is not None and watermarks and run.restate is None:
+                    known = event_time.marks(tables, head.topology)
+                    metadata = fixed(metadata, watermarks, known, now, topology.cut_by)
                 if numbers and run.restate is None:
                     metadata = numbered.fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)

@@ -36,7 +36,8 @@ def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) ->
     if topology.closes:
         let_plan(connection, topology.name)
     known, now = marks(connection, topology.name), connection.execute(query("clock")).scalar_one()
-    return [(run, plan if run.restate else fixed(plan, topology.watermarks, known, now)) for run, plan in plans]
+    watermarks, cut_by = topology.watermarks, topology.cut_by
+    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, cut_by)) for run, plan in plans]
 
 
 def let_plan(connection: Connection, topology: str) -> None:
