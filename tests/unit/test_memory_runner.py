@@ -170,6 +170,20 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
         run(topology)
 
 
+@pytest.mark.parametrize("show", [True, False])
+def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string", 1, "secret"))
+    stream.map(lambda r: (r["k"], *"b" * 1_000), "k string").group_by("k").persistent_aggregate(
+        OpaqueState("s"), count=Count()
+    )
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    told = str(raised.value)
+    assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
+    assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
+
+
 def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:
     failing = iter([ValueError("once"), None, ConnectionError("away"), TransientError("ours")])
 
