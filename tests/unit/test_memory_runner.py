@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import (
+    AppendState,
     ApproxCountDistinct,
     Avg,
+    CombinerAggregator,
     Count,
     DistinctSketch,
     FixedBatchSpout,
@@ -168,6 +171,81 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
     numbers.group_by("n").persistent_aggregate(OpaqueState("s"), count=Count())
     with pytest.raises(BadRecord, match=rf"^stream 'in': a function raised {told}; tried again it failed again: mend"):
         run(topology)
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string", 1, "secret"))
+    stream.map(lambda r: (r["k"], *"b" * 1_000), "k string").group_by("k").persistent_aggregate(
+        OpaqueState("s"), count=Count()
+    )
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    told = str(raised.value)
+    assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
+    assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
+
+
+class Inverse(CombinerAggregator):
+    """Raises for a nought."""
+
+    partial = "of double"
+
+    def init(self, value: Any) -> Any:
+        return (1 / value,)
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return (left[0] + right[0],)
+
+
+def asks(record: Any) -> bool:
+    return bool(record[f"no {record['k']}"])
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"n": Count(where=asks)}, "value 'n': where asks raised KeyError{'no Ada'}; mend the job"),
+        ({"n": Count(), "remove": asks}, "remove asks raised KeyError{'no Ada'}; mend the job"),
+        ({"n": Inverse("v")}, "value 'n': Inverse: init raised ZeroDivisionError{division by zero}; mend the job"),
+    ],
+    ids=["where", "remove", "init"],
+)
+@pytest.mark.parametrize("show", [True, False])
+def test_a_function_of_a_state_that_raises_is_named(values: dict[str, Any], told: str, show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string, v int", 1, ("Ada", 0)))
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), **values)
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    cause, shown = (
+        re.sub("{(.*)}", r": \1" if show else "", told),
+        "; the record is {'k': 'Ada', 'v': 0}" if show else "",
+    )
+    assert str(raised.value) == f"state 's': {cause}{shown}"
+
+
+def test_a_disk_that_fails_a_function_of_a_state_is_no_records_fault() -> None:
+    def away(record: Any) -> bool:
+        raise ConnectionError("away")
+
+    stream = sentences("a")
+    stream.group_by("sentence").persistent_aggregate(OpaqueState("s"), n=Count(where=away))
+    with pytest.raises(ConnectionError, match="away"):
+        run(stream.topology)
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_a_function_of_an_aggregate_in_the_batch_that_raises_is_named(show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string, v int", 1, ("Ada", 0)))
+    stream.group_by("k").aggregate(n=Count(where=asks)).persist(AppendState("s"))
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    cause = ": 'no Ada'" if show else ""
+    shown = "; the record is {'k': 'Ada', 'v': 0}" if show else ""
+    assert str(raised.value) == f"stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
 
 
 def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:
