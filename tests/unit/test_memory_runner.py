@@ -30,6 +30,7 @@ from txbatch import (
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.ordered_texts import BETWEEN, ordered_text
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.queries import ask
 from txbatch.memory.runner import run
 
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
@@ -96,6 +97,35 @@ def test_numbers_are_those_of_the_declared_types() -> None:
     first = rated.topology.aggregates[0].aggregates["top"].finish(values[-1:])
     assert (len(values[0]), first) == (2, [{"half": 5, "rate": 2}, {"half": 5, "rate": 2}])
     assert values[-1] == [BETWEEN.join(map(ordered_text, (10.0, 5.0, 2.0)))] * 2
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_key_of_doubles_is_one_as_in_spark_and_postgresql(size: int) -> None:
+    """NaN is one key, whoever makes it and in whichever batch; zero has no sign."""
+    given = [(float("nan"), 1), (-0.0, 1), (float("nan"), 2), (0.0, 2), (1.5, 2)]
+    stream = sentences(*given, fields="x double, n int", size=size)
+    stream.group_by("x").persistent_aggregate(OpaqueState("fed"), n=Count())
+    made = stream.map(lambda record: (float(str(record["x"])), record["n"]), "y double, n int")
+    made.group_by("y").persistent_aggregate(OpaqueState("made"), n=Count())
+    mean = made.group_by("n", "y").aggregate(mean=Sum("y", approximate=True))
+    mean.group_by("mean").persistent_aggregate(OpaqueState("means"), n=Count())
+    ledger = run(stream.topology)
+    for state in ("fed", "made", "means"):
+        found = {str(key): row.value for (key,), row in ledger.rows(state).items()}
+        assert found == {"nan": (2,), "0.0": (2,), "1.5": (1,)}
+
+
+def test_a_question_about_nan_is_answered() -> None:
+    stream = sentences((float("nan"),), (-0.0,), fields="x double")
+    counts = stream.group_by("x").persistent_aggregate(OpaqueState("s"), n=Count())
+    stream.topology.new_query_stream("of", "x double").state_query(counts, "x").aggregate(n=Sum("n"))
+    asked = stream.topology.new_query_stream("told", "args string").each(
+        lambda record: float(record["args"]), "x double"
+    )
+    asked.state_query(counts, "x").aggregate(n=Sum("n"))
+    ledger = run(stream.topology)
+    assert ask(ledger, stream.topology, "of", [float("nan"), -0.0, 1]) == [[{"n": 1}], [{"n": 1}], [{"n": None}]]
+    assert ask(ledger, stream.topology, "told", ["nan", "-0"]) == [[{"n": 1}], [{"n": 1}]]
 
 
 def test_functions_of_several_fields() -> None:

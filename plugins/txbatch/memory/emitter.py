@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
+from txbatch.core.comparing import grouped_by
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import REFUSED, BadFunction, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
@@ -182,7 +183,7 @@ def partials_of(
     combine = merger(aggregate.partial_merges)
     kept = own_sessions(aggregate, kept, late_before)
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
-        key = tuple(record[field.name] for field in aggregate.keys)
+        key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
         if None in key:
             shown = f" in {record}" if aggregate.stream.show_records else ""
             raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")

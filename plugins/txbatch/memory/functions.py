@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from numbers import Integral, Real
 from typing import Any
 
@@ -49,11 +50,12 @@ def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: 
 
 
 def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
-    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0."""
+    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0, NaN one object."""
     return {field.name: _number(value, field.type) for value, field in zip(values, fields, strict=True)}
 
 
 def _number(value: Any, type_: str) -> Any:
     if type_ in FLOATING_TYPES and isinstance(value, Real):
-        return float(value)
+        number = float(value)
+        return number if number == number else nan
     return int(value) if type_ in INTEGER_TYPES and isinstance(value, Integral) else value

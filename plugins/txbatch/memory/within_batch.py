@@ -8,7 +8,7 @@ from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Reduce, fitted
-from txbatch.core.comparing import key_of, order_of
+from txbatch.core.comparing import grouped_by, key_of, order_of
 from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.merge import Partial, merger
@@ -22,7 +22,7 @@ def distinct(records: Iterable[Record]) -> Iterable[Record]:
     """Return the different records, each once."""
     found: dict[tuple[Any, ...], Record] = {}
     for record in records:
-        found.setdefault(key_of(record.values()), record)
+        found.setdefault(key_of(record.values()), {name: grouped_by(value) for name, value in record.items()})
     return found.values()
 
 
@@ -66,7 +66,7 @@ def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[Batc
     if not (step.keys or step.partitions):
         groups.setdefault((), [])
     for group in groups.values():
-        key = {key.name: group[0][key.name] for key in step.keys}
+        key = {key.name: grouped_by(group[0][key.name]) for key in step.keys}
         yield key | {value.name: _value(value, group, step) for value in values}
 
 
