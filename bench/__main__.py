@@ -27,6 +27,7 @@ from bench import (
     plan,
     sessions,
     show,
+    small_commits,
     words,
     year,
 )
@@ -34,6 +35,7 @@ from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **commit.SECTIONS,
+    **small_commits.SECTIONS,
     **growth.SECTIONS,
     **ledger.SECTIONS,
     **corrections.SECTIONS,
