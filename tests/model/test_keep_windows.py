@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from contract.test_restate import restate_of
-from model.test_event_time import KINDS, MINUTES, PLANNED, STEPS, History
+from model.event_times import KINDS, PLANNED, STEPS, History
 
 from txbatch.core import coordinator
 from txbatch.core import keep_windows as decided
@@ -39,6 +39,7 @@ class Keeping(History):
     steps: tuple[str, ...] = (*STEPS, "fold", "leave", "leave", "give_up")
     keep_windows: str | None = "20 minutes"
     gone: set[datetime] = field(default_factory=set)
+    left: int = 0
 
     def leave(self) -> None:
         """All that may; what is there is what it was without them."""
@@ -50,10 +51,13 @@ class Keeping(History):
         assert len(gone) == windows, "others leave than are told"
         if gone:
             now = event_time.closed_to(self.ledger.tables, "t")["hours"]
-            assert all(before[start][0] <= now - 20 * MINUTES for start in gone), "a window leaves too early"
+            assert all(before[start][0] <= now - 20 * 60_000_000 for start in gone), "a window leaves too early"
         self.left += sum(before[start][1] for start in gone)
         self.gone |= gone
         self.consistent()
+
+    def still(self, counts: dict[datetime, tuple[int, int]]) -> dict[datetime, tuple[int, int]]:
+        return {start: each for start, each in counts.items() if start not in self.gone}
 
     def consistent(self) -> None:
         """Base and contributions amount to the state."""

@@ -44,7 +44,7 @@ def zone_named(given: object) -> str:
 
 def micros_of(time: datetime) -> int:
     """Return a time as a number; one without a zone is of UTC."""
-    return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // MICROS
+    return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // MICROS
 
 
 def time_of(micros: int) -> datetime:

@@ -182,13 +182,18 @@ class PersistentAggregate:
 
     def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
         """Return what a batch's partials do to each key; several partials of one key are combined."""
-        from txbatch.core.update import Change  # no definition needs it
-
-        combine, found = merger(self.merges), dict[Any, Change]()
+        combine = merger(self.merges)
+        found: dict[Any, Change] = {}
         for key, partial in partials:
-            change = Change(partial[:-2], *partial[-2:]) if self.removable else Change(partial)
+            change = self.change(partial)
             found[key] = found[key].also(change, combine) if key in found else change
         return found
+
+    def change(self, partial: Partial) -> Change:
+        """Return what one partial does to its key."""
+        from txbatch.core.update import Change  # no definition needs it
+
+        return Change(partial[:-2], *partial[-2:]) if self.removable else Change(partial)
 
 
 def sessions_of(stream: Node, keys: Sequence[Field]) -> SessionWindow | None:

@@ -297,9 +297,9 @@ def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any
     aggregate = cast("PersistentAggregate", stored.aggregate)
     found: dict[Any, list[Contribution]] = {key: [] for key in stored.base}
     for (key, position, at), partial in stored.contributions.items():
-        (change,) = aggregate.changes([(key, partial)]).values()
-        replaced_by = tables.batches[stored.topology, at].replaced_by
-        found.setdefault(key, []).append(Contribution(position, at, change, replaced_by))
+        if at <= txid:
+            replaced_by = tables.batches[stored.topology, at].replaced_by
+            found.setdefault(key, []).append(Contribution(position, at, aggregate.change(partial), replaced_by))
     combine = merger(aggregate.merges)
     folded = dict[Any, tuple[Partial | None, int]]()
     for key, each in found.items():
