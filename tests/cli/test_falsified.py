@@ -243,6 +243,13 @@ HARMLESS = {
     **dict.fromkeys((f"txbatch.attempt.{n}" for n in ("run", "code", "error", "started_at")), NO_NUMBER),
     "txbatch.partition.reason": NO_NUMBER,
     **dict.fromkeys(
+        (
+            f"txbatch.windows_left.{n}"
+            for n in ("state", "kept", "left_before", "txid", "windows", "records", "left_at")
+        ),
+        "of windows that have left nothing is there to compare it with; what is there is not read from it",
+    ),
+    **dict.fromkeys(
         (f"txbatch.rebuild.{n}" for n in ("rebuild", "why", "requested_by", "job", "code", "definition", "started_at")),
         NO_NUMBER,
     ),

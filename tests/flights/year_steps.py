@@ -44,6 +44,9 @@ class Spark:
         self.begin(attempts)
         self.wait()
 
+    def start(self, *_: object) -> None:
+        """It runs."""
+
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Let that begin, and go on."""
         append(self.folder / "attempts", *(str(assignment.attempt) for _, assignment in attempts))

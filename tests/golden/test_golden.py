@@ -65,7 +65,16 @@ CASES = sorted(
     path
     for path in ROOT.glob("*/*.json")
     if path.parent.name
-    not in ("protocol", "corrections", "operations", "sessions", "closed_sessions", "processing_time", "numbered")
+    not in (
+        "protocol",
+        "corrections",
+        "operations",
+        "sessions",
+        "closed_sessions",
+        "processing_time",
+        "numbered",
+        "keep_windows",
+    )
 )
 
 

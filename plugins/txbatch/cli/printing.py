@@ -219,7 +219,8 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
             dead = "" if each["lease_live"] else ", which shows no sign of life"
             _say(f"in flight: txid {each['txid']} of {each['run']}{dead}; it is {each['status']}")
         if row["one_by_one"]:
-            _say(f"many batches of a call are emitted one by one: {row['one_by_one']}")
+            _say("many batches of a call are emitted one by one:")
+            _say(f"  {row['one_by_one']}")
         _say(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
