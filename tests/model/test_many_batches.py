@@ -33,7 +33,7 @@ def test_ten_thousand_tiny_batches_are_planned_in_trains(tmp_path: Path) -> None
 
 
 def test_a_thousand_tiny_batches_are_committed_by_few_jobs(tmp_path: Path) -> None:
-    """As many more on PostgreSQL: the twin in memory copies all that it has for each transaction."""
+    """A thousand: the twin in memory copies all that it has for each transaction."""
     case: Any = Case(tmp_path)
     start = datetime(2020, 1, 1, tzinfo=UTC)
     starts = [start + timedelta(hours=number) for number in range(1_000)]
