@@ -32,6 +32,7 @@ soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; mo
 	FLIGHTS_DAYS=365 $(PY) -m pytest tests/flights/test_year.py -p no:budget --timeout 7200
 	DUCKDB_HISTORIES=4000 $(PY) -m pytest tests/model/test_against_duckdb.py -p no:budget --timeout 7200
 	EVENT_TIMES=40000 $(PY) -m pytest tests/model/test_event_time.py -p no:budget --timeout 7200
+	KEEP_WINDOWS=2000 $(PY) -m pytest tests/model/test_keep_windows.py -p no:budget --timeout 7200
 	CORRECTIONS=200000 $(PY) -m pytest tests/model/test_corrections.py -p no:budget --timeout 7200
 
 lint: setup ## ruff, mypy, import-linter: what CI asks for

@@ -29,6 +29,7 @@ from bench import (
     plan,
     sessions,
     show,
+    small_commits,
     windows,
     words,
     year,
@@ -37,6 +38,7 @@ from bench.results import FOLDER, Results
 
 SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **commit.SECTIONS,
+    **small_commits.SECTIONS,
     **growth.SECTIONS,
     **ledger.SECTIONS,
     **corrections.SECTIONS,

@@ -56,9 +56,9 @@ class NumberedSpout(Spout, BatchCoordinator):
         return {"number": txid}
 
 
-def topology(*, contributions: bool) -> Topology:
+def topology(*, contributions: bool, max_pending: int = 1) -> Topology:
     """Counts by key, opaque."""
-    made = Topology("bench")
+    made = Topology("bench", max_pending=max_pending)
     grouped = made.new_stream("keys", NumberedSpout()).group_by("key")
     grouped.persistent_aggregate(OpaqueState("counts", contributions=contributions), count=Count())
     return made

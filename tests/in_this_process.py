@@ -25,6 +25,9 @@ class InThisProcess:
         self.driver = Driver(load_job(str(job.path)).topology, job.path, ExitStack())
         self.driver._session = self.session
 
+    def start(self, *_: object) -> None:
+        """It runs."""
+
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         if not self.driver.emit(folder):
             raise TransientError("it failed; Spark's output above says why")

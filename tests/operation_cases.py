@@ -129,8 +129,12 @@ def typed(fields: Iterable[Field], record: list[Any]) -> tuple[Any, ...]:
 
 
 def counted(records: Iterable[Iterable[Any]]) -> Counted:
-    """How often each record is there; NaN is the same as NaN."""
-    return Counter(tuple("NaN" if value != value else value for value in record) for record in records)
+    """How often each record is there; NaN is the same as NaN, and zero has its sign."""
+    return Counter(tuple(map(_told, record)) for record in records)
+
+
+def _told(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) and (value != value or value == 0) else value
 
 
 def _typed(field: Field, value: Any) -> Any:

@@ -45,6 +45,9 @@ class WithoutSpark:
     def __init__(self, job: Job, *_: Any, **__: Any) -> None:
         self.job = job
 
+    def start(self, *_: object) -> None:
+        """It runs."""
+
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError for what the job raises."""
         try:

@@ -6,6 +6,7 @@ batch = open_reports().batch("word_count", 7)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -224,11 +225,13 @@ class Reports:
         """Return an answer for each key as of a txid; without keys the global value, or all keys that there were.
 
         `corrected`: with all up to the txid as it was restated until today. UnknownName for an unknown state, TerminalError
-        for one whose past is not kept, and for a txid that is not committed or was folded.
+        for one whose past is not kept, and for a txid that is not committed or was folded. Warns where windows have left since.
         """
         columns = self._reader.key_columns(state)
         asked = [_parts(key) for key in keys]
         found = self._reader.as_of(state, txid, asked, corrected=corrected)
+        if (without := self._reader.told_without(state, txid)) is not None:
+            warnings.warn(without, stacklevel=2)
         if asked:
             return [_answer(row, key, columns) for row, key in zip(found, asked, strict=True)]
         keys_of = [tuple(_text(row[name]) for name in columns) for row in found]

@@ -19,6 +19,7 @@ from txbatch.launch.job_file import Job
 from txbatch.launch.jobs import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
 from txbatch.postgres.engine import connect
+from txbatch.postgres.keep_windows import PostgresWindows
 from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
 from txbatch.postgres.migrate import check_migrated
 from txbatch.postgres.reader import Reader
@@ -130,5 +131,7 @@ def open_collector(settings: Settings, folder: Path) -> Collector:
     engine = connect(ensure_database(settings).database_url, application_name="txbatch gc")
     check_migrated(engine)
     return Collector(
-        Retention(engine, jobs_above(engine, folder)), Leftovers(Staging(settings.staging), PostgresRunLocks(engine))
+        Retention(engine, jobs_above(engine, folder)),
+        Leftovers(Staging(settings.staging), PostgresRunLocks(engine)),
+        PostgresWindows(engine),
     )

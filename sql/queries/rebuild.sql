@@ -188,4 +188,6 @@ SELECT * FROM report.rebuilds WHERE topology = :topology ORDER BY rebuild DESC;
 
 -- states_whole --
 -- The states of a topology with all that is kept of them.
-SELECT state, kind, contributions, columns, database, streams, horizon, values_since, joined FROM txbatch.state WHERE topology = :topology ORDER BY state;
+SELECT s.state, s.kind, s.contributions, s.columns, s.database, s.streams, s.horizon, s.values_since, s.joined,
+       CASE WHEN l.state IS NOT NULL THEN json_build_object('kept', l.kept, 'before', l.left_before, 'txid', l.txid) END AS left
+  FROM txbatch.state s LEFT JOIN txbatch.windows_left l USING (state) WHERE s.topology = :topology ORDER BY s.state;

@@ -50,3 +50,50 @@ SELECT keep FROM txbatch.topology WHERE topology = :topology;
 -- own_transaction --
 -- The number of this transaction: who began later sees all that was committed before.
 SELECT pg_current_xact_id()::text;
+
+-- windows_left --
+-- Which windows have left the states of a topology (R30).
+SELECT l.state, l.kept, l.left_before, l.txid, l.windows, l.records
+  FROM txbatch.windows_left l JOIN txbatch.state s USING (state) WHERE s.topology = :topology ORDER BY l.state;
+
+-- let_windows_go --
+-- More windows have left a state.
+INSERT INTO txbatch.windows_left AS l (state, kept, left_before, txid, windows, records, left_at)
+VALUES (:state, CAST(:kept AS json), :before, :txid, :windows, :records, clock_timestamp())
+    ON CONFLICT (state) DO UPDATE SET kept = EXCLUDED.kept, left_before = EXCLUDED.left_before, txid = EXCLUDED.txid,
+       windows = l.windows + EXCLUDED.windows, records = l.records + EXCLUDED.records, left_at = EXCLUDED.left_at;
+
+-- forget_windows_left --
+-- The states of a topology are made anew, with all windows.
+DELETE FROM txbatch.windows_left l USING txbatch.state s WHERE s.state = l.state AND s.topology = :topology;
+
+-- closed_to_then --
+-- Up to when the windows of each state were closed as of a txid.
+SELECT closed_to FROM txbatch.batch WHERE topology = :topology AND closed_to IS NOT NULL AND status = 'committed' AND txid <= :txid
+ ORDER BY txid DESC LIMIT 1;
+
+-- least_marks --
+-- Of each of these streams the least watermark of the plans above a txid, and how many have none of it; `timed` ones have the plan's time.
+SELECT s.stream, min(m.mark) AS mark, count(*) FILTER (WHERE m.mark IS NULL) AS without
+  FROM txbatch.batch b
+ CROSS JOIN unnest(CAST(:streams AS text[]), CAST(:timed AS boolean[])) s (stream, timed)
+ CROSS JOIN LATERAL (SELECT CASE WHEN s.timed THEN (b.metadata ->> 'planned_at')::bigint
+                                 ELSE (b.metadata -> 'watermark' ->> s.stream)::bigint END AS mark) m
+ WHERE b.topology = :topology AND b.position > :horizon AND b.status <> 'aborted'
+ GROUP BY s.stream;
+
+-- whole_readers --
+-- The open batches that read all of a state: its first rows or closed windows, or what a rebuild made of it, or that look up in it.
+SELECT b.topology, b.txid
+  FROM txbatch.batch b JOIN txbatch.topology t USING (topology)
+ WHERE b.status IN ('planned', 'emitted')
+   AND ((b.metadata -> 'as_of' -> CAST(:state AS text)) IS NOT NULL
+        OR EXISTS (SELECT FROM json_each(t.source) s
+                    CROSS JOIN LATERAL (SELECT b.metadata -> 'streams' -> s.key -> 'partitions' -> CAST(:state AS text) AS range) p
+                    WHERE s.value ->> 'spout' = 'StateSpout' AND s.value ->> 'state' = :state
+                      AND ((p.range ->> 'start')::bigint <= :swapped OR p.range ->> 'windows' = 'all')))
+ ORDER BY 1, 2;
+
+-- windows_left_of --
+-- How long windows stay in states, and which have left them.
+SELECT * FROM report.windows_left WHERE CAST(:topology AS text) IS NULL OR topology = :topology ORDER BY topology, state;

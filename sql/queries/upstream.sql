@@ -2,15 +2,15 @@
 
 -- upstream_state --
 -- How far a state is, for whoever reads it.
-SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at,
+SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at, l.kept, l.left_before,
        COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = s.topology AND b.status = 'committed'), 0) AS txid
-  FROM txbatch.state s JOIN txbatch.topology t USING (topology)
+  FROM txbatch.state s JOIN txbatch.topology t USING (topology) LEFT JOIN txbatch.windows_left l USING (state)
  WHERE s.state = :state;
 
 -- upstream_replaced --
 -- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.
 SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS horizon,
-       r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone
+       r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone, r.past -> :state -> 'left' AS left
   FROM txbatch.rebuild r
  WHERE r.topology = :topology AND r.status = 'swapped' ORDER BY r.swapped_txid, r.rebuild;
 

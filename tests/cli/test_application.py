@@ -226,6 +226,17 @@ class Launched:
         self.over.set()
 
 
+class Warm(Launched):
+    """One that is told no attempt before it has started."""
+
+    def run(self) -> None:
+        with Client(self.socket) as submitter, suppress(EOFError):
+            while not self.over.is_set():
+                submitter.recv_bytes()
+                submitter.send_bytes(b"begun")
+                submitter.send_bytes(b"done")
+
+
 class Sized:
     """A spout whose plan says how large it is."""
 
@@ -261,6 +272,52 @@ def test_it_is_started_anew_only_where_it_does_not_fit(job: Job, home: Path, fol
             spark.emit(*attempt(len(counts) + 1, folder, size, code))
             counts.append(len(started))
     assert counts == [1, 1, 2, 2, 3, 4]
+    assert sockets() == []
+
+
+def test_it_starts_before_the_attempts_begin(job: Job, home: Path, folder: Path) -> None:
+    started: list[Submission] = []
+
+    def launch(what: Submission) -> Warm:
+        started.append(what)
+        return Warm(what)
+
+    first, second = attempt(1, folder), attempt(2, folder)
+    with Application(job, home, launch, local=True) as spark:
+        for _ in range(2):
+            spark.start([first[1].plan, second[1].plan], "code")
+            assert spark.stage == ""
+        spark.emit_fused([first, second])
+        spark.start([first[1].plan], "other code")
+        spark.emit(*first)
+    (what,) = started
+    assert what.arguments[:2] == ("--attempt-folder", "--stages")
+    assert sockets() == []
+
+
+def test_where_it_started_and_no_attempt_did_it_is_ended_at_once(job: Job, home: Path, folder: Path) -> None:
+    """Also when it has not come so far that it could be told."""
+
+    class Coming(Launched):
+        def run(self) -> None:
+            assert self.over.wait(30), "never killed"
+
+    with Application(job, home, Coming, local=True) as spark:
+        spark.start([attempt(1, folder)[1].plan], "code")
+    assert sockets() == []
+
+
+def test_where_it_did_not_start_the_attempts_start_another(job: Job, home: Path, folder: Path) -> None:
+    ends = iter(["spark-submit ended with 127", ""])
+    with Application(job, home, lambda what: Launched(what, next(ends)), local=True) as spark:
+        spark.start([attempt(1, folder)[1].plan], "code")
+        spark.emit(*attempt(1, folder))
+
+
+def test_once_killed_it_does_not_start_before_its_attempts(job: Job, home: Path, folder: Path) -> None:
+    spark = Application(job, home, Launched, local=True)
+    spark.kill()
+    spark.start([attempt(1, folder)[1].plan], "code")
     assert sockets() == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.errors import TransientError
+from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.engine import connect
 from txbatch.postgres.run_locks import PostgresRunLocks
 from txbatch.run import shared_emission
-from txbatch.run.shared_emission import EMIT_FOR_ALL, Emit, WaitForOthers, decide
+from txbatch.run.shared_emission import EMIT_FOR_ALL, Emit, Emitted, WaitForOthers, decide
 from txbatch.run.steps import Steps
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_steps
@@ -90,9 +91,9 @@ class OneJob(Spark):
         super().emit_fused(attempts)
 
 
-def test_those_that_go_together_are_emitted_by_one_job(
-    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
-) -> None:
+@pytest.fixture
+def four_days(txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path) -> Steps:
+    """Each is planned by a run of its own."""
     (root := tmp_path / "in").mkdir()
     (root / "hours").write_text("\n".join(f"2026-01-0{day}T09:00+00:00,nine" for day in (1, 2, 3, 4)))
     job = DAYS.format(root=str(root)).replace('Topology("days"', 'Topology("days", max_pending=4')
@@ -102,17 +103,47 @@ def test_those_that_go_together_are_emitted_by_one_job(
             steps,
             Run(f"airflow:days:{day}", interval=Interval(*(datetime(2026, 1, n, tzinfo=UTC) for n in (day, day + 1)))),
         )
-    spark = OneJob(steps, failing=(3,))
-    shared_emission.emit_for_others(steps, Run("airflow:days:1"), spark)
+    return steps
+
+
+def of_days(steps: Steps) -> list[str]:
+    return [steps.ledger.batch("days", txid).status for txid in (1, 2, 3, 4)]
+
+
+def test_those_that_go_together_are_emitted_by_one_job(four_days: Steps) -> None:
+    spark = OneJob(four_days, failing=(3,))
+    shared_emission.emit_for_others(four_days, Run("airflow:days:1"), spark)
     assert spark.together == [2, 3, 4]
-    assert [steps.ledger.batch("days", txid).status for txid in (1, 2, 3, 4)] == [
-        "planned",
-        "emitted",
-        "planned",
-        "emitted",
-    ]
-    own = steps.emit_batch(steps.ledger.batch("days", 3), Run("airflow:days:3"), Spark(steps).emit)
+    assert of_days(four_days) == ["planned", "emitted", "planned", "emitted"]
+    own = four_days.emit_batch(four_days.ledger.batch("days", 3), Run("airflow:days:3"), Spark(four_days).emit)
     assert str(own.attempt) == "3:2"
+
+
+@pytest.mark.rule("R5")
+@pytest.mark.parametrize("first_try", [True, False])
+def test_its_own_batch_is_emitted_by_the_same_job(four_days: Steps, first_try: bool) -> None:
+    """Not by one of its own before: the source is read once."""
+    own, spark = four_days.ledger.batch("days", 2), OneJob(four_days)
+    found = shared_emission.emit(four_days, own, Run("airflow:days:2"), lambda: nullcontext(spark), first_try=first_try)
+    assert (spark.together, sorted(spark.emitted)) == ([2, 1, 3, 4], [1, 2, 3, 4])
+    assert isinstance(found, Emitted)
+    assert (str(found.batch.attempt), of_days(four_days)) == ("2:1", ["emitted"] * 4)
+
+
+def test_its_own_batch_that_fails_there_fails_by_itself(four_days: Steps) -> None:
+    """The others are emitted, and it raises what it failed with."""
+    own, spark = four_days.ledger.batch("days", 1), OneJob(four_days, failing=(1,))
+    with pytest.raises(TransientError, match="1 failed"):
+        shared_emission.emit(four_days, own, Run("airflow:days:1"), lambda: nullcontext(spark), first_try=True)
+    assert of_days(four_days) == ["planned", "emitted", "emitted", "emitted"]
+
+
+@pytest.mark.rule("R6")
+def test_its_own_batch_that_is_another_runs_by_now_is_waited_for(four_days: Steps) -> None:
+    own, spark = four_days.ledger.batch("days", 1), OneJob(four_days)
+    found = shared_emission.emit(four_days, own, Run("airflow:days:9"), lambda: nullcontext(spark), first_try=True)
+    assert isinstance(found, Wait)
+    assert 1 not in spark.emitted
 
 
 def test_what_was_tried_and_what_nobody_looks_after_is_left(steps: Steps, four: list[Batch], engine: Engine) -> None:

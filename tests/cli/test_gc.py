@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from cli_support import refused, rows
 from click.testing import Result
+from contract.conftest import Postgres
+from contract.test_keep_windows import four_hours
 
+from txbatch.postgres.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = pytest.mark.rule("R22")
@@ -34,7 +37,7 @@ def test_the_past_is_folded_and_values_stay(
         "versions": 2,
         "rows": 2,
     }
-    folded |= {"attempts": 0, "folders": 0, "waits_for": None}
+    folded |= {"attempts": 0, "windows": 0, "folders": 0, "left": [], "waits_for": None}
     assert rows(txbatch(*asked, "--dry-run")) == [folded]
     assert rows(txbatch(*asked)) == [folded]
     assert rows(txbatch(*asked)) == [folded | {"horizon_before": 2, "versions": 0, "rows": 0}]
@@ -72,7 +75,7 @@ def test_the_job_says_what_is_kept(
         "versions": 3,
         "rows": 3,
     }
-    told |= {"attempts": 0, "folders": 1, "waits_for": None}
+    told |= {"attempts": 0, "windows": 0, "folders": 1, "left": [], "waits_for": None}
     (tmp_path / "home" / "staging" / "hosts" / "1" / "1-0123abcd").mkdir(parents=True)
     assert rows(txbatch("gc", "--dry-run", "--json")) == [told]
     assert rows(txbatch("gc", "hosts", "--keep-txids", "4", "--json"))[0]["horizon"] == 1
@@ -80,6 +83,52 @@ def test_the_job_says_what_is_kept(
     assert rows(txbatch("gc", "hosts", "--dry-run", "--json")) == [left]
     assert rows(txbatch("gc", "--json")) == [left]
     assert "hosts: kept is the last 2 txids; up to txid 3 the past is folded" in txbatch("status").output
+
+
+WINDOWS = """
+from datetime import UTC, datetime
+topology = Topology("visits", keep=Keep(txids=1))
+read = topology.new_stream("visits", FixedBatchSpout("at timestamp", 1, datetime(2026, 1, 5, tzinfo=UTC)))
+state = OpaqueState("visits", keep_windows="5 days")
+late = read.with_watermark("at", "1 hour", late="drop")
+late.group_by(window("at", "1 day")).persistent_aggregate(state, visits=Count())
+"""
+
+
+@pytest.mark.rule("R30")
+def test_windows_leave_and_it_says_so(txbatch: Callable[..., Result], postgres_url: str) -> None:
+    visits = four_hours(Postgres(connect(postgres_url), {}), keep="2 hours")
+    assert "windows of state 'visits' stay for 2 hours once they have ended; none" in txbatch("status").output
+    which = "that begin before 2026-01-05 02:00 UTC"
+    told = f"visits: state 'visits': its windows {which}"
+    assert f"{told} would leave, that is 2 (4 records)\n" in txbatch("gc", "--dry-run").output
+    assert len(visits.starts()) == 5
+    assert f"{told} have left, 2 of them now (4 records)\n" in txbatch("gc").output
+    assert len(visits.starts()) == 3
+    (row,) = rows(txbatch("gc", "visits", "--json"))
+    left = {
+        "state": "visits",
+        "keep": "2 hours",
+        "left_before": "2026-01-05 02:00 UTC",
+        "which": which,
+        "waits_for": None,
+    }
+    assert (row["windows"], row["left"]) == (0, [{**left, "windows": 0, "records": 0}])
+    assert "those that begin before 2026-01-05 02:00:00 have left: 2, of 4 records" in txbatch("status").output
+    assert "told without" not in txbatch("as-of", "visits", "5").output
+    gone = f"the windows of state 'visits' {which} have left it by retention"
+    assert f"as of txid 4 it is told without that: {gone}" in txbatch("as-of", "visits", "4").output
+    key = "2026-01-05 01:00:00+00"
+    refused(txbatch("why", "visits", f"{key},x"), f"has no key '{key},x' any more, if it ever had: {gone}")
+
+
+@pytest.mark.rule("R30")
+def test_how_long_windows_stay_is_told_before_it_is_so(
+    txbatch: Callable[..., Result], write_job: Callable[[str, str], str]
+) -> None:
+    job = write_job("visits.py", WINDOWS)
+    kept = "the last txid; windows of state 'visits' for 5 days"
+    assert f"kept, once gc is called: {kept}\n" in txbatch("plan", job).output
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,19 @@ from support import Keyed, code, manifest_of, record_batch, run
 from txbatch.core import coordinator
 from txbatch.core.cuts import time_of
 from txbatch.core.jobs import no_jobs
+from txbatch.core.keep_windows import Windows
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.manifest import Manifest
 from txbatch.core.rebuild import Rebuilds
 from txbatch.core.retention import Retention
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus
+from txbatch.memory.keep_windows import MemoryWindows
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.rebuilds import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention
 from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.keep_windows import PostgresWindows
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.migrate import migrate
 from txbatch.postgres.reader import Reader
@@ -53,6 +56,15 @@ class Backing:
     @property
     def retention(self) -> Retention:
         """What folds the past of this ledger."""
+        raise NotImplementedError
+
+    @property
+    def windows(self) -> Windows:
+        """What lets windows leave the states of this ledger."""
+        raise NotImplementedError
+
+    def left_rows(self, name: str) -> dict[str, list[Any]]:
+        """The keys of a state's rows, of its base and of its contributions."""
         raise NotImplementedError
 
     def age(self, txid: int, days: int) -> None:
@@ -185,6 +197,15 @@ class Memory(Backing):
     def retention(self) -> Retention:
         return MemoryRetention(self.ledger)
 
+    @property
+    def windows(self) -> Windows:
+        return MemoryWindows(self.ledger)
+
+    def left_rows(self, name: str) -> dict[str, list[Any]]:
+        stored = self.ledger.tables.states[name]
+        contributions = [key for key, *_ in stored.contributions]
+        return {"rows": sorted(stored.rows), "base": sorted(stored.base), "contributions": sorted(contributions)}
+
     def age(self, txid: int, days: int) -> None:
         committed = self.ledger.tables.committed_at
         committed |= {at: self.now - timedelta(days=days) for at in committed if at[1] <= txid}
@@ -284,6 +305,25 @@ class Postgres(Backing):
     @property
     def retention(self) -> Retention:
         return PostgresRetention(self.engine, self.job)
+
+    @property
+    def windows(self) -> Windows:
+        return PostgresWindows(self.engine)
+
+    def left_rows(self, name: str) -> dict[str, list[Any]]:
+        columns = "SELECT columns FROM txbatch.state WHERE state = :name"
+        with self.engine.connect() as connection:
+            keys = ", ".join(
+                pg_name(key) for key, _ in connection.execute(text(columns), {"name": name}).scalar_one()["keys"]
+            )
+            tables = {"rows": "state", "base": "contribution_base", "contributions": "contribution"}
+            return {
+                what: [
+                    tuple(row)
+                    for row in connection.execute(text(f"SELECT {keys} FROM {schema}.{pg_name(name)} ORDER BY 1, 2"))
+                ]
+                for what, schema in tables.items()
+            }
 
     def age(self, txid: int, days: int) -> None:
         with self.engine.begin() as connection:

@@ -50,6 +50,16 @@ def test_txids_are_consecutive_from_1_and_each_run_has_its_own(backing: Any) -> 
     assert backing.contributions("word_count") == {(("dog",), txid, txid): (1,) for txid in (1, 2, 3)}
 
 
+def test_the_last_txid_is_of_any_batch(backing: Any) -> None:
+    topology = word_count(LogSpout({"a": 30}))
+    assert backing.ledger.last_txid("word_count") == 0
+    backing.whole(topology, words(dog=1), "1")
+    assert backing.ledger.last_txid("word_count") == 1
+    backing.initialize(topology, "2")
+    backing.ledger.abort("word_count", 2, "why")
+    assert (backing.ledger.last_txid("word_count"), backing.ledger.last_txid("other")) == (2, 0)
+
+
 def test_a_batch_says_how_many_records_it_read_once_it_is_committed(backing: Any) -> None:
     topology = word_count(LogSpout({"a": 17}))
     first = backing.initialize(topology, "1")

@@ -41,8 +41,13 @@ def test_the_chain_of_topologies_runs() -> None:
 
 
 def test_closed_windows_and_sessions_are_handed_on() -> None:
-    windows, sessions = re.findall(r"```python\n(.*?)```", section("## Closed windows", "## Queries"), re.DOTALL)
+    windows, sessions = re.findall(r"```python\n(.*?)```", section("## Closed windows", "### Keeping"), re.DOTALL)
     exec(windows + sessions, {})
+
+
+def test_old_windows_leave() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", section("### Keeping", "## Queries"), re.DOTALL)
+    exec(example, {})
 
 
 def test_files_are_written() -> None:

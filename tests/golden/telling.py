@@ -23,7 +23,7 @@ is the ranges that a batch got. After each step every invariant of `model.oracle
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -114,6 +114,11 @@ class Told(Story):
         self.again: dict[str, Restate] = {}
         self.old: dict[int, tuple[Work, ...]] = {}
         self.meddled = False
+
+    def tell_all(self, steps: Sequence[Step]) -> None:
+        """All steps, one after the other."""
+        for step in steps:
+            self.tell(step)
 
     def tell(self, step: Step) -> None:
         """One step, with what must come of it."""

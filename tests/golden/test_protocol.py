@@ -1,4 +1,4 @@
-"""The stories of protocol/: whole batches through outages, kills and zombies, told once and played on both ledgers.
+"""The stories of protocol/: whole batches through outages, kills and zombies, told once, played on both ledgers and in two ways.
 
 A story says `why` it is told, which `rules` it shows, the `source` (partitions with so many records, a list of batches, or
 days), the kind of `spout` and `state`, whether the state is `apart` in another database, `max_pending`, its `steps` (see
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from golden.telling import Told, batches, holes, topology_of
+from golden.together import Together
 from model.ledgers import MemoryView, PostgresView, View
 
 from txbatch.core import errors
@@ -36,15 +37,15 @@ def test_there_are_enough_stories() -> None:
 
 
 @told
-def test_story(path: Path, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", [Told, Together], ids=["singly", "together"])
+def test_story(path: Path, way: type[Told], view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
     if "refused" in case:
         with pytest.raises(getattr(errors, case["refused"]), match=case["says"]):
             topology_of(case)
         return
-    story = Told(case, view, monkeypatch)
-    for step in case["steps"]:
-        story.tell(step)
+    story = way(case, view, monkeypatch)
+    story.tell_all(case["steps"])
     seen = {
         "report": view.report("story"),
         "consumed": view.seen("story").consumed,
@@ -52,3 +53,17 @@ def test_story(path: Path, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
         "holes": holes(story),
     }
     assert {name: seen[name] for name in case["expect"]} == case["expect"]
+
+
+def test_most_stories_are_told_by_jobs_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that emit a batch of which no partition is away; some have trains."""
+    jobs = dict[str, list[int]]()
+    for path in STORIES:
+        case = json.loads(path.read_text(encoding="utf-8"))
+        if "refused" not in case:
+            story = Together(case, MemoryView(), monkeypatch)
+            story.tell_all(case["steps"])
+            jobs[path.stem] = story.jobs
+    without = [name for name, lengths in jobs.items() if not lengths]
+    assert len(jobs) - len(without) > 0.9 * len(STORIES), without
+    assert sum(max(lengths, default=0) > 1 for lengths in jobs.values()) > 5

@@ -1,11 +1,11 @@
 """Watermarks, late records and closed windows over histories at random, on the coordinator and the ledger in memory (R25, R26).
 
-`model.event_times` has them: records out of order, holes, attempts that come again, aborts, restates with other times, folds.
-They are of partitions, of merged streams of which one is idle, and of intervals in any order; by windows that slide, sessions,
-days of a zone that left one out. What counts and what is late is what one pass over all says, attempts agree, no batch that
-comes later may change a window that is closed, and a topology below gets each once, as of its closing. Each wrong rule is
-found, also of processing time, whose clock goes back at random (R28).
-`EVENT_TIMES=40000` tells so many histories in all; `make soak` does.
+`model.event_times` has them: records out of order, holes, attempts that come again, aborts, restates with other times,
+folds. They are of partitions, of merged streams of which one is idle, and of intervals in any order; by windows that slide,
+sessions, and days of a zone that left one out. What counts and what is late is what one pass over all says, attempts agree,
+no batch that comes later changes a window that is closed, and a topology below gets each once, as of its closing. Each
+wrong rule is found, also of processing time, whose clock goes back at random (R28). `EVENT_TIMES=40000` tells so many
+histories in all; `make soak` does.
 """
 
 from __future__ import annotations

@@ -96,3 +96,64 @@ def test_a_run_counts_each_position_again_once_and_says_so(made: dict[str, Any])
     went_on, cleared = (each["note"] for each in made["goes_on"])
     assert went_on == f"{counted}{grown}"
     assert cleared == f"already committed: {counted}; nothing is changed{grown}"
+
+
+TOGETHER = """
+import json
+from dag_tasks import TASKS, done, given
+from without_spark import WithoutSpark, emit_without_spark
+from txbatch.core.errors import TransientError
+from txbatch.orchestration.operators import EmitBatchOperator
+
+words, days, source = given()
+jobs, alone, fails = [], [], []
+
+class OneJob(WithoutSpark):
+    __enter__ = lambda self: self
+    __exit__ = lambda self, *_: None
+
+    def emit(self, folder, assignment):
+        if assignment.attempt.txid in fails:
+            raise TransientError("it fails")
+        super().emit(folder, assignment)
+
+    def emit_fused(self, attempts):
+        jobs.append([assignment.attempt.txid for _, assignment in attempts])
+        super().emit_fused(attempts)
+
+def submit(self, folder, assignment):
+    alone.append(assignment.attempt.txid)
+    OneJob(self.job).emit(folder, assignment)
+
+EmitBatchOperator.submit, EmitBatchOperator._application = submit, lambda self: OneJob(self.job)
+
+def restated(run_id, tasks=TASKS):
+    return done(days, run_id, tasks, restate="2024-01-01/2024-01-04", why="wrong")
+
+whole = restated("r")
+fails.append(8)
+failed = restated("s")
+fails.clear()
+print(json.dumps({"whole": whole, "failed": failed, "retried": restated("s", TASKS[2:]), "jobs": jobs, "alone": alone}))
+"""
+
+
+def test_many_batches_are_read_again_by_one_job(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails is tried again by itself when it is its turn; those behind it stay emitted."""
+    three = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abc", 1))
+    dags = TwoDags.written(tmp_path, '"@daily"', three)
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("TXBATCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("txbatch.wiring.Application", WithoutSpark)
+    with open_runner(load_job(str(dags.job("days"))), settings.resolve()) as runner:
+        days = [Interval(datetime(2024, 1, n, tzinfo=UTC), datetime(2024, 1, n + 1, tzinfo=UTC)) for n in (1, 2, 3)]
+        assert len(list(runner.run_each(days))) == 3
+    made = dags.told(TOGETHER, postgres_url)
+    assert made["jobs"] == [[4, 5, 6], [7, 8, 9]]
+    assert made["whole"]["told"] == made["retried"]["told"] == []
+    assert made["failed"]["told"] == ["it fails"]
+    assert made["alone"] == [8, 8]
+    assert made["whole"]["extra"]["txids"] == [4, 5, 6]
+    assert made["retried"]["extra"] == {"topology": "days", "txid": 7, "txids": [7, 8, 9], "restates": [1, 2, 3]}

@@ -23,6 +23,7 @@ from txbatch.core.retention import SLICE_TXIDS
 from txbatch.core.update import Change
 from txbatch.postgres import retention
 from txbatch.postgres.folds import Folds
+from txbatch.postgres.keep_windows import PostgresWindows
 from txbatch.postgres.retention import Retention
 from txbatch.run.retention import Collector
 
@@ -224,4 +225,4 @@ def collector(engine: Engine) -> Collector:
 
         remove = number
 
-    return Collector(Retention(engine), NoLeftovers())
+    return Collector(Retention(engine), NoLeftovers(), PostgresWindows(engine))

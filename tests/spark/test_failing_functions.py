@@ -67,10 +67,11 @@ def test_a_disk_or_a_network_that_fails_is_no_records_fault(emit: Emit, tmp_path
     [
         (lambda s: s.filter(fails), "a function raised ValueError (test_failing_functions.py, line "),
         (lambda s: s.map(lambda r: r["line"], "line int"), "returned a str that does not fit 'line', declared int"),
+        (lambda s: s.map(lambda r: (r["line"], 1), "line string"), "a function returned a value that does not fit"),
         (lambda s: s.map("cast(cast(line as int) as string)", "line string"), "CAST_INVALID_INPUT in an expression"),
         (lambda s: s.map("concat(line, char(0))", "line string"), "key 'line' holds U+0000"),
     ],
-    ids=["function", "value", "expression", "key"],
+    ids=["function", "value", "values", "expression", "key"],
 )
 def test_no_record_is_shown_where_that_is_said(
     emit: Emit, tmp_path: Path, capfd: pytest.CaptureFixture[str], step: Callable[[Stream], Stream], told: str

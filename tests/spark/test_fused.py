@@ -21,6 +21,7 @@ from spark.emitting import Emitter
 from txbatch import (
     Avg,
     Count,
+    DistinctSketch,
     FileSpout,
     Interval,
     IntervalSpout,
@@ -366,8 +367,38 @@ def test_too_many_keys_for_the_driver_are_emitted_by_fewer(
     write_csv(tmp_path / "a.csv", rows_of(intervals))
     topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
     monkeypatch.setattr("txbatch.spark.fused.ROWS_MAX", 6)
-    emitter.compare(topology, planned(topology, intervals))
+    plans = planned(topology, intervals)
+    emitter.compare(topology, plans)
     assert one_job == [4, 2, 2]
+
+
+@pytest.mark.parametrize("format_", ["by rows", "by bytes", "by bytes of sketches"])
+def test_once_batches_were_too_many_the_same_driver_begins_with_fewer(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    """Of the first batches one has no records, and one as many keys as the others together."""
+    (tmp_path / "in").mkdir()
+    for number, words in enumerate(["a b", "c d", "", "e f g h", "a", "b"]):
+        (tmp_path / "in" / f"{number}").write_text(f"{words}\n")
+    topology = Topology("t")
+    stream = topology.new_stream("in", FileSpout(tmp_path / "in", files_per_batch=1))
+    split = stream.flat_map("filter(split(line, ' '), word -> word <> '')", "word string")
+    values = {"words": DistinctSketch("word")} if format_ == "by bytes of sketches" else {"words": Count()}
+    split.group_by("word").persistent_aggregate(OpaqueState("words"), **values)
+    bound = {"by rows": ("ROWS_MAX", 5), "by bytes": ("PARTIALS_BYTES_MAX", 5 * 112)}.get(format_)
+    name, most = bound or ("PARTIALS_BYTES_MAX", 5 * 17)
+    monkeypatch.setattr(f"txbatch.spark.fused.{name}", most)
+    plans = planned(topology, [None] * 6)
+    driver, folders = emitter.folders(topology, plans)
+    driver.emit_fused(folders)
+    assert one_job == [6, 3, 2]
+    assert driver._load.most == 2
+    _, again = emitter.folders(topology, plans)
+    driver.emit_fused(again)
+    assert one_job == [6, 3, 2, 2, 2, 2]
+    alone = [emitter.staged(topology, each) for each in emitter.alone(topology, plans)]
+    assert [emitter.staged(topology, each) for each in folders] == alone
+    assert [emitter.staged(topology, each) for each in again] == alone
 
 
 @pytest.mark.rule("R17")
@@ -378,3 +409,22 @@ def test_what_is_to_be_read_whole_comes_to_the_same(emitter: Emitter, tmp_path: 
     topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
     emitter.compare(topology, [{**plan, "format": 3, "whole": True} for plan in planned(topology, intervals)])
     assert one_job == [3]
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("how", "where"), [("inner", "line = 'no such line'"), ("left", "")])
+def test_a_value_of_all_behind_a_look_up_is_made_of_a_batch_without_records(
+    emitter: Emitter, tmp_path: Path, one_job: list[int], how: str, where: str
+) -> None:
+    """Also where Spark knows beforehand that there is nothing to join."""
+    (tmp_path / "in").mkdir()
+    for number, text in enumerate(["one line\nx\n", "\ufeff", "none\n", "x\n"]):
+        (tmp_path / "in" / f"{number}").write_text(text)
+    topology = Topology("empty")
+    stream = topology.new_stream("in", FileSpout(tmp_path / "in", files_per_batch=1))
+    pairs = [("one line", "first"), ("x", "other")]
+    known = topology.new_static_state(StaticState("known", pairs, "line string, name string"))
+    found = (stream.filter(where) if where else stream).state_query(known, "line", fields=["name"], how=how)
+    found.persistent_aggregate(OpaqueState("all"), n=Count(), last=Max("name"), names=DistinctSketch("name"))
+    emitter.compare(topology, planned(topology, [None] * 4))
+    assert one_job == [4]

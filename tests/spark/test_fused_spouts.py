@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark.emitting import Emitter, Rows
 
-from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, Topology
+from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, StaticState, Topology
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fused import why_not
 from txbatch.core.spout import PARTITION_COLUMN, Metadata
@@ -243,3 +243,31 @@ def test_a_job_that_reads_others_than_are_planned_is_refused_and_each_batch_is_e
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("txbatch: 2 batches by one job: ")]
     assert len(told) == 1
     assert why in told[0]
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.rule("R7")
+def test_a_value_of_all_behind_a_look_up_is_made_where_records_are_counted_and_there_are_none(
+    together: Together,
+) -> None:
+    """Of one batch, and of all."""
+
+    class Few(Lines):
+        def emit_partition_batch(
+            self, spark: SparkSession, attempt: Any, partition: str, metadata: Metadata
+        ) -> DataFrame:
+            lines = [("a",)] * metadata["records"]
+            return spark.createDataFrame(lines, self.fields)
+
+    for records in (2, 0):
+        topology = Topology("t")
+        known = topology.new_static_state(StaticState("known", [("a", "A")], "line string, name string"))
+        found = topology.new_stream("in", Few()).filter("line <> 'b'").state_query(known, "line", how="inner")
+        found.persistent_aggregate(OpaqueState("s"), n=Count())
+        plans = {
+            txid: {"partitions": {name: {"start": 0, "end": number, "records": number}}}
+            for txid, name, number in ((1, "x", records), (2, "y", 0))
+        }
+        staged, made = together(topology, plans)
+        assert made == {1: {(): (records,)}, 2: {(): (0,)}}
+        assert [read["in"] for read, _ in staged.values()][1]["y"].records == 0

@@ -568,6 +568,16 @@ def test_a_value_that_cannot_be_cast_names_the_file(emit: Emit, tmp_path: Path) 
     [
         (lambda s: s.filter("nosuch = 1"), r"name `nosuch` cannot be resolved.*; mend the expression in the job"),
         (lambda s: s.filter("line ="), r"Syntax error at or near end of input.*; mend the expression in the job"),
+    ],
+)
+def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        emit(files(tmp_path, step))
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
         (
             lambda s: s.map(lambda r: (1, 2), "line string"),
             r"a function returned \(1, 2\); expected a tuple of 1 values",
@@ -575,6 +585,6 @@ def test_a_value_that_cannot_be_cast_names_the_file(emit: Emit, tmp_path: Path) 
         (lambda s: s.each(lambda r: "x", "a string, b string"), r"returned 'x'; expected a tuple of 2 values"),
     ],
 )
-def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_another_number_of_values_names_the_record(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:
+    with pytest.raises(BadRecord, match=rf"{told}; the record is \{{'line': '\w+'\}} \(in \d.txt\)$"):
         emit(files(tmp_path, step))

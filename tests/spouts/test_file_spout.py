@@ -131,6 +131,39 @@ def test_a_late_file_that_sorts_first_is_read_once(tmp_path: Path) -> None:
     assert plan(spout, read | {"a": {"start": 0, "end": 5}}) == []
 
 
+def test_files_that_are_read_are_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle look costs by their names alone."""
+    touch(tmp_path, *(f"{n}/{n}" for n in range(5)))
+    read: dict[str, object] = {f"{n}/{n}": {"start": 0, "end": 5} for n in range(4)}
+    looked, stat = list[str](), Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **given: [looked.append(path.name), stat(path, **given)][1])
+    monkeypatch.setattr(listing, "_check_name", looked.append)
+    assert plan(FileSpout(tmp_path), read) == ["4/4"]
+    assert sorted(set(looked) - {tmp_path.name}) == ["4", "4/4"]
+
+
+def test_a_link_to_a_file_that_is_read_is_no_other_file(tmp_path: Path) -> None:
+    touch(tmp_path, "a")
+    (tmp_path / "link").symlink_to("a")
+    assert plan(FileSpout(tmp_path), {"a": {"start": 0, "end": 5}}) == []
+
+
+def test_a_spout_that_plans_otherwise_is_asked_for_every_file(tmp_path: Path) -> None:
+    class Growing(FileSpout):
+        def emit_partition_batch_new(self, attempt: Any, partition: str, last_metadata: Any) -> Any:
+            return {"start": last_metadata["end"] if last_metadata else 0, "end": 9}
+
+    class Chosen(FileSpout):
+        def partitions(self) -> Any:
+            return ["b"]
+
+    touch(tmp_path, "a", "b")
+    read: dict[str, object] = {"a": {"start": 0, "end": 5}}
+    assert plan(Growing(tmp_path), read) == ["a", "b"]
+    assert plan(Chosen(tmp_path), read) == ["b"]
+    assert plan(Chosen(tmp_path), {"b": {"start": 0, "end": 5}}) == []
+
+
 def test_a_batch_has_at_most_files_per_batch(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{n:02}" for n in range(25)))
     spout = FileSpout(tmp_path, files_per_batch=10)
@@ -146,12 +179,15 @@ def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object, onerror: object) -> object:
-        assert callable(onerror)
-        onerror(PermissionError(13, "Permission denied", str(tmp_path / "locked")))
-        return iter(())
+    touch(tmp_path, "locked/a")
+    scandir = os.scandir
 
-    monkeypatch.setattr(listing.os, "walk", refuse)
+    def refuse(folder: str) -> Any:
+        if folder.endswith("locked"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(listing.os, "scandir", refuse)
     with pytest.raises(PartitionUnreadable, match="locked cannot be listed: Permission denied"):
         FileSpout(tmp_path).partitions()
 

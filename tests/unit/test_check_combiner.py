@@ -172,11 +172,22 @@ class Text(Mean):
         return (f"{left[0]} {right[0]}",)
 
 
+class Inverse(Mean):
+    """Its init raises for a nought."""
+
+    def init(self, value: Any) -> Any:
+        return (1 / value,)
+
+
 @pytest.mark.parametrize(
     ("aggregator", "says"),
     [
         (Mean("n"), "^Mean of n: combine (is not associative: combine|depends on order)"),
         (Text("n"), "combine returned '.*' for 'mean', declared double: it is of the type str; convert it there"),
+        (
+            Inverse("n"),
+            r"for the record {'n': 0}, value 'tried': Inverse: init raised ZeroDivisionError: division by zero",
+        ),
     ],
 )
 def test_what_is_wrong_with_one_that_declares_a_partial(check: Check, aggregator: Any, says: str) -> None:

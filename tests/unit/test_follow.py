@@ -180,6 +180,44 @@ def test_less_than_asked_for_waits_for_more_but_not_for_ever(tmp_path: Path, mon
     assert [batch.txid for batch in look()] == [2]
 
 
+def test_an_idle_look_reads_the_ledger_anew_only_when_a_run_has_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was ever counted is not read twice a second; what another run counts is."""
+    case, read = Words(tmp_path), list[str]()
+    look = Arrivals(case.runner, {})
+    assert list(look()) == []
+    heads = MemoryLedger.heads
+    monkeypatch.setattr(MemoryLedger, "heads", lambda *given: [read.append("all"), heads(*given)][1])
+    assert [list(look()) for _ in range(3)] == [[], [], []]
+    assert len(read) == 1
+    case.log.append("0", ["a"])
+    assert [batch.txid for batch in case.runner.run("another")] == [1]
+    read.clear()
+    assert [list(look()) for _ in range(3)] == [[], [], []]
+    assert len(read) == 1
+    case.log.append("0", ["b"])
+    assert [batch.txid for batch in look()] == [2]
+
+
+def test_a_look_that_costs_much_is_made_less_often(rests: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a tenth of the time at most."""
+    now = [0.0]
+
+    def costs(*each: float) -> Callable[[], Generator[Batch, None, None]]:
+        left = iter(each)
+
+        def look() -> Generator[Batch, None, None]:
+            now[0] += next(left)
+            yield from ()
+
+        return look
+
+    monkeypatch.setattr(following.time, "process_time", lambda: now[0])
+    list(follow(costs(0.02, 0.3, 7.0), lambda: len(rests) == 3))
+    assert rests == [PAUSE_SECONDS, pytest.approx(2.7), PAUSE_SECONDS_MAX]
+
+
 def test_the_first_look_finishes_what_an_earlier_call_left(tmp_path: Path) -> None:
     case = Words(tmp_path)
     case.log.append("0", ["a", "b"])

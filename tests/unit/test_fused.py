@@ -33,7 +33,7 @@ from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan, Range, Ranges
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
-from txbatch.launch.fused import Attempt, Halving
+from txbatch.launch.fused import Attempt, Halving, Load
 from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -41,6 +41,7 @@ from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
+from txbatch.spark.load import TooMuch
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 Define = Callable[[Stream], Any]
@@ -288,6 +289,54 @@ class Jobs:
         return None if folder.said == "manifest" else folder.said
 
 
+class Full(Jobs):
+    """Jobs that take no more than 10 rows; each batch has as many as `rows` says, or 2."""
+
+    def __init__(self, number: int, failing: Sequence[int] = (), **rows: int) -> None:
+        super().__init__(number, failing)
+        self.rows = {txid: rows.get(f"txid_{txid}", 2) for txid in self.folders}
+        self.load = Load()
+
+    def run(self) -> dict[int, str]:
+        attempts = [
+            (folder, Assignment("t", TransactionAttempt(txid, 1), "", {}, "")) for txid, folder in self.folders.items()
+        ]
+        Halving(self.together, self.alone, str, 2 * len(attempts).bit_length(), self.load).emit(
+            cast("list[Attempt]", attempts)
+        )
+        return {txid: folder.said for txid, folder in self.folders.items()}
+
+    def together(self, attempts: Sequence[Attempt]) -> None:
+        rows = {each[1].attempt.txid: self.rows[each[1].attempt.txid] for each in attempts}
+        if sum(rows.values()) > 10:
+            self.jobs.append(list(rows))
+            raise TooMuch("t", {txid: number / 10 for txid, number in rows.items()})
+        super().together(attempts)
+
+
+def test_what_is_too_much_at_once_goes_on_in_pieces_that_are_known_and_later_jobs_begin_so() -> None:
+    jobs = Full(64)
+    assert set(jobs.run().values()) == {"manifest"}
+    assert [len(each) for each in jobs.jobs] == [64, *[5] * 12, 4]
+    later = Full(64)
+    later.load = jobs.load
+    assert set(later.run().values()) == {"manifest"}
+    assert [len(each) for each in later.jobs] == [4] * 16
+
+
+def test_a_huge_batch_among_small_ones_is_emitted_by_itself_and_the_others_together() -> None:
+    jobs = Full(6, txid_3=40)
+    assert set(jobs.run().values()) == {"manifest"}
+    assert jobs.jobs == [[1, 2, 3, 4, 5, 6], [1, 2], [3], [4, 5, 6]]
+
+
+def test_what_is_too_much_takes_no_try_from_what_fails() -> None:
+    """Many that are each too much, and one that fails."""
+    jobs = Full(40, failing=[33], **{f"txid_{txid}": 6 for txid in range(1, 41)})
+    said = jobs.run()
+    assert [txid for txid, each in said.items() if each != "manifest"] == [33]
+
+
 @pytest.mark.parametrize("failing", [(1,), (7,), (3, 12)])
 def test_what_fails_is_found_by_halves_and_fails_alone(failing: tuple[int, ...]) -> None:
     said = Jobs(12, failing).run()
@@ -338,6 +387,10 @@ class Application(MemoryApplication):
     def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
         super().__init__(topology, staging)
         self.together, self.alone, self.inside = list[list[str]](), list[str](), False
+        self.started: list[int] = []
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        self.started.append(len(plans))
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         if not self.inside:
@@ -390,6 +443,23 @@ class Case:
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
+
+
+def test_the_application_starts_before_the_attempts_and_only_for_something_to_emit(case: Case) -> None:
+    begun: list[int] = []
+
+    def start_attempt(ledger: MemoryLedger, batch: Batch, run: Run, code: str) -> Assignment:
+        begun.append(len(case.application.started))
+        return original(ledger, batch, run, code)
+
+    original = MemoryLedger.start_attempt
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryLedger, "start_attempt", start_attempt)
+        assert case.run(3) == [1, 2, 3]
+    assert (begun, case.application.started) == ([1, 1, 1], [3])
+    case.begin()
+    assert case.run(3) == [1, 2, 3]
+    assert case.application.started == []
 
 
 def test_days_are_emitted_together_and_committed_each_by_its_own_txid(case: Case) -> None:
@@ -592,6 +662,12 @@ def test_a_train_is_committed_while_the_next_one_which_is_longer_is_emitted(trai
     ]
     assert all(batch.succeeded for batch in trains.batches())
     assert (trains.beside.alone, trains.count) == ([], 8)
+
+
+def test_a_call_knows_how_many_are_planned_behind_each(trains: Trains) -> None:
+    starts = [MIDNIGHT + timedelta(days=number) for number in range(8)]
+    each = trains.runner.run_each([Interval(start, start + timedelta(days=1)) for start in starts])
+    assert [trains.runner.behind for _ in each] == [5, 4, 5, 4, 3, 2, 1, 0]
 
 
 def test_a_commit_that_fails_stops_the_train_and_what_is_emitted_beside_it_is_kept(

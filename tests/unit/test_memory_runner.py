@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import (
+    AppendState,
     ApproxCountDistinct,
     Avg,
+    CombinerAggregator,
     Count,
     DistinctSketch,
     FixedBatchSpout,
@@ -27,6 +30,7 @@ from txbatch import (
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.ordered_texts import BETWEEN, ordered_text
 from txbatch.memory.ledger import MemoryLedger
+from txbatch.memory.queries import ask
 from txbatch.memory.runner import run
 
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
@@ -93,6 +97,35 @@ def test_numbers_are_those_of_the_declared_types() -> None:
     first = rated.topology.aggregates[0].aggregates["top"].finish(values[-1:])
     assert (len(values[0]), first) == (2, [{"half": 5, "rate": 2}, {"half": 5, "rate": 2}])
     assert values[-1] == [BETWEEN.join(map(ordered_text, (10.0, 5.0, 2.0)))] * 2
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_key_of_doubles_is_one_as_in_spark_and_postgresql(size: int) -> None:
+    """NaN is one key, whoever makes it and in whichever batch; zero has no sign."""
+    given = [(float("nan"), 1), (-0.0, 1), (float("nan"), 2), (0.0, 2), (1.5, 2)]
+    stream = sentences(*given, fields="x double, n int", size=size)
+    stream.group_by("x").persistent_aggregate(OpaqueState("fed"), n=Count())
+    made = stream.map(lambda record: (float(str(record["x"])), record["n"]), "y double, n int")
+    made.group_by("y").persistent_aggregate(OpaqueState("made"), n=Count())
+    mean = made.group_by("n", "y").aggregate(mean=Sum("y", approximate=True))
+    mean.group_by("mean").persistent_aggregate(OpaqueState("means"), n=Count())
+    ledger = run(stream.topology)
+    for state in ("fed", "made", "means"):
+        found = {str(key): row.value for (key,), row in ledger.rows(state).items()}
+        assert found == {"nan": (2,), "0.0": (2,), "1.5": (1,)}
+
+
+def test_a_question_about_nan_is_answered() -> None:
+    stream = sentences((float("nan"),), (-0.0,), fields="x double")
+    counts = stream.group_by("x").persistent_aggregate(OpaqueState("s"), n=Count())
+    stream.topology.new_query_stream("of", "x double").state_query(counts, "x").aggregate(n=Sum("n"))
+    asked = stream.topology.new_query_stream("told", "args string").each(
+        lambda record: float(record["args"]), "x double"
+    )
+    asked.state_query(counts, "x").aggregate(n=Sum("n"))
+    ledger = run(stream.topology)
+    assert ask(ledger, stream.topology, "of", [float("nan"), -0.0, 1]) == [[{"n": 1}], [{"n": 1}], [{"n": None}]]
+    assert ask(ledger, stream.topology, "told", ["nan", "-0"]) == [[{"n": 1}], [{"n": 1}]]
 
 
 def test_functions_of_several_fields() -> None:
@@ -168,6 +201,81 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
     numbers.group_by("n").persistent_aggregate(OpaqueState("s"), count=Count())
     with pytest.raises(BadRecord, match=rf"^stream 'in': a function raised {told}; tried again it failed again: mend"):
         run(topology)
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string", 1, "secret"))
+    stream.map(lambda r: (r["k"], *"b" * 1_000), "k string").group_by("k").persistent_aggregate(
+        OpaqueState("s"), count=Count()
+    )
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    told = str(raised.value)
+    assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
+    assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
+
+
+class Inverse(CombinerAggregator):
+    """Raises for a nought."""
+
+    partial = "of double"
+
+    def init(self, value: Any) -> Any:
+        return (1 / value,)
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return (left[0] + right[0],)
+
+
+def asks(record: Any) -> bool:
+    return bool(record[f"no {record['k']}"])
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"n": Count(where=asks)}, "value 'n': where asks raised KeyError{'no Ada'}; mend the job"),
+        ({"n": Count(), "remove": asks}, "remove asks raised KeyError{'no Ada'}; mend the job"),
+        ({"n": Inverse("v")}, "value 'n': Inverse: init raised ZeroDivisionError{division by zero}; mend the job"),
+    ],
+    ids=["where", "remove", "init"],
+)
+@pytest.mark.parametrize("show", [True, False])
+def test_a_function_of_a_state_that_raises_is_named(values: dict[str, Any], told: str, show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string, v int", 1, ("Ada", 0)))
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), **values)
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    cause, shown = (
+        re.sub("{(.*)}", r": \1" if show else "", told),
+        "; the record is {'k': 'Ada', 'v': 0}" if show else "",
+    )
+    assert str(raised.value) == f"state 's': {cause}{shown}"
+
+
+def test_a_disk_that_fails_a_function_of_a_state_is_no_records_fault() -> None:
+    def away(record: Any) -> bool:
+        raise ConnectionError("away")
+
+    stream = sentences("a")
+    stream.group_by("sentence").persistent_aggregate(OpaqueState("s"), n=Count(where=away))
+    with pytest.raises(ConnectionError, match="away"):
+        run(stream.topology)
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_a_function_of_an_aggregate_in_the_batch_that_raises_is_named(show: bool) -> None:
+    topology = Topology("t", show_records=show)
+    stream = topology.new_stream("in", FixedBatchSpout("k string, v int", 1, ("Ada", 0)))
+    stream.group_by("k").aggregate(n=Count(where=asks)).persist(AppendState("s"))
+    with pytest.raises(BadRecord) as raised:
+        run(topology)
+    cause = ": 'no Ada'" if show else ""
+    shown = "; the record is {'k': 'Ada', 'v': 0}" if show else ""
+    assert str(raised.value) == f"stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
 
 
 def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:

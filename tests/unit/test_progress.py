@@ -34,6 +34,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def test_where_nobody_knows_of_how_many_it_says_how_many_are_planned() -> None:
+    said, left = list[Progress](), [1, 60]
+    list(watched(batches(1, 2), None, said.append, left.pop))
+    assert [str(each).split(", ")[:2] for each in said] == [
+        ["1 batch is committed", "60 more are planned"],
+        ["2 batches are committed", "1 more is planned"],
+    ]
+
+
 def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
     """An earlier call left it, and this one finds it again."""
     said = list[Progress]()

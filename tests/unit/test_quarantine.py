@@ -50,10 +50,11 @@ def test_what_fails_is_kept_and_all_else_counts() -> None:
     [
         (lambda s: s.filter(number), "2. filter number"),
         (lambda s: s.map(lambda r: "x" if r["line"] == "x" else 1, "n bigint"), "2. map <lambda>"),
+        (lambda s: s.map(lambda r: (1, 2) if r["line"] == "x" else 1, "n bigint"), "2. map <lambda>"),
         (lambda s: s.flat_map(lambda r: (int(each) for each in r["line"]), "n bigint"), "2. flat_map <lambda>"),
         (lambda s: s.peek(number), "2. peek number"),
     ],
-    ids=["filter", "value that does not fit", "flat_map", "peek"],
+    ids=["filter", "value that does not fit", "too many values", "flat_map", "peek"],
 )
 def test_each_operation_quarantines_and_says_which_it_was(step: Callable[[Stream], Stream], operation: str) -> None:
     counts, failed = counted(step(lines("1", "x", "2").project("line")))

@@ -68,6 +68,8 @@ def as_of(state: str, given: tuple[str, ...], at: datetime | None, corrected: bo
     )
     keys = arguments.keys(given if at else given[1:], columns)
     rows = reader.as_of(state, txid, keys, corrected=corrected, limit=limit + 1)
+    if (without := reader.told_without(state, txid)) is not None:
+        click.echo(without, err=True)
     if at:
         click.echo(f"as of txid {txid}, the newest at {at.isoformat()}", err=True)
     if not keys and len(rows) > limit:

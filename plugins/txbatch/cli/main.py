@@ -274,7 +274,8 @@ def run(
             tell_counted(reader, loaded.topology.name, pieces)
             batches = runner.run_each(pieces, parameters)
         with told(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
-            done = [each.txid for each in watched(batches, len(pieces) if pieces else None, tell)]
+            of = len(pieces) if pieces else None
+            done = [each.txid for each in watched(batches, of, tell, lambda: runner.behind)]
     return reader.batches_by_txid(loaded.topology.name, done)
 
 

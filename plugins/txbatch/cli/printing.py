@@ -17,10 +17,11 @@ from typing import Any
 
 import click
 
+from txbatch.core.cuts import MICROS
 from txbatch.core.errors import TxbatchError
-from txbatch.core.keep import Keep
-from txbatch.core.retention import FOR_EVER
+from txbatch.core.keep import FOR_EVER, Keep, told
 from txbatch.core.text import escape_json, shown, shown_lines
+from txbatch.core.window import lasting
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.tables import lines_of, plain
@@ -142,9 +143,21 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             )
         if row["keep"]:
             folded = f"; up to txid {row['horizon']} the past is folded" if row["horizon"] else ""
-            _say(f"{row['topology']}: kept is {Keep.from_json(row['keep'])}{folded}")
+            _say(f"{row['topology']}: kept is {told(Keep.stored(row['keep']))}{folded}")
+        for each in row["windows_left"]:
+            _say(f"{row['topology']}: {_windows_left(each)}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
+
+
+def _windows_left(row: Mapping[str, Any]) -> str:
+    stay = "for ever" if row["keep"] is None else f"for {lasting(row['keep'] // MICROS)}"
+    of = f"windows of state {row['state']!r} stay {stay} once they have ended"
+    if row["left_before"] is None:
+        return f"{of}; none has left"
+    which = "sessions that end" if row["sessions"] else "those that begin"
+    records = "" if row["records"] is None else f", of {row['records']:,} records"
+    return f"{of}; {which} before {plain(row['left_before'])} have left: {row['windows']:,}{records}"
 
 
 def _show_gaps(topology: str, uncounted: Sequence[Mapping[str, Any]]) -> None:
@@ -205,6 +218,8 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         for each in row["in_flight"]:
             dead = "" if each["lease_live"] else ", which shows no sign of life"
             _say(f"in flight: txid {each['txid']} of {each['run']}{dead}; it is {each['status']}")
+        if row["one_by_one"]:
+            _say(f"many batches of a call are emitted one by one: {row['one_by_one']}")
         _say(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))

@@ -11,9 +11,11 @@ from sqlalchemy import Engine
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.keep import Keep
-from txbatch.core.retention import told
+from txbatch.core.keep_windows import kept_windows, told_policy
 from txbatch.core.topology import Topology
+from txbatch.postgres.keep_windows import PostgresWindows
 from txbatch.postgres.retention import Retention
+from txbatch.run import windows
 from txbatch.run.retention import waiting
 from txbatch.wiring import open_collector
 
@@ -33,6 +35,7 @@ from txbatch.wiring import open_collector
     "versions",
     "rows",
     "attempts",
+    "windows",
     "folders",
     nothing="no topology has run yet; nothing is kept",
     cut=("topology", "keep"),
@@ -45,13 +48,18 @@ def gc(topology: str | None, keep_txids: int | None, keep_days: int | None, dry_
       txbatch gc word_count --keep-days 90
 
     What stays is said by the job, Topology("word_count", keep=Keep(days=90)), unless it is said here. The values stay. What is
-    folded can be asked for no more by `as-of` and `why`, and not be restated. Commits and reports go on meanwhile; a call that
+    folded can be asked for no more by `as-of` and `why`, and not be restated. Windows that are older than their state keeps them,
+    OpaqueState("hourly", keep_windows="90 days"), leave it once all that made them is folded.
+
+    Commits and reports go on meanwhile; a call that
     was ended is called again. The newest batch is never folded.
     """
     keep = _asked(topology, keep_txids, keep_days)
     collector = open_collector(database.ready(), Path.cwd())
     rows = [collector.one(topology, keep, dry_run=dry_run)] if topology else list(collector.all(dry_run=dry_run))
     for row in rows:
+        for each in row.get("left", ()):
+            click.echo(f"{row['topology']}: {windows.told(each)}", err=True)
         if row.get("waits_for"):
             click.echo(waiting(row), err=True)
     return rows
@@ -69,6 +77,7 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
 
 def kept(engine: Engine, topology: Topology) -> dict[str, Any]:
     """Return what a job says that is kept, and what was until now: what is stored of it, where there is something."""
-    policies = Retention(engine).policies()
-    before = told(policies[topology.name]) if topology.name in policies else None
-    return {"keep": told(topology.keep), "kept_until_now": before}
+    policies, until_now = Retention(engine).policies(), None
+    if topology.name in policies:
+        until_now = told_policy(policies[topology.name], PostgresWindows(engine).policy(topology.name))
+    return {"keep": told_policy(topology.keep, kept_windows(topology)), "kept_until_now": until_now}

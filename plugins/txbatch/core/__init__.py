@@ -2,7 +2,7 @@
 
 Reading order. What a job defines: `errors`, `fields`, `merge`, `aggregator`, `state`, `update`, `spout`, `batch_spout`, `static`,
 `nodes`, `state_query`, `batch_steps`, `cuts`, `window`, `session_window`, `watermark`, `operations`, `watermarked`,
-`numbered`, `python_steps`, `quarantine`, `grouped`, `stream`, `united`, `persistent_aggregate`, `sessions`, `late`,
-`query_stream`, `topology`, `guarantee`, `definition`.
+`keep_windows`, `numbered`, `python_steps`, `quarantine`, `grouped`, `stream`, `united`, `persistent_aggregate`, `sessions`,
+`late`, `query_stream`, `topology`, `guarantee`, `definition`.
 What then happens to it: `formats`, `plan`, `transaction`, `ledger`, `protocol`, `coordinator`, `manifest`, `event_time`, `apart`.
 """

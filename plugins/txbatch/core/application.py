@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from txbatch.core.plan import BatchPlan
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
@@ -42,6 +43,9 @@ class Application(Protocol):
     @property
     def stage(self) -> str:
         """What it is at, for people; nothing where that is not known."""
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        """Let it start, for attempts of these plans and of this code that are about to begin; nothing where it runs."""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder; raises when it fails."""

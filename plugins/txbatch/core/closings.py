@@ -16,10 +16,16 @@ from typing import Any
 
 from txbatch.core.errors import TerminalError
 from txbatch.core.transaction import Metadata
-from txbatch.core.upstream import UpstreamState, check_kept, check_newest, next_range, replaced_with
-
-# What of the windows a range has: all that are closed, or those that its batches closed.
-ALL, NEW = "all", "new"
+from txbatch.core.upstream import (
+    ALL,
+    NEW,
+    UpstreamState,
+    check_kept,
+    check_newest,
+    marked_left,
+    next_range,
+    replaced_with,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,9 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
         return found
     check_newest(known)
     start = oldest(known)
-    return {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL} if known.txid > start else None
+    if known.txid <= start:
+        return None
+    return marked_left(known, {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL})
 
 
 def oldest(known: UpstreamState) -> int:

@@ -24,6 +24,7 @@ from txbatch.core.protocol import (
 )
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import STORED_BYTES_MAX, Batch, BatchKind, BatchStatus, Metadata, Run, canonical_json
+from txbatch.core.weight import Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _planned_ahead(
     length: int | None,
 ) -> tuple[list[Batch | None], list[RunPlan]]:
     """Return the batches of the first runs, None for each that is new, and the plans of the new ones."""
-    found, new, size, at = list[Batch | None](), list[RunPlan](), 0, _without_own(heads, behind)
+    found, new, at, weight = list[Batch | None](), list[RunPlan](), _without_own(heads, behind), Weight(topology)
     with Coordinators() as coordinators, suppress(TxbatchError):
         for run, head in zip(runs, heads, strict=True):
             match decide_initialize(replace(at, own=head.own), run, topology.max_pending):
@@ -121,9 +122,9 @@ def _planned_ahead(
                     at = followed(at, batch)
                 case _:
                     break
-            size += fused.adds_bytes(topology, batch.plan)
+            weight.add(batch.plan)
             full = length is not None and len(found) >= length and not fused.long_pass(topology, batch.plan)
-            if full or size >= fused.BYTES_MAX:
+            if full or weight.full:
                 break
     return found, new
 

@@ -82,6 +82,10 @@ class BadRecord(TerminalError):
     """A record cannot be counted: invalid UTF-8, U+0000 or null in a key, a value out of range."""
 
 
+class BadFunction(BadRecord):
+    """A function of a state or an aggregate failed for a record; the text has no value of one that is not to be shown."""
+
+
 class QuarantineFull(TerminalError):
     """Functions failed for more records of a batch than its topology's quarantine takes, or for some that it cannot take."""
 

@@ -44,6 +44,8 @@ PASS_BYTES_MAX = 1_000_000
 BYTES_MAX = 8_000_000_000
 # So many rows of partials of a state come to the driver at once, of all batches together: keys times batches.
 ROWS_MAX = 2_000_000
+# So many bytes of them do.
+PARTIALS_BYTES_MAX = 256_000_000
 # So many rows say which batch has which piece of time.
 PIECES_MAX = 100_000
 

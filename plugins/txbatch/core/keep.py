@@ -9,6 +9,7 @@ from typing import Any
 from txbatch.core.errors import DefinitionError
 
 DAYS_MAX = 36_500
+FOR_EVER = "for ever"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,14 @@ class Keep:
     def from_json(cls, stored: Mapping[str, Any]) -> Keep:
         """Return what was stored."""
         return cls(stored.get("txids"), stored.get("days"))
+
+    @classmethod
+    def stored(cls, stored: Mapping[str, Any] | None) -> Keep | None:
+        """Return what was stored, beside what is of windows (R30); None: nothing was, and all is kept."""
+        found = {name: each for name, each in (stored or {}).items() if name in ("txids", "days")}
+        return cls.from_json(found) if found else None
+
+
+def told(keep: Keep | None) -> str:
+    """Return a policy in words."""
+    return FOR_EVER if keep is None else str(keep)

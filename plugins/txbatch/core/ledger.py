@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from txbatch.core.keep_windows import Left
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import BatchPlan
 from txbatch.core.redefinition import Redefinition
@@ -61,7 +62,7 @@ class Version:
     `asked` is the batch that was asked for, `first` that of the position itself, of which `asked` may be a restate. `read` is
     what the version that counts read, by stream and partition, `first_read` what the first one did: None is a hole. `horizon`
     is the highest txid whose contributions are folded in a state of the topology (R22). Where a rebuild counted the version,
-    `read` is what that read, by the plan `rebuilt`.
+    `read` is what that read, by the plan `rebuilt`. `left` says by state which windows have left it (R30).
     """
 
     asked: Batch
@@ -71,6 +72,7 @@ class Version:
     first_read: ReadBy
     horizon: int = 0
     rebuilt: BatchPlan | None = None
+    left: Mapping[str, Left] = field(default_factory=dict)
 
     @property
     def plan(self) -> BatchPlan:
@@ -115,6 +117,9 @@ class Ledger(Protocol):
 
     def heads(self, topology: str, runs: Sequence[Run]) -> Sequence[Head]:
         """The same for each of several runs, as of one moment."""
+
+    def last_txid(self, topology: str) -> int:
+        """Return the highest txid that was ever used, 0 before the first: while it is the same, nobody has planned anything."""
 
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved meanwhile.

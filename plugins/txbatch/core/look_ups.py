@@ -15,7 +15,7 @@ from txbatch.core.fields import Field, decimal_scale
 from txbatch.core.live_state import LiveState
 from txbatch.core.merge import EXACT
 from txbatch.core.transaction import Assignment, Metadata
-from txbatch.core.upstream import Upstream, UpstreamState, check_kept, check_newest, check_same
+from txbatch.core.upstream import Upstream, UpstreamState, check_kept, check_left, check_newest, check_same, marked_left
 
 if TYPE_CHECKING:
     from txbatch.core.staging import AttemptFolder
@@ -46,17 +46,24 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
         known = upstream.known(state.name)
         if state.name not in then:
             check_newest(known)
-        cut = found[state.name] = then.get(state.name) or {"txid": known.txid, "of": list(known.made)}
+        cut = found[state.name] = then.get(state.name) or _now(known)
         check_cut(known, cut)
         _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
     return found
 
 
 def check_cut(known: UpstreamState, cut: Metadata) -> None:
-    """RecordsGone when a state cannot be asked as of a cut any more."""
+    """RecordsGone when a state cannot be asked as of a cut any more, or has not all that it had as of it."""
     range_ = {"start": cut["txid"], "end": cut["txid"], "of": cut["of"]}
     check_same(known, range_, _THEN)
     check_kept(known, range_, _THEN)
+    check_left(known, {**cut, "start": 0, "end": cut["txid"]}, _THEN)
+
+
+def _now(known: UpstreamState) -> Metadata:
+    """Return the cut of a state as of now. `left` is before which time windows had left it; without it none had."""
+    found = marked_left(known, {"start": 0, "end": known.txid})
+    return {"txid": known.txid, "of": list(known.made), **{name: found[name] for name in found if name == "left"}}
 
 
 def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
-from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TxbatchError
+from txbatch.core.errors import BadFunction, BadRecord, DefinitionError, TerminalError, TxbatchError
 from txbatch.core.fields import FLOATING_TYPES, Field, checked_array, checked_type, parse_fields
 from txbatch.core.merge import Partial, RowMerge
-from txbatch.core.python_steps import told
+from txbatch.core.python_steps import is_of_record, told
 from txbatch.core.python_types import all_fit, misfit
 
 _SHOWN_MAX = 100
@@ -97,8 +97,16 @@ class OwnCombiner(CombinerAggregator):
 
     def made(self, record: Mapping[str, Any]) -> Partial:
         """Return what `init` makes of a record; that of no records where it is null, wholly."""
-        made = self.given.init_of(record)
+        made = self._init(record)
         return self.given.zero() if made in (None, self.nothing) else self.checked("init", made)
+
+    def _init(self, record: Mapping[str, Any]) -> Partial | None:
+        try:
+            return self.given.init_of(record)
+        except Exception as error:
+            if not is_of_record(error) or isinstance(error, BadRecord):
+                raise
+            raise self._raised("init", error) from (error if self.show else None)
 
     def combined(self, left: Partial, right: Partial) -> Partial:
         """Return two partials as one; BadRecord when `combine` fails, or what it returns does not fit its declared types."""
@@ -159,10 +167,12 @@ class OwnCombiner(CombinerAggregator):
         except TxbatchError:
             raise
         except Exception as error:
-            of = " and ".join(map(self._shown, partials))
-            raise BadRecord(f"{self.of}: {function} of {of} raised {told(error, show=self.show)}; mend the job") from (
+            raise self._raised(f"{function} of {' and '.join(map(self._shown, partials))}", error) from (
                 error if self.show else None
             )
+
+    def _raised(self, what: str, error: Exception) -> BadFunction:
+        return BadFunction(f"{self.of}: {what} raised {told(error, show=self.show)}; mend the job")
 
     def checked(self, function: str, partial: Any) -> Partial:
         """Return what a function returned, if it is a partial of the declared types; else BadRecord."""

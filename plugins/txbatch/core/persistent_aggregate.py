@@ -11,6 +11,7 @@ from txbatch.core.aggregator import CombinerAggregator, Count, PartialColumn
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
+from txbatch.core.keep_windows import check_keeps_windows
 from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
 from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node, Windowed
@@ -228,6 +229,7 @@ def checked(aggregate: PersistentAggregate) -> PersistentAggregate:
     if aggregate.removable and not aggregate.keys:
         raise DefinitionError(f"state {state.name!r}: remove needs a key to remove; group_by one first")
     _check_columns(aggregate)
+    check_keeps_windows(aggregate)
     return aggregate
 
 

@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from txbatch.core.declared import values_of
-from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
+from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
+from txbatch.core.text import shown
 
 Row = tuple[Any, ...]
 # A function may change the dict that it is given: the rows are made of the record as it was.
 Rows = Callable[[dict[str, Any]], list[Row]]
+# What is said of a value that does not fit, where records are not shown.
+MISFIT_UNSHOWN = "a function returned a value that does not fit; convert it there"
+_SHOWN_MAX = 100
 
 
 def rows_of(step: Node) -> Rows | None:
@@ -34,10 +38,11 @@ def rows_of(step: Node) -> Rows | None:
 
 
 def as_row(value: Any, names: Sequence[str]) -> Row:
-    """Return what a Python function returned, as one value per field."""
+    """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
     values = values_of(value, names)
     if len(values) != len(names):
-        raise DefinitionError(f"a function returned {value!r}; expected a tuple of {len(names)} values")
+        told = shown(repr(value), _SHOWN_MAX)
+        raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txbatch.core.errors import TerminalError
+from txbatch.core.keep_windows import check_not_left
 from txbatch.core.ledger import Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import OfInterval, Ranges
@@ -68,6 +69,7 @@ def check_version(version: Version, restate: Restate) -> None:
             f"{of} gave its records up ({current.reason}); to count them after all, restate it with --skipped"
         )
     check_not_folded(version)
+    check_not_left(version.first, version.left)
 
 
 def check_not_folded(version: Version) -> None:

@@ -24,12 +24,6 @@ from txbatch.core.transaction import Metadata
 
 # As many txids are folded by one transaction.
 SLICE_TXIDS = 10
-FOR_EVER = "for ever"
-
-
-def told(keep: Keep | None) -> str:
-    """Return a policy in words."""
-    return FOR_EVER if keep is None else str(keep)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,13 @@ class PartitionedSpout(Emitter, Spout):
     def partitions(self) -> Sequence[str]:
         """The partitions that exist now, in the order in which they are planned."""
 
+    def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
+        """The partitions that may have something new, in order; `known` are those with an offset, and their last ranges.
+
+        Override where a partition is read once: a look then costs by what is new.
+        """
+        return self.partitions()
+
     @abstractmethod
     def emit_partition_batch_new(
         self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
@@ -303,7 +310,7 @@ class PartitionedCoordinator(BatchCoordinator):
 
     def _partitions(self) -> Sequence[str]:
         """Return the partitions' names. DefinitionError for no list, or a name that is no string, empty, too long or repeated."""
-        named = self.spout.partitions()
+        named = self.spout.partitions_to_ask(self.offsets)
         if isinstance(named, str) or not isinstance(named, Iterable):
             raise DefinitionError(f"{type(self.spout).__name__}: partitions() is {named!r}; return a list of names")
         names, seen = list(named), set[str]()

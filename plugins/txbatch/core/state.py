@@ -12,6 +12,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import check_since, checked_name, fitted_name, free_name
 from txbatch.core.merge import Partial
 from txbatch.core.new_values import NewValuesTable
+from txbatch.core.window import micros
 
 if TYPE_CHECKING:
     from txbatch.core.files import Files
@@ -35,6 +36,7 @@ REPORTS = frozenset(
         "values_since",
         "rebuilds",
         "retention",
+        "windows_left",
     }
 )
 # A setting and an Airflow connection are named after it.
@@ -55,7 +57,8 @@ class State:
     `contributions` keeps what each batch contributed, for restate, why, as-of and verify; without it the state is
     smaller and those are refused. `database` names another database than the ledger's, where the state is kept apart
     (R21): without contributions. Where the topology has history, `was` is the name that the state had, and `since="now"` lets
-    a new state count from the next txid on (R23).
+    a new state count from the next txid on (R23). `keep_windows` is how long windows that have ended stay, such as "90 days",
+    once `txbatch gc` is run: for ever, unless that is said (R30).
     """
 
     kind: StateKind
@@ -63,6 +66,7 @@ class State:
     prune = False  # whether rows go when retention folds what they came from
     files: Files | None = None  # where its records are written besides
     new_values: NewValuesTable | None = None  # the table that its commits fill with what they change
+    keep_windows: int | None = None  # how many microseconds windows stay once they have ended; None: for ever
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class State:
         database: str | None = None,
         was: str | None = None,
         since: str | None = None,
+        keep_windows: str | None = None,
     ) -> None:
         check_since(since)
         self.was, self.since = was, since
@@ -86,6 +91,8 @@ class State:
             raise DefinitionError(f"state {name!r} is kept apart, in {database!r}: it cannot have contributions there")
         self.contributions = database is None if contributions is None else contributions
         self.database = database
+        if keep_windows is not None:
+            self.keep_windows = micros(f"state {name!r}", "keep_windows", keep_windows)
 
 
 def changes_name(state: str) -> str:

@@ -11,6 +11,7 @@ from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.fields import checked_name, parse_fields, unique
 from txbatch.core.files import check_folders
 from txbatch.core.keep import Keep
+from txbatch.core.keep_windows import check_folds
 from txbatch.core.late import kept_aside
 from txbatch.core.new_values import check_tables
 from txbatch.core.nodes import Arguments, Source
@@ -205,5 +206,6 @@ class Topology:
             )
         check_tables(aggregate.state for aggregate in self.aggregates)
         check_folders(aggregate.state for aggregate in self.aggregates)
+        check_folds(self.name, self.aggregates, self.keep)
         _ = self.watermarks, self.numbered  # of each stream one; none where batches are planned ahead
         return self

@@ -7,7 +7,7 @@ same for whoever asks, and whenever, until retention has folded it, or somebody 
 >>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
 ({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
 >>> replaced_with(known, 6), replaced_with(known, 7)
-(Replaced(rebuild=1, last=6, horizon=0, gone=False), None)
+(Replaced(rebuild=1, last=6, horizon=0, gone=False, left=None), None)
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # What the identity of a spout says that reads a state; its `state` says which, its `emit` that it reads closed windows.
 STATE_SPOUT, CHANGES, FINAL = "StateSpout", "changes", "final"
+# What of the windows a range has: all that are closed, or those that its batches closed.
+ALL, NEW = "all", "new"
 # What a window that is closed has beside what reports show: the txid that closed it.
 CLOSED_BY = "closed_by"
 
@@ -42,13 +44,14 @@ CLOSED_BY = "closed_by"
 class Replaced:
     """A generation that a rebuild replaced: it has the cuts up to `last`, from `horizon` on; None: it did not have the state.
 
-    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions.
+    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions. `left` are the windows that had left.
     """
 
     rebuild: int
     last: int
     horizon: int | None
     gone: bool = False
+    left: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class UpstreamState:
     """A state, as its readers find it: `txid` is the newest cut, `horizon` the oldest of the generation that counts.
 
     `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
-    `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes.
+    `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes. `left`
+    says which windows have left it: those of which a column, in microseconds, is before a time (R30).
     """
 
     state: str
@@ -67,6 +71,7 @@ class UpstreamState:
     replaced: tuple[Replaced, ...] = ()
     columns: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
+    left: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,10 @@ class UpstreamCoordinator(PartitionedCoordinator):
 
 
 _ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
+_AS_READ = (
+    "of a batch that is not committed, `txbatch abort` it, and the next run reads what is there; one that is cannot be counted "
+    "again, and stays as it is"
+)
 _AS_COUNTED = "a batch that read it then cannot be counted again, and stays as it is"
 
 
@@ -160,14 +169,14 @@ def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | 
     """Return the range from the last cut to the newest; None when that is the same. RecordsGone when the last one is not kept."""
     if last is None:
         check_newest(known)
-        return {"start": 0, "end": known.txid, "of": list(known.made)} if known.txid else None
+        return marked_left(known, {"start": 0, "end": known.txid, "of": list(known.made)}) if known.txid else None
     start = int(last["end"])
     check_same(known, {**last, "start": start, "end": start})
     if known.txid == start:
         return None
     found = {"start": start, "end": known.txid, "of": list(known.made)}
     check_kept(known, found)
-    return found
+    return marked_left(known, found)
 
 
 def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
@@ -204,6 +213,39 @@ def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
     return [first, *(each.last + 1 for each in known.replaced if first <= each.last < range_["end"])]
 
 
+def marked_left(known: UpstreamState, range_: dict[str, Any]) -> dict[str, Any]:
+    """Return a new range which says, where it reads all of a state, before which time windows had left that."""
+    left = _left(known, range_["end"]) if _reads_all(known, range_) else None
+    return range_ if left is None else {**range_, "left": left[1]}
+
+
+def check_left(known: UpstreamState, range_: Metadata, way_out: str | None = None) -> None:
+    """RecordsGone where a range reads all of a state, and windows have left that since it was planned (R30)."""
+    left = _left(known, range_["end"]) if _reads_all(known, range_) else None
+    if (left[1] if left else None) != range_.get("left") and _reads_all(known, range_):
+        raise RecordsGone(
+            f"state {known.state!r}: retention has let windows go since it was read as of txid {range_['end']}; "
+            f"{way_out or _AS_READ}"
+        )
+
+
+def left_between(known: UpstreamState, start: int, end: int) -> list[tuple[str, int]]:
+    """Return which windows have left a state in the generations of two cuts: what became of them is no change."""
+    found = {_left(known, txid) for txid in (start, end)} if start else set()
+    return sorted(each for each in found if each is not None)
+
+
+def _left(known: UpstreamState, cut: int) -> tuple[str, int] | None:
+    replaced = replaced_with(known, cut)
+    return known.left if replaced is None else replaced.left
+
+
+def _reads_all(known: UpstreamState, range_: Metadata) -> bool:
+    """True if more is read than what changed within a generation."""
+    start, end = (replaced_with(known, range_[each]) for each in ("start", "end"))
+    return range_["start"] == 0 or range_.get("windows") == ALL or start != end
+
+
 def check_newest(known: UpstreamState) -> None:
     """RecordsGone where a state cannot be read as of its newest txid, for a rebuild has replaced what it was then."""
     way_out = (
@@ -219,6 +261,7 @@ def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, St
             known = upstream.known(state)
             check_same(known, range_, _AS_COUNTED)
             check_kept(known, range_, _AS_COUNTED)
+            check_left(known, range_, _AS_COUNTED)
 
 
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:

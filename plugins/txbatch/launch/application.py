@@ -20,10 +20,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from txbatch.core.errors import TransientError
+from txbatch.core.plan import BatchPlan
 from txbatch.core.text import shown
 from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import Job, check_emission, emits_nothing
-from txbatch.launch.submission import Submission, is_short, submission
+from txbatch.launch.submission import Submission, application, is_short
 
 if TYPE_CHECKING:
     from txbatch.core.staging import AttemptFolder
@@ -56,6 +57,13 @@ class Application:
         self._running: _Running | None = None
         self._at_work = ""
 
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        """Start Spark for attempts of these plans, and go on: it is told which, once they have begun. Nothing where it runs."""
+        if self._running is None and not self.killed:
+            topology = self.job.topology.name
+            log.info("%s: starting Spark", topology)
+            self._running = self._launched(f"txbatch {topology}", [], code, short=is_short(self.job, *plans))
+
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Run the job on an attempt's folder. TransientError when the attempt fails, or Spark ends before it is done."""
         self.emit_fused([(folder, assignment)])
@@ -70,10 +78,10 @@ class Application:
     def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
         """Let that begin, and go on: Spark is another process. `wait` before anything else is emitted, which would end it."""
         folders, first = [folder.uri for folder, _ in attempts], attempts[0][1]
-        short = is_short(self.job, *(assignment for _, assignment in attempts))
+        short = is_short(self.job, *(assignment.plan for _, assignment in attempts))
         if self._running is None or not self._running.takes(folders, first.code, short):
             self.close()
-            self._running = self._start(folders, first, short)
+            self._running = self._started(folders, first, short)
         self._at_work = _name(first)
 
     def wait(self) -> None:
@@ -109,20 +117,24 @@ class Application:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, folders: Sequence[str], assignment: Assignment, short: bool) -> _Running:
+    def _started(self, folders: Sequence[str], assignment: Assignment, short: bool) -> _Running:
         if self.killed:
             raise TransientError(f"{assignment.topology} {assignment.attempt}: this task is being ended")
-        what = submission(self.job, assignment, folders[0], self.home, local=self.local, short=short)
-        what = replace(what, arguments=(*what.arguments, *folders[1:]))
         log.info("%s %s: starting Spark", assignment.topology, assignment.attempt)
-        return _Running(what, self.launch, assignment.code, short)
+        return self._launched(_name(assignment), folders, assignment.code, short=short)
+
+    def _launched(self, name: str, folders: Sequence[str], code: str, *, short: bool) -> _Running:
+        what = application(self.job, name, folders, self.home, local=self.local, short=short)
+        return _Running(what, self.launch, code, short, busy=bool(folders))
 
 
 class _Running:
     """A spark-submit, run by a thread of its own, with the driver at the other end of a socket."""
 
-    def __init__(self, what: Submission, launch: Callable[[Submission], Launched], code: str, short: bool) -> None:
-        self.code, self.short, self.busy = code, short, True
+    def __init__(
+        self, what: Submission, launch: Callable[[Submission], Launched], code: str, short: bool, *, busy: bool
+    ) -> None:
+        self.code, self.short, self.busy = code, short, busy
         self.failure: BaseException | None = None
         self._heard = False
         self._folder, self._scratch = _folder("txbatch-"), _folder("spark-")
@@ -188,11 +200,12 @@ class _Running:
         self._thread.join()
 
     def close(self) -> None:
-        """End it, gently when it has nothing to do."""
+        """End it, gently when it has nothing to do, and waits to be told."""
         self._close_socket()
+        gently = self._connection is not None and not self.busy
         if self._connection is not None:
             self._connection.close()
-        self._thread.join(0 if self.busy else _STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS if gently else 0)
         while self._thread.is_alive():
             self.launched.kill()
             self._thread.join(1)

@@ -21,7 +21,7 @@ from txbatch.core.text import shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import stream_numbers
-from txbatch.launch.fused import Attempt, Halving, heartbeat, may_go_on, stage
+from txbatch.launch.fused import Attempt, Halving, Load, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
@@ -43,11 +43,12 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
 
     Exit code 0: its manifest is written; 1: error.json says why; FENCED_EXIT_CODE: nobody waits for it any more (R5).
     On the socket: receives the URI of a folder, answers `begun`, later `done` (success or not); the exit code is 0 when the
-    peer closes. Several folders, each in a line, are those of attempts that are emitted by one job.
+    peer closes. Several folders, each in a line, are those of attempts that are emitted by one job. With a socket and no
+    folder yet it starts its session meanwhile.
     """
     parser = argparse.ArgumentParser(description=f"Emit batches of the topology {topology.name}; run by spark-submit.")
     parser.add_argument(
-        "--attempt-folder", required=True, nargs="+", help="URIs of the folders of attempts in the staging area"
+        "--attempt-folder", required=True, nargs="*", help="URIs of the folders of attempts in the staging area"
     )
     parser.add_argument("--socket", help="from which the folders of further attempts come")
     parser.add_argument("--stages", type=Path, help="file for what Spark is at, while --socket is given")
@@ -66,13 +67,16 @@ def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
 def _serve(driver: Driver, submitter: Connection, folders: Sequence[str]) -> None:
     """Emit attempts until nobody sends another, or Spark can take none."""
     with suppress(EOFError, ConnectionError):
-        driver.emit_all(folders)
-        while driver.alive:
+        if folders:
+            driver.emit_all(folders)
             submitter.send_bytes(b"done")
+        else:
+            driver.start()
+        while driver.alive:
             folders = submitter.recv_bytes().decode().split("\n")
             submitter.send_bytes(b"begun")
             driver.emit_all(folders)
-        submitter.send_bytes(b"done")
+            submitter.send_bytes(b"done")
 
 
 class Driver:
@@ -84,7 +88,13 @@ class Driver:
         self.topology, self.job, self.name, self.stages = topology, job, name, stages
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
         self._ending, self._session = ending, cast("SparkSession | None", None)
+        self._load = Load()
         self._modules = 0  # how many are loaded, as of the last look
+
+    def start(self) -> None:
+        """Start the session before there is anything to emit. Why that fails, the first attempt says."""
+        with suppress(Exception):
+            self._spark()
 
     def emit_all(self, uris: Sequence[str]) -> bool:
         """Emit one attempt, or several by one job: of those each folder says what became of it."""
@@ -116,7 +126,8 @@ class Driver:
             with stopped_when_superseded(
                 f"{first.topology} {first.attempt} to {last.attempt}", lambda: heartbeat(folders)
             ):
-                Halving(self._emit_fused, self._emit_alone, self._why, 2 * len(attempts).bit_length()).emit(attempts)
+                left = 2 * len(attempts).bit_length()
+                Halving(self._emit_fused, self._emit_alone, self._why, left, self._load).emit(attempts)
         except Exception as error:
             self._why(error)
             for folder in folders:
@@ -201,13 +212,13 @@ class Driver:
         folder.write_manifest(manifest)
         _say(self.topology, assignment, manifest)
 
-    def _spark(self, assignment: Assignment) -> SparkSession:
+    def _spark(self, assignment: Assignment | None = None) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
             ship_by_value(self.job.parent)
             self._modules = len(sys.modules)
         if self._session is None:
-            name = self.name or f"txbatch {assignment.topology} {assignment.attempt}"
-            self._session = self._ending.enter_context(session(name))
+            of = self.topology.name if assignment is None else f"{assignment.topology} {assignment.attempt}"
+            self._session = self._ending.enter_context(session(self.name or f"txbatch {of}"))
             if self.stages is not None:
                 tell_stages(self._session.sparkContext, self.stages)
         else:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from txbatch.core import fused
 from txbatch.core.errors import TransientError
+from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment
 from txbatch.embedded import java
 from txbatch.fit import check_fit
@@ -75,7 +76,15 @@ def submission(
 
     `short`: what is emitted first is too small to be worth an optimising compiler; None: if the attempt is.
     """
-    short = is_short(job, assignment) if short is None else short
+    short = is_short(job, assignment.plan) if short is None else short
+    name = f"txbatch {assignment.topology} {assignment.attempt}"
+    return application(job, name, [attempt_folder], home, local=local, short=short)
+
+
+def application(
+    job: Job, name: str, attempt_folders: Sequence[str], home: Path, *, local: bool, short: bool
+) -> Submission:
+    """Return the same for an application of this name that emits several attempts first, or none before it is told which."""
     java_home = java.java_home(home)
     conf = {
         "spark.sql.session.timeZone": "UTC",
@@ -101,14 +110,12 @@ def submission(
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         options.append(java.spark_submit_java_options(home, java_home, short_job=short))
     conf["spark.driver.extraJavaOptions"] = " ".join(options)
-    arguments = ("--attempt-folder", attempt_folder)
-    name = f"txbatch {assignment.topology} {assignment.attempt}"
+    arguments = ("--attempt-folder", *attempt_folders)
     return Submission(name, str(job.path), arguments, conf, str(package_zip(home)), environment)
 
 
-def is_short(job: Job, *attempts: Assignment) -> bool:
+def is_short(job: Job, *plans: BatchPlan) -> bool:
     """True if what is emitted together is too small to be worth an optimising compiler, and so are longer trains behind it."""
-    plans = [each.plan for each in attempts]
     size = fused.planned_bytes(job.topology, plans)
     if size is None:
         return False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.called import told
+from txbatch.core.comparing import grouped_by
 from txbatch.core.cuts import micros_of
-from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
+from txbatch.core.errors import REFUSED, BadFunction, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
 from txbatch.core.late import LateState
@@ -17,7 +19,7 @@ from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.merge import Partial, merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import StreamPlan
+from txbatch.core.plan import BatchPlan, StreamPlan
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spout import SpoutKind
 from txbatch.core.staging import AttemptFolder
@@ -27,7 +29,7 @@ from txbatch.core.transaction import Assignment, digest
 from txbatch.core.upstream import stream_numbers
 from txbatch.core.watermark import MERGE
 from txbatch.memory.appended import appended
-from txbatch.memory.functions import called, init_of, record_of
+from txbatch.memory.functions import holds, init_of, record_of
 from txbatch.memory.operations import records
 from txbatch.memory.sessions import own_sessions
 from txbatch.memory.staging import MemoryStaging
@@ -45,6 +47,9 @@ class MemoryApplication:
 
     def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
         self.topology, self.staging = topology, staging
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        """Nothing has to be started."""
 
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Read the attempt's batch and stage what it contributes."""
@@ -178,7 +183,7 @@ def partials_of(
     combine = merger(aggregate.partial_merges)
     kept = own_sessions(aggregate, kept, late_before)
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
-        key = tuple(record[field.name] for field in aggregate.keys)
+        key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
         if None in key:
             shown = f" in {record}" if aggregate.stream.show_records else ""
             raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
@@ -186,16 +191,24 @@ def partials_of(
             partial = _partial(aggregate, record)
             found[key] = combine(found[key], partial) if key in found else partial
         except BadRecord as error:
-            shown = f"{error}; the record is {record}" if aggregate.stream.show_records else "a value cannot be counted"
+            shown = _refused(error, record, show=aggregate.stream.show_records)
             raise BadRecord(f"state {aggregate.state.name!r}: {shown}") from error
     return list(found.items())
 
 
+def _refused(error: BadRecord, record: Record, *, show: bool) -> str:
+    if show:
+        return f"{error}; the record is {record}"
+    return str(error) if isinstance(error, BadFunction) else "a value cannot be counted"
+
+
 def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
     """Return what one record contributes, with its marks where keys may be removed."""
-    if aggregate.removable and called("remove", aggregate.remove)(record):
+    show = aggregate.stream.show_records
+    if aggregate.removable and holds("remove", aggregate.remove, record, show=show):
         return (*(None for _ in aggregate.columns), True, False)
-    values = tuple(part for each in aggregate.aggregates.values() for part in init_of(each, record))
+    made = (init_of(each, record, show=show, of=f"value {name!r}: ") for name, each in aggregate.aggregates.items())
+    values = tuple(chain.from_iterable(made))
     return (*values, False, True) if aggregate.removable else values
 
 

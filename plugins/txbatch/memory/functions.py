@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from numbers import Integral, Real
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.merge import Partial
+from txbatch.core.python_steps import is_of_record, told
 
 
 def called(what: str, function: Any) -> Any:
@@ -24,18 +26,36 @@ def needs_spark(what: str, function: Any) -> DefinitionError:
     return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
 
 
-def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any]) -> Partial:
-    """Return what one record contributes to one value: that of no records, where `where` leaves it out."""
-    counts = aggregator.where is None or called("where", aggregator.where)(record)
+def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> bool:
+    """Return whether a condition of a state holds for a record. BadFunction says of what it is, when it raises."""
+    asked = called(what, condition)
+    try:
+        return bool(asked(record))
+    except Exception as error:
+        if not is_of_record(error) or isinstance(error, BadRecord):
+            raise
+        name = getattr(condition, "__name__", type(condition).__name__)
+        raise BadFunction(f"{of}{what} {name} raised {told(error, show=show)}; mend the job") from (
+            error if show else None
+        )
+
+
+def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> Partial:
+    """Return what one record contributes to one value: that of no records, where `where` leaves it out.
+
+    BadFunction says `of` which value a function raised, and shows what it raised, if it may.
+    """
+    counts = aggregator.where is None or holds("where", aggregator.where, record, show=show, of=of)
     return aggregator.init_of(record) if counts else aggregator.zero()
 
 
 def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
-    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0."""
+    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0, NaN one object."""
     return {field.name: _number(value, field.type) for value, field in zip(values, fields, strict=True)}
 
 
 def _number(value: Any, type_: str) -> Any:
     if type_ in FLOATING_TYPES and isinstance(value, Real):
-        return float(value)
+        number = float(value)
+        return number if number == number else nan
     return int(value) if type_ in INTEGER_TYPES and isinstance(value, Integral) else value

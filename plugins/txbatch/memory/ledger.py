@@ -157,6 +157,11 @@ class MemoryLedger:
         with self.transaction() as tables:
             return tables.heads(topology, runs)
 
+    def last_txid(self, topology: str) -> int:
+        """Return the highest txid that was ever used, 0 before the first."""
+        with self.transaction() as tables:
+            return max((batch.txid for batch in tables.batches_of(topology)), default=0)
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)

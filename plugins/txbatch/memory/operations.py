@@ -32,7 +32,7 @@ from txbatch.core.operations import (
     parted,
 )
 from txbatch.core.plan import BatchPlan
-from txbatch.core.python_steps import Rows, is_of_record, rows_of, told
+from txbatch.core.python_steps import MISFIT_UNSHOWN, Rows, is_of_record, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row, operation_of
 from txbatch.memory.functions import needs_spark, record_of
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
@@ -174,7 +174,7 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
 def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
     if step.show_records:
         return BadRecord(f"{error}; the record is {record}")
-    return BadRecord(f"stream {step.name!r}: a function returned a value that does not fit; convert it there")
+    return BadRecord(f"stream {step.name!r}: {MISFIT_UNSHOWN}")
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:

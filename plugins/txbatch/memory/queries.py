@@ -35,6 +35,7 @@ from txbatch.core.sessions import joined
 from txbatch.core.state import Value
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
+from txbatch.memory.functions import record_of
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.operations import step_records
 from txbatch.memory.state_query import by_key, looked_up
@@ -92,8 +93,7 @@ def _answered(told: _Told, step: Step, batches: Sequence[list[Record]], look_up:
             return told.each(batches, lambda records: list(aggregated(records, step, values)))
         case _ if (rows_of_record := rows_of(step)) is not None:
             made = told.each(batches, lambda records: [row for each in records for row in rows_of_record(dict(each))])
-            names = [field.name for field in step.fields]
-            return ([dict(zip(names, row, strict=True)) for row in rows] for rows in _checked(told, step, [*made]))
+            return ([record_of(row, step.fields) for row in rows] for rows in _checked(told, step, [*made]))
         case _:
             return told.each(batches, lambda records: list(step_records(records, step)))
 
@@ -183,7 +183,7 @@ def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list
             raise TerminalError(f"{of} takes {takes}; {shown(repr(row), _SHOWN_MAX)} has {len(row)}")
     for number, field in enumerate(fields):
         _check_column(of, field, [row[number] for row in rows])
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return [record_of(row, fields) for row in rows]
 
 
 def _check_column(of: str, field: Field, values: Sequence[Any]) -> None:

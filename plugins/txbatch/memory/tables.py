@@ -24,6 +24,7 @@ from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.event_time import Ahead, Closed, Marks
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.keep import Keep
+from txbatch.core.keep_windows import KeptWindows, Left, policy, stored_windows
 from txbatch.core.ledger import Head, ReadBy, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.merge import Partial, merger
@@ -63,6 +64,7 @@ class StoredTopology:
     fields: Mapping[str, Mapping[str, str]]
     keep: Keep | None = None
     watermarks: Mapping[str, Metadata] = field(default_factory=dict)
+    windows: Mapping[str, KeptWindows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class StoredState:
 
     `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
     One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
-    says how its values are finished.
+    says how its values are finished, `left` which windows have left it (R30).
     """
 
     topology: str
@@ -82,6 +84,7 @@ class StoredState:
     base: Mapping[Any, TransactionalValue] = field(default_factory=dict)
     horizon: int = 0
     aggregate: PersistentAggregate | None = None
+    left: Left | None = None
 
     @property
     def database(self) -> str | None:
@@ -186,7 +189,13 @@ class Tables:
     def keep(self, topology: Topology, job: str) -> None:
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
-            job, topology.by_interval, source, stream_fields(topology), topology.keep, stream_watermarks(topology)
+            job,
+            topology.by_interval,
+            source,
+            stream_fields(topology),
+            topology.keep,
+            stream_watermarks(topology),
+            stored_windows(policy(topology)),
         )
 
     def check_known(self, topology: str) -> None:
@@ -275,7 +284,8 @@ class Tables:
         horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
         first = self.batch(topology, asked.position)
         plan, read = self.rebuilt(current) or (None, self.read_by(current))
-        return Version(asked, first, current, read, self.read_by(first), horizon, plan)
+        left = {name: each.left for name, each in self.states.items() if each.topology == topology and each.left}
+        return Version(asked, first, current, read, self.read_by(first), horizon, plan, left)
 
     def next_numbers(self, topology: str, streams: Collection[str]) -> dict[str, int]:
         """Return the numbers of the next records of these streams, of those of which some are committed (R29)."""

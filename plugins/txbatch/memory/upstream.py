@@ -26,8 +26,10 @@ from txbatch.core.upstream import (
     check_dated,
     check_kept,
     check_keys,
+    check_left,
     check_merged,
     check_same,
+    left_between,
     replaced_with,
 )
 from txbatch.core.window import Window
@@ -63,6 +65,7 @@ class MemoryUpstream:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
             check_kept(found, range_)
+            check_left(found, range_)
             changed = _changed(tables, found, range_["start"], range_["end"])
             return [tuple(row[name] for name in columns) for row in changed]
 
@@ -78,6 +81,7 @@ class MemoryUpstream:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
             check_kept(found, range_)
+            check_left(found, range_)
             return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
@@ -135,7 +139,8 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         if each.rebuild.topology == stored.topology and each.swapped is not None:
             past = each.past.get(state)
             gone = past is not None and not past.definition.contributions
-            replaced.append(Replaced(number, each.swapped, None if past is None else past.horizon, gone))
+            horizon = None if past is None else past.horizon
+            replaced.append(Replaced(number, each.swapped, horizon, gone, None if past is None else _left(past)))
     replaced.sort(key=lambda each: (each.last, each.rebuild))
     columns = changes_columns(*_shown(stored))
     return UpstreamState(
@@ -147,7 +152,12 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         tuple(replaced),
         tuple(columns),
         _columns_of_closed(stored),
+        _left(stored),
     )
+
+
+def _left(stored: StoredState) -> tuple[str, int] | None:
+    return None if stored.left is None else (stored.left.kept.by, stored.left.before)
 
 
 def readers(tables: Tables) -> list[Reader]:
@@ -195,9 +205,13 @@ def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterato
     if earlier and later:
         check_keys(of.state, keys, _shown(earlier)[0])
     names, told = changes_columns(keys, values), bool(start) and replaced_with(of, start) is None
+    left = left_between(of, start, end)
     for key in {**old, **new}:
         was, _ = old.get(key, (None, None))
         now, txid = new.get(key, (None, None))
+        shown = {**dict(zip(keys, key, strict=True)), **(was or {}), **(now or {})}
+        if any(by in shown and micros_of(shown[by]) < before for by, before in left):
+            continue
         before, after = (None if each is None else [each.get(value) for value in values] for each in (was, now))
         row = changed(key, before, after, txid if txid and (now or told) else end)
         if row is not None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
+from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Reduce, fitted
-from txbatch.core.comparing import key_of, order_of
-from txbatch.core.errors import BadRecord
+from txbatch.core.comparing import grouped_by, key_of, order_of
+from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.merge import Partial, merger
 from txbatch.core.nodes import How, Join
@@ -21,7 +22,7 @@ def distinct(records: Iterable[Record]) -> Iterable[Record]:
     """Return the different records, each once."""
     found: dict[tuple[Any, ...], Record] = {}
     for record in records:
-        found.setdefault(key_of(record.values()), record)
+        found.setdefault(key_of(record.values()), {name: grouped_by(value) for name, value in record.items()})
     return found.values()
 
 
@@ -65,8 +66,8 @@ def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[Batc
     if not (step.keys or step.partitions):
         groups.setdefault((), [])
     for group in groups.values():
-        key = {key.name: group[0][key.name] for key in step.keys}
-        yield key | {value.name: _value(value, group, step.name) for value in values}
+        key = {key.name: grouped_by(group[0][key.name]) for key in step.keys}
+        yield key | {value.name: _value(value, group, step) for value in values}
 
 
 def reduced(records: Iterable[Record], step: Reduce) -> Iterator[Record]:
@@ -96,6 +97,14 @@ def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterato
         yield from (_joined({}, other, node) for other in theirs if _match(other, node) not in matched)
 
 
+def _init(aggregator: CombinerAggregator, record: Record, *, show: bool) -> Partial:
+    """Return what a record contributes; BadFunction has the record, if that may be shown."""
+    try:
+        return init_of(aggregator, record, show=show)
+    except BadFunction as error:
+        raise BadFunction(f"{error}; the record is {record}" if show else str(error)) from error
+
+
 def _match(record: Record, node: Join) -> tuple[Any, ...]:
     return key_of(record[name] for name in node.on)
 
@@ -104,12 +113,12 @@ def _joined(one: Record, other: Record, node: Join) -> Record:
     return {field.name: one.get(field.name, other.get(field.name)) for field in node.fields}
 
 
-def _value(value: BatchValue, group: Sequence[Record], stream: str) -> Any:
+def _value(value: BatchValue, group: Sequence[Record], step: Aggregate) -> Any:
     """Return the finished value of some records; BadRecord names the stream and the value."""
     aggregator, combine = value.aggregator, merger([column.merge for column in value.partials])
     try:
-        made = (init_of(aggregator, record) for record in group)
+        made = (_init(aggregator, record, show=step.show_records) for record in group)
         partial: Partial = reduce(combine, made, aggregator.zero())
     except BadRecord as error:
-        raise BadRecord(f"stream {stream!r}: aggregate {value.name}: {error}") from error
+        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {error}") from error
     return fitted(aggregator.finish(partial), value.type)

@@ -13,6 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
+from txbatch.core import fused
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.protocol import Wait
@@ -162,8 +163,11 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         self._spark: Application | None = None
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
+        together = self.emit_together(steps, restating.runs(steps, waiting.context)[: fused.BATCHES_MAX])
         batch = self.own_batch(steps, run, waiting)
-        if batch.status is BatchStatus.COMMITTED:
+        if batch.txid in together:
+            self._log_emitted(batch)
+        elif batch.status is BatchStatus.COMMITTED:
             log.info("%s: already committed as txid %s; nothing is emitted", batch.topology, batch.txid)
         elif self.coalesce:
             self._emit_coalesced(steps, batch, run, waiting)
@@ -190,6 +194,21 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         if not done:
             self.skip("nothing new", waiting)
         return {"topology": topology.name, "txids": sorted(done)}
+
+    def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
+        """Plan the batches of several runs, and emit them by one job where that goes; return the txids that were emitted so."""
+        if len(runs) < 2 or fused.why_not(self.job.topology) is not None or not self._one_application_serves:
+            return set()
+        from txbatch.run.fused import emitting, plan_ahead
+
+        planned = plan_ahead(steps, runs, (), len(runs))
+        if sum(batch.status is BatchStatus.PLANNED for batch, _ in planned) < 2:
+            return set()
+        with self._application() as application, emitting(steps, application, planned) as emission:
+            pass
+        self._spark = None
+        before = {batch.txid for batch, _ in planned if batch.status is not BatchStatus.PLANNED}
+        return {batch.txid for batch, _ in emission.planned if batch.status is BatchStatus.EMITTED} - before
 
     def _emit_coalesced(self, steps: Steps, batch: Batch, run: Run, waiting: Waiting) -> None:
         from txbatch.run import shared_emission
@@ -245,6 +264,12 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
     def _local(self) -> bool:
         return spark_master(self._conn_id).startswith("local")
 
+    @property
+    def _one_application_serves(self) -> bool:
+        """True where the driver is on this machine, and can be told of further attempts."""
+        ensure_spark_connection(self._conn_id)
+        return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
+
     def _launch_here(self, what: Submission) -> Submitted:
         """With the driver on this machine, where it is told of further attempts."""
         launched = self._launch(what)
@@ -272,12 +297,17 @@ class CommitOperator(EmitBatchOperator):
 
     It has the arguments of EmitBatchOperator, as it submits too: another batch, when its own does not continue what is
     committed, and one that nobody looks after any more, when that is in its way (see `txbatch.run.advance`). Of a run that
-    counts several batches again it brings all but the first through all steps.
+    counts several batches again it brings all but the first through the steps that are left.
     """
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> dict[str, Any]:
         others = [each for each in restating.runs(steps, waiting.context) if each != run]
-        found, *more = [self._advanced(steps, each, waiting) for each in (run, *others)]
+        found = self._advanced(steps, run, waiting)
+        more: list[Finished] = []
+        for first in range(0, len(others), fused.BATCHES_MAX):
+            together = others[first : first + fused.BATCHES_MAX]
+            self.emit_together(steps, together)
+            more += (self._advanced(steps, each, waiting) for each in together)
         for each in more:
             steps.success(each.batch)
         return _told(found, more)

@@ -14,6 +14,7 @@ from txbatch.core.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES
+from txbatch.run import windows
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 ALL = "txbatch.gc"
 _DOC = """What {which} need not keep, by the policy in the job (`keep=Keep(days=90)`), is folded into one row per key. The numbers
-stay; what is folded can be asked for no more, and not be restated.
+stay; what is folded can be asked for no more, and not be restated. Windows older than their state keeps them leave it
+(`keep_windows="90 days"`).
 
 `txbatch gc --dry-run` tells what that would come to; what it means stands in docs/operate.md, under *Retention*.
 """
@@ -84,4 +86,5 @@ def _told(row: Mapping[str, Any]) -> str:
     waits = f", waits for {row['waits_for']}" if row.get("waits_for") else ""
     if "versions" not in row:
         return f"{row['topology']}: kept {row['keep']}{waits}"
-    return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}"
+    left = "".join(f", {windows.told(each)}" for each in row.get("left", ()))
+    return f"{row['topology']}: folded up to txid {row['horizon']}, {row['versions']:,} batches{waits}{left}"

@@ -16,6 +16,7 @@ from txbatch.core.definition import (
     stream_watermarks,
 )
 from txbatch.core.errors import SchemaMismatch
+from txbatch.core.keep_windows import policy
 from txbatch.core.rebuild import Progress
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import canonical_json
@@ -77,14 +78,14 @@ def store(connection: Connection, topology: Topology, job: str) -> None:
 
 def row(topology: Topology, job: str) -> dict[str, Any]:
     """What the ledger keeps of it."""
-    watermarks = stream_watermarks(topology)
+    watermarks, keep = stream_watermarks(topology), policy(topology)
     return {
         "topology": topology.name,
         "job": job,
         "by_interval": topology.by_interval,
         "source": canonical_json(topology.source),
         "streams": canonical_json(stream_fields(topology)),
-        "keep": canonical_json(topology.keep.to_json()) if topology.keep else None,
+        "keep": canonical_json(keep) if keep else None,
         "watermarks": canonical_json(watermarks) if watermarks else None,
     }
 

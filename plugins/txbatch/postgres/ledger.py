@@ -140,6 +140,11 @@ class PostgresLedger:
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
             return rows.heads(connection, topology, runs)
 
+    def last_txid(self, topology: str) -> int:
+        """Return the highest txid that was ever used, 0 before the first."""
+        with transaction(self.engine) as connection:
+            return rows.last_txid(connection, topology)
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)

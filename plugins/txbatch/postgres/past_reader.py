@@ -18,6 +18,7 @@ from txbatch.core.merge import merge_named
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.verify import TOLERANCE
+from txbatch.postgres import rows as of_ledger
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.folds import Folds
@@ -121,6 +122,7 @@ class PastReader(Reader):
             report = f"SELECT * FROM report.{doubled(pg_name(state))} WHERE {_same(typed)}"
             row = connection.exec_driver_sql(report, asked).mappings().first()
             if not versions and row is None:
+                _check_left(connection, stored, key, casts, asked)
                 raise UnknownName(f"state {state!r} has no key {','.join(key)!r}, and never had: no batch counted one")
             equal = _amounts(connection, stored, casts, asked)
         values = {name: value for name, value in row.items() if name not in (*typed, "txid")} if row else None
@@ -131,6 +133,17 @@ class PastReader(Reader):
             "values": values,
         }
         return told | {"txid": row["txid"] if row else None, "equal": equal, "versions": versions}
+
+    def told_without(self, state: str, txid: int) -> str | None:
+        """Return what a state is told without as of a txid, since windows have left it (R30); None: it is whole."""
+        stored = self._dated(state)
+        with transaction(self.engine) as connection:
+            left = of_ledger.windows_left(connection, stored["topology"]).get(state)
+        return (
+            None
+            if left is None or left.txid <= txid
+            else f"as of txid {txid} it is told without that: {left.told(state)}"
+        )
 
     def restatements(self, topology: str, limit: int = 20) -> Rows:
         """Return the newest restates of a topology; UnknownName when there is no such topology."""
@@ -212,6 +225,22 @@ def _folded(own: OwnPast, txid: int, typed: Mapping[str, str], asked: Sequence[K
 
 def _function(prefix: str, state: str, schema: str = "report") -> str:
     return f"{schema}.{doubled(pg_name(f'{prefix}_{state}'))}"
+
+
+def _check_left(
+    connection: Connection, stored: Mapping[str, Any], key: Key, casts: Sequence[str], asked: Mapping[str, str]
+) -> None:
+    """UnknownName where a key that is not there is of a window which began before others that have left."""
+    left = of_ledger.windows_left(connection, stored["topology"]).get(stored["state"])
+    names = [name for name, _ in stored["columns"]["keys"]]
+    if left is None or left.kept.window.name not in names:
+        return
+    start = casts[names.index(left.kept.window.name)]
+    before = f"SELECT {start} < timestamptz 'epoch' + %(before)s * interval '1 microsecond'"
+    if connection.exec_driver_sql(before, {**asked, "before": left.before}).scalar():
+        raise UnknownName(
+            f"state {stored['state']!r} has no key {','.join(key)!r} any more, if it ever had: {left.told(stored['state'])}"
+        )
 
 
 def _parameters(key: Key) -> dict[str, str]:

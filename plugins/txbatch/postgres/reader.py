@@ -33,7 +33,8 @@ class Reader:
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
         `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
-        `restating` which batches in flight count others again, `ahead` which of the last batches read records of the future.
+        `restating` which batches in flight count others again, `windows_left` which windows have left states,
+        `ahead` which of the last batches read records of the future.
         """
         rows = self._rows("status", topology=topology)
         statements = {
@@ -42,6 +43,7 @@ class Reader:
             "missed": "missed",
             "uncounted": "gaps",
             "restating": "restating",
+            "windows_left": "windows_left_of",
             "ahead": "ahead",
         }
         for name, statement in statements.items():

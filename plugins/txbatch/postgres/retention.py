@@ -44,13 +44,13 @@ class Retention:
     def policies(self) -> Mapping[str, Keep | None]:
         """Return what each topology keeps, as its job last said; None: everything."""
         with transaction(self.engine) as connection:
-            return {row.topology: _policy(row.keep) for row in connection.execute(query("policies"))}
+            return {row.topology: Keep.stored(row.keep) for row in connection.execute(query("policies"))}
 
     def policy(self, topology: str) -> Keep | None:
         """Return what a topology keeps. UnknownName when there is no such topology."""
         with transaction(self.engine) as connection:
             rows.topology_row(connection, topology)
-            return _policy(connection.execute(query("policy"), {"topology": topology}).scalar_one())
+            return Keep.stored(connection.execute(query("policy"), {"topology": topology}).scalar_one())
 
     def past(self, topology: str, keep: Keep) -> Past:
         """Return what may be folded, so that this is kept, and what that waits for. Changes nothing."""
@@ -153,10 +153,6 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     attempts = connection.execute(query("forget_attempts"), {**given, "horizon": reached}).rowcount
     failpoints.hit("gc.folded")
     return Slice(reached, len(found.all), gone, attempts)
-
-
-def _policy(stored: Mapping[str, Any] | None) -> Keep | None:
-    return Keep.from_json(stored) if stored else None
 
 
 def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Version]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.errors import UnknownName
+from txbatch.core.keep_windows import KeptWindows, Left
 from txbatch.core.ledger import Head, Version
 from txbatch.core.manifest import Manifest, ReadPartition
 from txbatch.core.plan import BatchPlan
@@ -142,7 +143,17 @@ def version(connection: Connection, topology: str, txid: int) -> Version:
     )
     again = None if counted is None else rebuilt(topology, counted)
     plan, read = (None, read_by(connection, current)) if again is None else again
-    return Version(asked, first, current, read, read_by(connection, first), horizon, plan)
+    left = windows_left(connection, topology)
+    return Version(asked, first, current, read, read_by(connection, first), horizon, plan, left)
+
+
+def windows_left(connection: Connection, topology: str) -> dict[str, Left]:
+    """Return by state which windows have left it, of those that some have (R30)."""
+    found = connection.execute(query("windows_left"), {"topology": topology})
+    return {
+        row.state: Left(KeptWindows.from_json(row.kept), row.left_before, row.txid, row.windows, row.records)
+        for row in found
+    }
 
 
 def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[str, ReadPartition]]] | None:

@@ -89,6 +89,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
     txid = int(connection.execute(query("newest_committed"), {"topology": topology.name}).scalar_one())
     run_all(connection, past_reports.kept(connection, names, rebuild.number, txid))
+    connection.execute(query("forget_windows_left"), {"topology": topology.name})
     defined = [aggregate.state.name for aggregate in topology.aggregates]
     _move(connection, defined, coming(rebuild.number), CURRENT)
     for schema in coming(rebuild.number).schemas:
@@ -108,9 +109,8 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
 
 def _past(row: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of a state that does not count any more."""
-    return {
-        name: row[name] for name in ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined")
-    }
+    names = ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined")
+    return {name: row[name] for name in names} | ({"left": row["left"]} if row["left"] else {})
 
 
 def _lock(connection: Connection, names: list[str]) -> None:

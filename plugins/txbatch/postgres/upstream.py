@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from txbatch.core.closings import Closing, asked_since, first_closed, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
+from txbatch.core.keep_windows import KeptWindows
 from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
@@ -21,8 +22,10 @@ from txbatch.core.upstream import (
     check_dated,
     check_kept,
     check_keys,
+    check_left,
     check_merged,
     check_same,
+    left_between,
     replaced_with,
 )
 from txbatch.postgres.closed_sessions import CHANGED_BEHIND, ClosedSessions
@@ -64,6 +67,7 @@ class PostgresUpstream:
             found = known(connection, state)
             check_same(found, range_)
             check_kept(found, range_)
+            check_left(found, range_)
             changed = _Cuts(connection, found, self.jobs).changes(range_["start"], range_["end"])
             yield from _streamed(connection, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
@@ -78,6 +82,7 @@ class PostgresUpstream:
             found = known(connection, state)
             check_same(found, range_)
             check_kept(found, range_)
+            check_left(found, range_)
             cuts = _Cuts(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
                 yield from cuts.closed(closing, cut, asked_since(range_), columns)
@@ -144,11 +149,21 @@ def known(connection: Connection, state: str) -> UpstreamState:
             f"state {state!r} was made by an earlier version; what changed in it can be asked once its job has run again"
         )
     given = {"state": state, "topology": row["topology"]}
-    replaced = [Replaced(*each[:4]) for each in connection.execute(query("upstream_replaced"), given)]
+    found = connection.execute(query("upstream_replaced"), given)
+    replaced = [
+        Replaced(each.rebuild, each.swapped_txid, each.horizon, each.gone, _left(**each.left) if each.left else None)
+        for each in found
+    ]
     made = row["created_at"].astimezone(UTC).isoformat(), row["joined"]
     columns = tuple(changes_columns(*_shown(row["columns"])))
     closed = _columns_of_closed(connection, state)
-    return UpstreamState(state, row["topology"], made, row["txid"], row["horizon"], tuple(replaced), columns, closed)
+    left = None if row["kept"] is None else _left(row["kept"], row["left_before"])
+    at = row["txid"], row["horizon"]
+    return UpstreamState(state, row["topology"], made, *at, tuple(replaced), columns, closed, left)
+
+
+def _left(kept: Mapping[str, Any], before: int, txid: int = 0) -> tuple[str, int]:
+    return KeptWindows.from_json(kept).by, before
 
 
 def _closings(connection: Connection, of: UpstreamState, range_: Metadata) -> list[tuple[Closing, int]]:
@@ -200,6 +215,10 @@ class _Cuts:
         )
         if before and after:
             check_keys(self.of.state, keys, keys_before)
+            after, before = (
+                self._there(after, (*keys, *values), start, end),
+                self._there(before, (*keys_before, *values_before), start, end),
+            )
         none = f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in (*keys, *values, 'txid'))} WHERE false"
         names = map(_quoted, changes_columns(keys, values))
         pairs = [
@@ -231,6 +250,15 @@ class _Cuts:
             return *_shown(columns), doubled(own.as_of(txid))
         schema = (past(replaced.rebuild) if replaced else CURRENT).reports
         return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
+
+    def _there(self, shown: str, columns: Sequence[str], start: int, end: int) -> str:
+        """Return the SQL of those rows whose window has left the state in the generation of neither cut."""
+        told = [
+            f"{_quoted(by)} >= timestamptz 'epoch' + {before:d} * interval '1 microsecond'"
+            for by, before in left_between(self.of, start, end)
+            if by in columns
+        ]
+        return f"SELECT * FROM ({shown}) t WHERE {' AND '.join(told)}" if told else shown
 
     def closed(self, closing: Closing, cut: int, since: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of the windows a batch closed, as of a cut; of sessions those that were not closed before."""

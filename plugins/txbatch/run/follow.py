@@ -22,6 +22,7 @@ from txbatch.core.errors import (
     PartitionUnreadable,
     Unavailable,
 )
+from txbatch.core.ledger import Head
 from txbatch.core.plan import BatchPlan, Ranges
 from txbatch.core.planning import plan_batch
 from txbatch.core.transaction import Batch, Interval, Metadata, Run
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 PASSING = (Unavailable, OutcomeUnknown, LeaseHeld, NotItsTurn, ChangeTooEarly, PartitionUnreadable, IntervalNotOver)
 # Between two looks; while something is in the way each time twice as much, to the bound.
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.5, 10.0
+# Looks that find nothing take this part of the time at most.
+IDLE_SHARE = 0.1
 # Looks whether it is to end so often.
 _STEP_SECONDS = 0.1
 # Yields what there is to be counted now, batch by batch as it is committed.
@@ -47,18 +50,24 @@ def follow(look: Look, ended: Callable[[], bool]) -> Iterator[Batch]:
     """
     pause = PAUSE_SECONDS
     while not ended():
+        began, idle = time.process_time(), True
         try:
             with closing(look()) as batches:
                 for batch in batches:
-                    pause = PAUSE_SECONDS
+                    pause, idle = PAUSE_SECONDS, False
                     yield batch
                     if ended():
                         return
-            pause = PAUSE_SECONDS
+            pause = _pause_after(time.process_time() - began) if idle else PAUSE_SECONDS
         except PASSING as error:
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
             log.warning("%s; it is tried again in %g s", error, pause)
         _rest(pause, ended)
+
+
+def _pause_after(seconds: float) -> float:
+    """Return how long to rest after an idle look that took so much of a processor."""
+    return min(max(PAUSE_SECONDS, seconds * (1 / IDLE_SHARE - 1)), PAUSE_SECONDS_MAX)
 
 
 def _rest(seconds: float, ended: Callable[[], bool]) -> None:
@@ -80,17 +89,26 @@ class Arrivals:
     seconds: float = 0.0
     _first: bool = field(default=True, init=False)
     _since: float | None = field(default=None, init=False)
+    _head: Head | None = field(default=None, init=False)
 
     def __call__(self) -> Generator[Batch, None, None]:
         if self._first or self._due():
+            self._head = None
             yield from self.runner.run(parameters=self.parameters, until_idle=True)
             self._first, self._since = False, None
+
+    def _as_it_stands(self, run: Run) -> Head:
+        """Return the head; the one that was read last, where all batches were final then and no run has planned since."""
+        ledger, name = self.runner.steps.ledger, self.runner.job.topology.name
+        if self._head is None or self._head.pending or ledger.last_txid(name) + 1 != self._head.next_txid:
+            self._head = ledger.head(name, run)
+        return self._head
 
     def _due(self) -> bool:
         """Ask the spouts, as planning does, and store nothing."""
         steps = self.runner.steps
         run = Run(f"{RUN_PREFIX}follow", parameters=self.parameters)
-        head = steps.ledger.head(steps.job.topology.name, run)
+        head = self._as_it_stands(run)
         if head.pending:
             return True
         planned = plan_batch(steps.job.topology, head, run, steps.ledger.upstream)

@@ -36,7 +36,7 @@ class Emission:
 
     def __init__(self, steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
         self.steps, self.application, self.planned = steps, application, list(planned)
-        self.attempts = list(_started(steps, _together(steps, planned)))
+        self.attempts = list(_started(steps, application, _together(steps, planned)))
         self._failure: TxbatchError | None = None
         self._at_work = False
 
@@ -106,12 +106,15 @@ def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
     return found if len(found) > 1 else []
 
 
-def _started(steps: Steps, planned: Sequence[Planned]) -> Iterator[tuple[AttemptFolder, Assignment]]:
-    """Begin an attempt of each batch, and yield those that may be emitted."""
+def _started(
+    steps: Steps, application: Application, planned: Sequence[Planned]
+) -> Iterator[tuple[AttemptFolder, Assignment]]:
+    """Let the application start, meanwhile begin an attempt of each batch, and yield those that may be emitted."""
     if not planned:
         return
     with _left_to_its_own_run():
         code = steps.code_now()
+        application.start([batch.plan for batch, _ in planned], code)
         for batch, run in planned:
             with _left_to_its_own_run():
                 folder, assignment = steps.start_attempt(batch, run, code)

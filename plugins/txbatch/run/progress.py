@@ -19,16 +19,21 @@ LOGGED_SECONDS = 10.0
 class Progress:
     """So many batches are committed, of so many if that is known, with so many records, in so many seconds.
 
+    Where nobody knows of how many, `behind` are planned behind them.
+
     >>> print(Progress(73, 73_000, 20.0, of=365))
     73 of 365 batches are committed, 73,000 records, 3,650 a second, 0:01:20 left
     >>> print(Progress(1, 1, 0.0))
     1 batch is committed, 1 record
+    >>> print(Progress(20, 40, 4.0, behind=60))
+    20 batches are committed, 60 more are planned, 40 records, 10 a second
     """
 
     batches: int
     records: int
     seconds: float
     of: int | None = None
+    behind: int = 0
 
     @property
     def seconds_left(self) -> float | None:
@@ -42,6 +47,7 @@ class Progress:
         one = (self.of if of else self.batches) == 1
         said = [
             f"{self.batches:,}{of} {'batch is' if one else 'batches are'} committed",
+            *([f"{self.behind:,} more {'is' if self.behind == 1 else 'are'} planned"] if self.behind else []),
             f"{self.records:,} record{'s'[: self.records != 1]}",
         ]
         if self.seconds:
@@ -54,14 +60,19 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
-def watched(batches: Iterable[Batch], of: int | None, tell: Tell) -> Iterator[Batch]:
-    """Yield batches, and tell after each how far the call has come; one that comes again is not counted again."""
+def watched(
+    batches: Iterable[Batch], of: int | None, tell: Tell, behind: Callable[[], int] = lambda: 0
+) -> Iterator[Batch]:
+    """Yield batches, and tell after each how far the call has come; one that comes again is not counted again.
+
+    Where nobody knows of how many, `behind` says how many are planned behind the one that was yielded last.
+    """
     began, seen, records = time.monotonic(), set[int](), 0
     for batch in batches:
         if batch.txid not in seen:
             seen.add(batch.txid)
             records += batch.records or 0
-            tell(Progress(len(seen), records, time.monotonic() - began, of))
+            tell(Progress(len(seen), records, time.monotonic() - began, of, 0 if of else behind()))
         yield batch
 
 

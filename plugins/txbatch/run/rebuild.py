@@ -21,6 +21,7 @@ from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Wa
 from txbatch.core.run_locks import REBUILD
 from txbatch.core.transaction import Batch, Restate, Run
 from txbatch.core.verify import Again, EmitAgain, Unverifiable
+from txbatch.core.weight import Weight
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -112,18 +113,18 @@ class Rebuilder:
 
     def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
         """Return what is read again of the next versions, up to the bounds of one job, and to one that does not go together."""
-        topology, size, found = self.steps.job.topology, 0, list[tuple[Batch, Planned]]()
+        topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
         if fused.why_not(topology) is not None:
             return found
-        versions = self.rebuilds.to_count(rebuild, fused.BATCHES_MAX)
+        weight, versions = Weight(topology), self.rebuilds.to_count(rebuild, fused.BATCHES_MAX)
         plans = plans_of(self.steps, versions, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # whose plan fails is told when it is the next
             for version, planned in plans:
                 if found and not fused.go_together(topology, found[0][1].plan, planned.plan):
                     break
                 found.append((version, planned))
-                size += fused.adds_bytes(topology, planned.plan)
-                if size >= fused.BYTES_MAX:
+                weight.add(planned.plan)
+                if weight.full:
                     break
         return found
 

@@ -1,4 +1,4 @@
-"""`txbatch gc`: what a policy does not keep is folded, of one topology or of all (R22)."""
+"""`txbatch gc`: what a policy does not keep is folded, and old windows leave, of one topology or of all (R22, R30)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from txbatch.core.errors import DefinitionError, NotFoldable
-from txbatch.core.keep import Keep
-from txbatch.core.retention import Past, Retention, told
+from txbatch.core.keep import Keep, told
+from txbatch.core.keep_windows import Windows
+from txbatch.core.retention import Past, Retention
+from txbatch.run.windows import let_go
 
 
 class Leftovers(Protocol):
@@ -27,6 +29,7 @@ class Collector:
 
     retention: Retention
     leftovers: Leftovers
+    windows: Windows
 
     def one(self, topology: str, keep: Keep | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Fold a topology by this policy, or by that of its job; DefinitionError when that keeps everything."""
@@ -60,11 +63,14 @@ class Collector:
         done = [kept.outlook(past)] if dry_run else list(kept.fold(topology, past.wanted))
         after = past if dry_run else kept.past(topology, keep)
         folders = self.leftovers.number if dry_run else self.leftovers.remove
+        left = let_go(self.windows, topology, dry_run=dry_run, horizon=past.reached)
         return _row(topology, keep, past.horizon, past.reached if dry_run else after.horizon) | {
             "versions": sum(each.versions for each in done),
             "rows": sum(each.rows for each in done),
             "attempts": sum(each.attempts for each in done),
+            "windows": sum(each["windows"] for each in left),
             "folders": folders(topology, past.wanted),
+            "left": left,
             "waits_for": after.waits_for,
         }
 

@@ -44,6 +44,7 @@ class Runner:
     ) -> None:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits = waits or _not_its_turn
+        self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
     @property
     def job(self) -> Job:
@@ -152,7 +153,11 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            yield from Trains(self.steps, self.application, self._finish).run(runs, until_idle=until_idle)
+            trains = Trains(self.steps, self.application, self._finish, self._planned_behind)
+            yield from trains.run(runs, until_idle=until_idle)
+
+    def _planned_behind(self, number: int) -> None:
+        self.behind = number
 
     def _one_by_one(self, call: Run, runs: Iterator[Run], *, until_idle: bool) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):

@@ -16,7 +16,7 @@ from txbatch.core.application import Application
 from txbatch.core.protocol import Wait, waited_for
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.transaction import Batch, BatchStatus, Run
-from txbatch.run.fused import emit_ahead
+from txbatch.run.fused import Planned, emit_ahead
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def decide(batch: Batch, run: Run, *, alone: bool, first_try: bool) -> Emission:
 def emit(
     steps: Steps, batch: Batch, run: Run, start: Callable[[], AbstractContextManager[Application]], *, first_try: bool
 ) -> Emitted | Taken | WaitForOthers | Wait:
-    """Emit the run's batch, and then for others if nobody else does; or say for whom the run waits.
+    """Emit the run's batch, and for others if nobody else does; or say for whom the run waits.
 
     `start` gives the application, which ends with its block; it is called only when this run emits.
     """
@@ -88,7 +88,7 @@ def emit(
                 return decision
             case Emit():
                 with start() as application:
-                    emitted = steps.emit_or_wait(decision.batch, run, application.emit)
+                    emitted = _emit_own(steps, decision, run, application)
                     if isinstance(emitted, Batch) and decision.for_others:
                         emit_for_others(steps, run, application)
                 return Emitted(emitted) if isinstance(emitted, Batch) else emitted
@@ -96,28 +96,40 @@ def emit(
                 assert_never(decision)
 
 
+def _emit_own(steps: Steps, decision: Emit, run: Run, application: Application) -> Batch | Wait:
+    """Emit the run's batch by one job with what others wait for; by itself where that cannot be, or fails."""
+    own = decision.batch
+    if decision.for_others and own.status is BatchStatus.PLANNED:
+        emit_ahead(steps, application, [(own, run), *_waiting(steps, run)])
+        now = steps.ledger.batch(own.topology, own.txid)
+        if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
+            return now
+    return steps.emit_or_wait(own, run, application.emit)
+
+
 def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
     """Emit what other living runs have planned and nobody has tried yet: by one job where that goes, else one after the other.
 
     What comes meanwhile too, max_pending at most. What fails is left to its own run.
     """
-    waiting = [each for each in _pending(steps, run) if _waits(each, run)]
-    emit_ahead(steps, application, [(each, Run(each.lease_run or "")) for each in waiting])
+    emit_ahead(steps, application, _waiting(steps, run))
     for _ in range(steps.job.topology.max_pending):
         try:
-            batch = next((each for each in _pending(steps, run) if _waits(each, run)), None)
-            if batch is None:
+            if not (waiting := _waiting(steps, run)):
                 return
-            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, batch.lease_run)
-            steps.emit_batch(batch, Run(batch.lease_run or ""), application.emit)
+            batch, its_run = waiting[0]
+            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, its_run.name)
+            steps.emit_batch(batch, its_run, application.emit)
         except Exception as error:
             if application.killed:
                 raise
             log.warning("%s; it is left to its own run", error)
 
 
-def _pending(steps: Steps, run: Run) -> tuple[Batch, ...]:
-    return steps.ledger.head(steps.job.topology.name, run).pending
+def _waiting(steps: Steps, run: Run) -> list[Planned]:
+    """Return what other living runs have planned and nobody has tried yet."""
+    pending = steps.ledger.head(steps.job.topology.name, run).pending
+    return [(each, Run(each.lease_run or "")) for each in pending if _waits(each, run)]
 
 
 def _waits(batch: Batch, run: Run) -> bool:

@@ -31,6 +31,8 @@ class Trains:
     steps: Steps
     application: Application
     finish: Callable[[Run], list[Batch]]
+    # Told before each batch how many are planned behind it.
+    behind: Callable[[int], None] = lambda number: None
 
     def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
@@ -56,6 +58,7 @@ class Trains:
         for number, (batch, run) in enumerate(train, 1):
             with _told_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
                 done = self._finish_emitted(batch, run, beside)
+            self.behind(len(train) - number + len(beside.planned))
             yield from done
 
     def _finish_emitted(self, batch: Batch, run: Run, beside: Emission) -> list[Batch]:

@@ -11,6 +11,7 @@ from txbatch.core.application import Application
 from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.ledger import Unfinished
 from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.core.weight import Weight
 from txbatch.run.calls import RUN_PREFIX, call_of, held
 from txbatch.run.fused import Planned, emit_ahead
 from txbatch.run.steps import Steps
@@ -45,10 +46,12 @@ class Leftovers:
     def _planned_by(self, found: Unfinished | None) -> list[Planned]:
         """Return what the call of an unfinished batch planned and did not emit, from that batch on: as many as one job takes."""
         name, ledger, planned = self.steps.job.topology.name, self.steps.ledger, list[Planned]()
-        call = found and call_of(found.run.name)
-        while found and call_of(found.run.name) == call and len(planned) < fused.BATCHES_MAX:
+        call, weight = found and call_of(found.run.name), Weight(self.steps.job.topology)
+        while found and call_of(found.run.name) == call and len(planned) < fused.BATCHES_MAX and not weight.full:
             batch = ledger.batch(name, found.txid)
-            planned += [(batch, found.run)] if batch.status is BatchStatus.PLANNED else []
+            if batch.status is BatchStatus.PLANNED:
+                planned.append((batch, found.run))
+                weight.add(batch.plan)
             found = ledger.oldest_unfinished(name, RUN_PREFIX, above=found.txid)
         return planned
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from txbatch.core.errors import Incomplete
 from txbatch.core.fields import Field
-from txbatch.core.fused import ROWS_MAX, pieces, spans, strictly_by_time
+from txbatch.core.fused import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import Ranges
 from txbatch.core.spark_sql import spark_name
@@ -20,6 +20,7 @@ from txbatch.core.stream import Stream
 from txbatch.core.transaction import Assignment
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.frames import of_rows
+from txbatch.spark.load import Bound
 from txbatch.spark.outside import micros, refused
 from txbatch.spark.reader import BatchReader, emitter_of
 from txbatch.spark.within_batch import OF_FIELD
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
-
-
-class TooManyRows(Exception):
-    """The partials of so many batches are too many for the driver: fewer are emitted together."""
 
 
 @contextmanager
@@ -125,11 +122,9 @@ class FusedReader(BatchReader):
 
 
 def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
-    """Return the partials of each of these batches, as the batch alone would have them. TooManyRows for more than `ROWS_MAX`."""
-    found = aggregator.partials().limit(ROWS_MAX + 1).toArrow()
-    if found.num_rows > ROWS_MAX:
-        raise TooManyRows(f"{aggregator}: more than {ROWS_MAX:,} rows of partials")
-    found = found.sort_by(OF_FIELD.name)
+    """Return the partials of each of these batches, as it alone would have them. TooMuch for more than the driver takes."""
+    bound = Bound(aggregator.aggregate, ROWS_MAX, PARTIALS_BYTES_MAX)
+    found = bound.taken(aggregator.partials(), str(aggregator)).sort_by(OF_FIELD.name)
     cut, at = {}, 0
     for count in pc.value_counts(found[OF_FIELD.name]).to_pylist():
         cut[int(count["values"])] = found.slice(at, count["counts"]).drop_columns([OF_FIELD.name])

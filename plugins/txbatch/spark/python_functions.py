@@ -12,7 +12,7 @@ from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.fields import Field
 from txbatch.core.nodes import Source
 from txbatch.core.operations import Node
-from txbatch.core.python_steps import Row, Rows, is_of_record
+from txbatch.core.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record
 from txbatch.core.spout import PartitionedSpout
 from txbatch.spark.failures import Unshown, record_note, shown_record
 from txbatch.spark.frames import ddl
@@ -103,7 +103,14 @@ def _outcome(rows: Rows, record: dict[str, Any], show: bool, quarantined: bool) 
     except Exception as error:
         if quarantined and is_of_record(error):
             return error
+        if isinstance(error, BadRecord):
+            raise _refused(error, record, show) from (error if show else None)
         _raise(error, record, show)
+
+
+def _refused(error: BadRecord, record: dict[str, Any], show: bool) -> BadRecord:
+    """Return what is said of a record for which a function returned what no field takes."""
+    return BadRecord(f"{error}; the record is {shown_record(record)}" if show else MISFIT_UNSHOWN)
 
 
 def _raise(error: Exception, record: dict[str, Any], show: bool) -> NoReturn:
@@ -154,6 +161,6 @@ def _check(record: dict[str, Any], rows: list[Row], fields: Sequence[Field], sho
                 arrow_array([value], field)
             except BadRecord as error:
                 if show:
-                    raise BadRecord(f"{error}; the record is {shown_record(record)}") from error
+                    raise _refused(error, record, show) from error
                 what = f"a function returned a {type(value).__name__} that does not fit {field.name!r}"
                 raise BadRecord(f"{what}, declared {field.type}; convert it there, or declare another type") from None

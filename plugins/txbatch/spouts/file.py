@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,13 @@ class FileSpout(PartitionedSpout):
     def partitions(self) -> Sequence[str]:
         """Relative paths, by the listing rule."""
         return files_below(self.root, self.pattern)
+
+    def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
+        """Those that have not been read; of a subclass that lists or plans otherwise, all of them."""
+        mine = type(self).emit_partition_batch_new is FileSpout.emit_partition_batch_new
+        if not mine or type(self).partitions is not FileSpout.partitions:
+            return self.partitions()
+        return files_below(self.root, self.pattern, known)
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """The sizes of the files."""

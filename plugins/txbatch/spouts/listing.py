@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence, Set
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Container, Iterator, Sequence, Set
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,36 +34,57 @@ def name_pattern(pattern: object, spout: str) -> str:
     return pattern
 
 
-def files_below(root: Path, pattern: str = "*") -> list[str]:
+def files_below(root: Path, pattern: str = "*", known: Container[str] = ()) -> list[str]:
     """Relative paths of the regular files at any depth, in the order of their bytes, hidden files and folders left out.
 
-    A link to a folder is entered, one to a file is a file; not when what it leads to is listed where it is. Raises
-    TransientError when `root` is no folder, Spark could not read a name, or two links lead to the same; PartitionUnreadable
-    when a folder cannot be listed, or a link leads to nothing.
+    A link to a folder is entered, one to a file is a file; not when what it leads to is listed where it is. Those in `known` are
+    left out; without links to files they are not even looked at. Raises TransientError when `root` is no folder, Spark could not
+    read a name, or two links lead to the same; PartitionUnreadable when a folder cannot be listed, or a link leads to nothing.
     """
     if not root.is_dir():
         raise TransientError(f"{root} is not a folder that can be read; create it or mend the path")
-    found = [Path(folder, name) for folder, files in _walk(root) for name in files if not hidden(name)]
-    links = [path for path in found if path.is_symlink()]
+    found, cut = list(_walk(root)), len(os.path.join(root, ""))
+    links = [Path(entry.path) for entry in found if entry.is_symlink()]
     _check_links(links)
-    matching = [path for path in found if fnmatchcase(path.name, pattern) and path.is_file()]
-    twice = _listed_anyway(matching, set(links))
-    names = sorted((str(path.relative_to(root)) for path in matching if path not in twice), key=os.fsencode)
+    asked = found if links else [entry for entry in found if entry.path[cut:] not in known]
+    fits = re.compile(translate(pattern)).match
+    matching = [entry.path for entry in asked if fits(entry.name) and entry.is_file()]
+    twice = set(map(str, _listed_anyway(list(map(Path, matching)), set(links)))) if links else ()
+    listed = (path[cut:] for path in matching if path not in twice)
+    names = sorted((name for name in listed if name not in known), key=os.fsencode)
     for name in names:
         _check_name(name)
     return names
 
 
-def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each folder with the names in it, those behind links too, once."""
-    left, entered = [str(root)], {os.path.realpath(root): str(root)}
-    while left:
-        for folder, folders, files in os.walk(left.pop(), onerror=_refuse):
-            folders[:] = sorted(name for name in folders if not hidden(name))
-            for link in (os.path.join(folder, name) for name in folders):
-                if os.path.islink(link) and _is_new(link, str(root), entered):
-                    left.append(link)
-            yield folder, files
+def _walk(root: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield what is no folder, in all folders, those behind links too, once."""
+    tops, entered = [str(root)], {os.path.realpath(root): str(root)}
+    while tops:
+        left = [tops.pop()]
+        while left:
+            files, folders = _look_into(left.pop())
+            yield from files
+            tops += (each.path for each in folders if each.is_symlink() and _is_new(each.path, str(root), entered))
+            left += (each.path for each in reversed(folders) if not each.is_symlink())
+
+
+def _look_into(folder: str) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+    """Return the files and, in order, the folders in a folder, without hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if not hidden(entry.name)]
+    except OSError as error:
+        raise PartitionUnreadable(f"{error.filename} cannot be listed: {error.strerror}") from error
+    folders = sorted((entry for entry in found if _is_folder(entry)), key=lambda entry: entry.name)
+    return [entry for entry in found if not _is_folder(entry)] if folders else found, folders
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, which is told of as one that leads to nothing
+        return False
 
 
 def _is_new(link: str, root: str, entered: dict[str, str]) -> bool:
@@ -141,7 +163,3 @@ def _check_name(name: str) -> None:
         raise TransientError(f"the file name {os.fsencode(name)!r} is not UTF-8; rename the file") from None
     if ":" in name:
         raise TransientError(f"Spark cannot read {name!r}, for the colon in its name; rename the file")
-
-
-def _refuse(error: OSError) -> None:
-    raise PartitionUnreadable(f"{error.filename} cannot be listed: {error.strerror}") from error

@@ -13,7 +13,7 @@ from txbatch.arrow import arrow_array
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.comparing import key_of
 from txbatch.core.declared import fields_ddl, values_of
-from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.fields import Field, array_of, parse_fields
 from txbatch.core.merge import Partial
 from txbatch.core.own_combiner import own_combiners
@@ -97,6 +97,8 @@ class _Check:
         record = random.choice(self.given) if self.given else some
         try:
             made = init_of(self.aggregator, record)
+        except BadFunction as error:
+            self._fail(f"for the record {record!r}, {error}")
         except BadRecord:
             return None
         self.taken += 1
