@@ -9,7 +9,8 @@ values; a row that is `removed` is a tombstone, which reports do not show.
 make of values in corrections/, what operations per batch make of records in operations/, what batches make of sessions in
 sessions/, which tests/contract/test_sessions.py runs, when they are closed in closed_sessions/, which
 tests/contract/test_closed_sessions.py runs, windows of processing time in processing_time/, which
-tests/contract/test_processing_time.py runs, and those by count in numbered/, which tests/contract/test_numbered.py runs.
+tests/contract/test_processing_time.py runs, those by count in numbered/, which tests/contract/test_numbered.py runs, and
+late records and windows that close in late/ and closed_windows/, which tests/contract/test_late.py runs.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ CASES = sorted(
         "processing_time",
         "numbered",
         "keep_windows",
+        "late",
+        "closed_windows",
     )
 )
 
