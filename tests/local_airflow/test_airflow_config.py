@@ -34,3 +34,11 @@ def test_percent_sign_in_a_path_is_none_of_the_configurations_own(tmp_path: Path
     write(tmp_path, 8080)
     assert config_of(tmp_path).get("core", "dags_folder").endswith("/50%%")
     assert config_of(tmp_path).get("database", "sql_alchemy_conn") == URL.replace("%", "%%")
+
+
+def test_files_that_have_not_changed_are_seldom_parsed(tmp_path: Path) -> None:
+    """An idle Airflow would do little else. One that has changed is parsed at once: it sorts them by when they changed."""
+    write(tmp_path, 8080)
+    config = config_of(tmp_path)
+    assert config.get("dag_processor", "min_file_process_interval") == "300"
+    assert not config.has_option("dag_processor", "file_parsing_sort_mode")

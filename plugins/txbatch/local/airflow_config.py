@@ -55,7 +55,8 @@ def _settings(home: Path, url: str) -> dict[str, dict[str, str]]:
         },
         "api": {"host": host, "port": port, "base_url": url, "workers": "1"},
         "scheduler": {"scheduler_idle_sleep_time": "0.25", "task_instance_heartbeat_timeout": "60"},
-        "dag_processor": {"refresh_interval": "5"},
+        # A file that has changed is parsed at once, of whatever age its last parse is; without that, every half a minute.
+        "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "300"},
         "logging": {
             "base_log_folder": str(home / "logs"),
             "uvicorn_logging_level": "WARNING",
