@@ -25,10 +25,11 @@ test: setup ## run every test, in three lanes beside each other; PYTEST_ARGS="te
 test-fast: setup ## run what needs no server, within a minute
 	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)
 
-soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; more of the model's states
+soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; followers that are killed; more of the model's states
 	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak -p no:budget --timeout 3600 -rP $(PYTEST_ARGS)
 	MODEL_STATES=200000 MODEL_WALKS=1000 $(PY) -m pytest tests/model/test_states.py -p no:budget --timeout 7200
 	MODEL_BATCHES=1000 $(PY) -m pytest tests/model/test_any_batches.py -p no:budget --timeout 7200
+	TXBATCH_SOAK_KILLS=50 $(PY) -m pytest tests/cli/test_follow.py tests/cli/test_follow_killed.py -p no:budget --timeout 7200 -rP
 	FLIGHTS_DAYS=365 $(PY) -m pytest tests/flights/test_year.py -p no:budget --timeout 7200
 	DUCKDB_HISTORIES=4000 $(PY) -m pytest tests/model/test_against_duckdb.py -p no:budget --timeout 7200
 	EVENT_TIMES=40000 $(PY) -m pytest tests/model/test_event_time.py -p no:budget --timeout 7200
