@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -128,6 +129,52 @@ def test_intervals_are_followed_by_the_clock(
     with engine.connect() as connection:
         assert connection.execute(text('SELECT "count" FROM report.days')).scalar_one() == 2
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.rule("R2", "R6")
+def test_two_that_follow_the_clock_count_each_interval_once(
+    home: Path,
+    postgres_url: str,
+    engine: Engine,
+    tmp_path: Path,
+    write_job: Callable[[str, str], str],
+    process_without_spark: Start,
+) -> None:
+    """One is killed, and comes again; none of them gives up."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("2020-03-01T05:00:00+00:00,x\n2021-07-01T05:00:00+00:00,x\n")
+    job = write_job("days.py", DAYS.format(root=str(tmp_path / "in")))
+    clock = ("--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--json")
+
+    def begin() -> Popen[str]:
+        return process_without_spark("run", job, *clock, TXBATCH_DATABASE_URL=postgres_url)
+
+    def asked(query: str) -> Any:
+        with engine.connect() as connection:
+            return connection.execute(text(query)).scalar_one()
+
+    years, followers = datetime.now(UTC).year - 2020, [begin(), begin()]
+    try:
+        wait_for(lambda: asked("SELECT count(*) FROM txbatch.batch WHERE status = 'committed'") > 0, followers)
+        killed = followers.pop(0)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+        followers.append(begin())
+        done = f"SELECT count(*) = {years} FROM txbatch.batch WHERE status = 'committed'"
+        wait_for(lambda: asked(done), followers, seconds=200)
+        time.sleep(1)
+        for each in followers:
+            assert each.poll() is None, each.communicate()
+            each.send_signal(signal.SIGTERM)
+            said = each.communicate(timeout=60)
+            assert each.returncode == 0, said
+    finally:
+        for each in followers:
+            if each.poll() is None:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.communicate()
+    assert asked("SELECT count(*) = count(DISTINCT interval_start) FROM report.batches WHERE status = 'committed'")
+    assert asked('SELECT "count" FROM report.days') == 2
 
 
 @pytest.mark.parametrize(
