@@ -22,6 +22,8 @@ from bench.measure import Figure, Stopwatch
 from bench.results import Results
 
 FILES, EVERY_SECONDS, WARM = int(os.environ.get("BENCH_FILES", "50")), 6.0, 10
+# Memory at first, once Java has compiled what it runs, and at last: of so many batches.
+WARM_JAVA, PART = 20, max(10, FILES // 10)
 JOB = """
 from txbatch import *
 
@@ -47,7 +49,7 @@ def measure(section: str, results: Results) -> None:
             seconds, memory = zip(*_files(running, folder, process), strict=True)
     warm = [Stopwatch(each) for each in seconds[WARM:]]
     late = Stopwatch(statistics.quantiles(seconds[WARM:], n=20)[-1])
-    before, after = (statistics.median(part) for part in (memory[WARM : 2 * WARM], memory[-WARM:]))
+    before, after = (statistics.median(part) for part in (memory[WARM_JAVA : WARM_JAVA + PART], memory[-PART:]))
     print(
         f"    p95 {late.seconds:.2f} s, median {statistics.median(seconds[WARM:]):.2f} s; {before:.0f}, then {after:.0f} MB"
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from txbatch import settings
 from txbatch.core import planning
@@ -55,6 +56,17 @@ stream.map(where, "file string").group_by("file").persistent_aggregate(OpaqueSta
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
 """
+
+
+def test_a_call_that_goes_on_for_good_starts_no_thread_for_each_query(spark: SparkSession) -> None:
+    """Its memory would grow by them."""
+    for _ in range(20):
+        spark.range(10).selectExpr("id % 3 AS n").groupBy("n").count().collect()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    names = [each.getName() for each in jvm.java.lang.Thread.getAllStackTraces().keySet()]
+    for pool in ("shuffle-exchange", "ResultQueryStageExecution"):
+        assert 0 < sum(name.startswith(pool) for name in names) <= 16
 
 
 @pytest.fixture

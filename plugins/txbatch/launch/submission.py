@@ -32,6 +32,14 @@ SHORT_JOB_BYTES = 80_000_000
 # More than 32 files are looked at by a job of Spark: in so many tasks, where it would be a task for each file.
 LISTING_TASKS = 64
 LOCAL_MASTER = "local[*]"
+# What a call that follows would grow by: what is over, kept for pages that are not shown; garbage, for half an hour; and threads,
+# of which Spark starts another one for each query, up to these many.
+_STAYS_SMALL = {
+    **dict.fromkeys(("spark.ui.retainedJobs", "spark.ui.retainedStages"), "20"),
+    **dict.fromkeys(("spark.ui.retainedTasks", "spark.sql.ui.retainedExecutions"), "20"),
+    **{f"spark.sql.{name}.maxThreadThreshold": "16" for name in ("shuffleExchange", "resultQueryStage")},
+    "spark.cleaner.periodicGC.interval": "30s",
+}
 SPARK_ENVIRONMENT = "TXBATCH_SPARK_ENVIRONMENT"
 _NEVER = (
     "AIRFLOW_CONN_",
@@ -106,8 +114,10 @@ def application(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_cores()),
+            **_STAYS_SMALL,
         }
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        environment |= {"MALLOC_ARENA_MAX": "2"}  # else what threads of Java have freed is kept for each of them
         options.append(java.spark_submit_java_options(home, java_home, short_job=short))
     conf["spark.driver.extraJavaOptions"] = " ".join(options)
     arguments = ("--attempt-folder", *attempt_folders)
