@@ -25,24 +25,6 @@ from txbatch.local.airflow_api import FINAL_RUN_STATES, AirflowApi, wait
 
 IDLE_SECONDS, SETTLED_SECONDS = 120, 90  # its DAG processor parses all files first
 HOUR = 3600.0
-DAG = '''"""The Airflow DAG of a bench: a year of days."""
-from datetime import datetime
-from zoneinfo import ZoneInfo
-
-from airflow.timetables.interval import CronDataIntervalTimetable
-
-from txbatch.orchestration import topology_dag
-
-NEW_YORK = ZoneInfo("America/New_York")
-dag = topology_dag(
-    "jobs/flights.py",
-    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
-    start_date=datetime(2013, 1, 1, tzinfo=NEW_YORK),
-    end_date=datetime(2013, 12, 31, tzinfo=NEW_YORK),
-    catchup=False,
-    coalesce={coalesce},
-)
-'''
 
 
 def year(section: str, results: Results) -> None:
@@ -76,7 +58,7 @@ def _timed(
 ) -> Stopwatch:
     """Time in an Airflow that has the one DAG and an empty ledger until all days that `go` returns are committed."""
     project, watch = running.home / name, Stopwatch()
-    for kind, text in (("dags", DAG.format(coalesce=coalesce)), ("jobs", job.read_text())):
+    for kind, text in (("dags", _dag(coalesce=coalesce)), ("jobs", job.read_text())):
         (project / kind).mkdir(parents=True)
         (project / kind / "flights.py").write_text(text)
     running.run(f"CREATE DATABASE {name}")
@@ -89,6 +71,14 @@ def _timed(
     check(running, name, days)
     print(f"    {name}: {watch.seconds:.0f} s, {watch.cpu:.0f} s of CPU without PostgreSQL", flush=True)
     return watch
+
+
+def _dag(*, coalesce: bool) -> str:
+    """dags/flights.py as it is, or with runs that emit each for itself."""
+    written, shared = (settings.project_root() / "dags" / "flights.py").read_text(), "coalesce=True"
+    if shared not in written:
+        raise RuntimeError(f"dags/flights.py does not coalesce as it did: {shared} is not in it")
+    return written.replace(shared, f"coalesce={coalesce}")
 
 
 @contextmanager

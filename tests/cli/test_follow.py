@@ -109,6 +109,13 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         assert connection.execute(text(records)).scalar_one() == said.total()
 
 
+def two_days(folder: Path, write_job: Callable[[str, str], str]) -> str:
+    """A job that counts by days, and a source that has one in each of two years."""
+    (folder / "in").mkdir()
+    (folder / "in" / "a").write_text("2020-03-01T05:00:00+00:00,x\n2021-07-01T05:00:00+00:00,x\n")
+    return write_job("days.py", DAYS.format(root=str(folder / "in")))
+
+
 @pytest.mark.rule("R2")
 def test_intervals_are_followed_by_the_clock(
     txbatch: Callable[..., Result],
@@ -118,9 +125,7 @@ def test_intervals_are_followed_by_the_clock(
     monkeypatch: Any,
 ) -> None:
     """It ends by SIGTERM, and shows the newest batches."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a").write_text("2020-03-01T05:00:00+00:00,x\n2021-07-01T05:00:00+00:00,x\n")
-    job = write_job("days.py", DAYS.format(root=str(tmp_path / "in")))
+    job = two_days(tmp_path, write_job)
     monkeypatch.setattr("txbatch.run.follow._rest", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     done = rows(
         txbatch("run", job, "--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--delay", "60", "--json")
@@ -141,9 +146,7 @@ def test_two_that_follow_the_clock_count_each_interval_once(
     process_without_spark: Start,
 ) -> None:
     """One is killed, and comes again; none of them gives up."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a").write_text("2020-03-01T05:00:00+00:00,x\n2021-07-01T05:00:00+00:00,x\n")
-    job = write_job("days.py", DAYS.format(root=str(tmp_path / "in")))
+    job = two_days(tmp_path, write_job)
     clock = ("--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--json")
 
     def begin() -> Popen[str]:
