@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from math import copysign
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,11 @@ def counted(records: Iterable[Iterable[Any]]) -> Counted:
 
 
 def _told(value: Any) -> Any:
-    return repr(value) if isinstance(value, float) and (value != value or value == 0) else value
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return value
+    if value == 0:
+        return "-0" if copysign(1, value) < 0 else "0"
+    return value if value == value else "NaN"
 
 
 def _typed(field: Field, value: Any) -> Any:
