@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from contract.test_rebuild import JOB, Rebuilding, counted
-from contract.test_restate import NAME, Case, restate_of
+from contract.test_restate import NAME, Case, restate_of, words
 from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, OpaqueState, StateSpout, Topology
@@ -117,6 +117,19 @@ def test_every_attempt_has_the_same_whatever_comes_meanwhile(chain: Chain) -> No
     chain.restates(1, cat=7)
     chain.initialize(run("4"))
     assert chain.exports(batch, "a") == first == [("dog", "added", None, 1, 1)]
+
+
+@pytest.mark.rule("R16")
+def test_what_is_open_below_a_skip_is_read_once_it_is_committed(backing: Any) -> None:
+    """A skip is committed at once, by a txid above those of batches that are still open; they are not passed by."""
+    chain = Chain(backing, max_pending=2)
+    chain.counts("1", dog=1)
+    assert chain.reads("a") == [("dog", "added", None, 1, 1)]
+    poisoned, below = chain.initialize(run("2")), chain.initialize(run("3"))
+    assert chain.ledger.skip(NAME, poisoned.txid, "poison").txid > below.txid
+    assert isinstance(chain.plans("b"), NothingNew)
+    chain.goes(below, run("3"), words(dog=10))
+    assert chain.reads("b") == [("dog", "changed", 1, 11, below.txid)]
 
 
 @pytest.mark.rule("R17")

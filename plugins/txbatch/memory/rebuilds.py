@@ -106,7 +106,7 @@ class MemoryRebuilds:
             if _left(tables, rebuild):
                 return Behind()
             name, batches = topology.name, tables.batches_of(topology.name)
-            newest = max(each.txid for each in batches if each.status is BatchStatus.COMMITTED)
+            newest = tables.newest_cut(name)
             past = {state: each for state, each in tables.states.items() if each.topology == name}
             tables.rebuilds[rebuild.number] = replace(counting, swapped=newest, past=past)
             tables.states = {state: each for state, each in tables.states.items() if state not in past}

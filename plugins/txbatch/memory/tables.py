@@ -270,6 +270,13 @@ class Tables:
         lower = [batch.txid for batch in self.batches_of(topology) if batch.txid < txid and not batch.status.final]
         return min(lower, default=None)
 
+    def newest_cut(self, topology: str) -> int:
+        """The highest committed txid below which nothing is open; 0: there is none. A skip may be above what is open (R16)."""
+        batches = self.batches_of(topology)
+        first_open = min((each.txid for each in batches if not each.status.final), default=len(batches) + 1)
+        committed = (each.txid for each in batches if each.status is BatchStatus.COMMITTED)
+        return max((txid for txid in committed if txid < first_open), default=0)
+
     def last_committed(self, topology: str) -> int | None:
         """The highest committed txid that is no restate; None before the first."""
         committed = (each for each in self.batches_of(topology) if each.status is BatchStatus.COMMITTED)

@@ -133,7 +133,6 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     if stored is None:
         raise UnknownName(f"no state {state!r} is known: run the job that makes it first")
     check_dated(state, stored.database, contributions=stored.definition.contributions)
-    committed = [each.txid for each in tables.batches_of(stored.topology) if each.status is BatchStatus.COMMITTED]
     replaced = []
     for number, each in tables.rebuilds.items():
         if each.rebuild.topology == stored.topology and each.swapped is not None:
@@ -147,7 +146,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         state,
         stored.topology,
         (made, stored.definition.joined),
-        max(committed, default=0),
+        tables.newest_cut(stored.topology),
         stored.horizon,
         tuple(replaced),
         tuple(columns),

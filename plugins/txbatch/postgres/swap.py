@@ -87,7 +87,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
     for name in names:
         check_readers(connection, name)
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
-    txid = int(connection.execute(query("newest_committed"), {"topology": topology.name}).scalar_one())
+    txid = int(connection.execute(query("newest_cut"), {"topology": topology.name}).scalar_one())
     run_all(connection, past_reports.kept(connection, names, rebuild.number, txid))
     connection.execute(query("forget_windows_left"), {"topology": topology.name})
     defined = [aggregate.state.name for aggregate in topology.aggregates]
