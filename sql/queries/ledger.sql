@@ -82,6 +82,15 @@ UPDATE txbatch.batch
                       FROM json_each(watermark))
  WHERE topology = :topology AND watermark -> CAST(:was AS text) IS NOT NULL;
 
+-- rename_stream_of_windows_left --
+-- A stream has another name where it says which windows have left a state.
+UPDATE txbatch.windows_left l
+   SET kept = jsonb_set(CAST(l.kept AS jsonb), '{streams}',
+                        (SELECT jsonb_object_agg(CASE key WHEN :was THEN :stream ELSE key END, value)
+                           FROM jsonb_each(CAST(l.kept AS jsonb) -> 'streams')))
+  FROM txbatch.state s
+ WHERE s.state = l.state AND s.topology = :topology;
+
 -- plans_of_txids --
 -- What batches were planned to read.
 SELECT topology, txid, metadata FROM txbatch.batch WHERE topology = :topology AND txid BETWEEN :first AND :last;

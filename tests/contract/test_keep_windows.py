@@ -12,7 +12,7 @@ import pytest
 from contract.test_closings import Finals
 from contract.test_restate import restate_of
 from contract.test_upstream import JOB, Exported
-from contract.test_watermarks import Visits, at
+from contract.test_watermarks import Days, Visits, at, day
 from support import LogSpout, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoints, session_window, window
@@ -38,11 +38,18 @@ class Keeping(Visits):
     """Visits ten minutes behind at most, of which late ones are dropped, and whose windows stay for an hour."""
 
     def __init__(
-        self, backing: Any, keep: str = "1 hour", late: str = "drop", by: Any = None, state: str = "visits"
+        self,
+        backing: Any,
+        keep: str = "1 hour",
+        late: str = "drop",
+        by: Any = None,
+        state: str = "visits",
+        name: str = "visits",
+        **more: Any,
     ) -> None:
-        super().__init__(backing, late=late, by=by or BY["hours"])
+        super().__init__(backing, late=late, by=by or BY["hours"], name=name)
         self.topology = Topology("visits", max_pending=3, keep=Keep(txids=1))
-        stream = self.topology.new_stream("visits", self.spout).with_watermark("at", "10 minutes", late=late)
+        stream = self.topology.new_stream(name, self.spout, **more).with_watermark("at", "10 minutes", late=late)
         self.aggregate = stream.group_by(by or BY["hours"], "shop").persistent_aggregate(
             OpaqueState(state, keep_windows=keep), visits=Count()
         )
@@ -244,6 +251,49 @@ def test_a_state_that_is_renamed_says_what_has_left_it(backing: Any) -> None:
     backing.ledger.change(renamed.topology, "jobs/job.py", "a better name")
     (found,) = backing.windows.leaving("visits")
     assert (found.state, found.left and (of_day(found.left.before), found.left.windows)) == ("calls", (180, 3))
+
+
+@pytest.mark.rule("R23")
+def test_a_restate_goes_on_where_a_stream_was_renamed_since_windows_left(backing: Any) -> None:
+    visits = four_hours(backing)
+    visits.folds(4)
+    visits.leaves()
+    renamed = Keeping(backing, name="calls", was="visits")
+    backing.ledger.change(renamed.topology, "jobs/job.py", "a better name")
+    renamed.counts(restate_of(5, "again"), a=[245])
+    assert renamed.starts() == {180: 2, 240: 1}
+
+
+class KeepingDays(Days):
+    """The same by intervals of a day, which may come in any order, in windows of three."""
+
+    def __init__(self, backing: Any) -> None:
+        super().__init__(backing)
+        self.topology = Topology("visits", max_pending=3, keep=Keep(txids=1))
+        stream = self.topology.new_stream("visits", self.spout).with_watermark("at", "10 minutes", late="drop")
+        grouped = stream.group_by(window("at", "3 days"), "shop")
+        state = OpaqueState("visits", keep_windows="1 day")
+        self.aggregate = grouped.persistent_aggregate(state, guarantee="at_least_once", visits=Count())
+
+    folds, leaves, starts = Keeping.folds, Keeping.leaves, Keeping.starts
+
+
+@pytest.mark.rule("R24")
+def test_an_interval_that_is_earlier_than_what_left_is_refused_until_all_is_counted_again(backing: Any) -> None:
+    visits = KeepingDays(backing)
+    for number in range(3, 13):
+        visits.counts_day(visits.plans(number), number, 5)
+    visits.folds(8)
+    assert visits.leaves() == [(11 * 1440, 3, 8)]
+    told = (
+        r"visits: interval .* may count in windows that are gone: the windows of state 'visits' that begin before "
+        "2026-01-16 00:00 UTC have left it by retention; count all again, `txbatch rebuild visits"
+    )
+    with pytest.raises(TerminalError, match=told):
+        visits.plans(2)
+    assert coordinator.plan_many(visits.ledger, visits.topology, [day(2), day(13)]) == []
+    (only,) = coordinator.plan_many(visits.ledger, visits.topology, [day(13), day(2)])
+    assert (only.txid, visits.starts()) == (11, {11 * 1440: 2})
 
 
 # ---- readers

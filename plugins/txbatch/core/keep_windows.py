@@ -12,7 +12,7 @@ R26); each plan above it, also one that is counted again, leaves its records out
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from txbatch.core.aggregator import Count
@@ -20,13 +20,14 @@ from txbatch.core.cuts import Cut, Days, Instants, LocalDates, Months, time_of
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.keep import Keep, told
 from txbatch.core.session_window import SessionWindow
-from txbatch.core.transaction import Batch, Metadata
+from txbatch.core.transaction import Batch, Interval, Metadata
 from txbatch.core.watermark import MERGE
 from txbatch.core.watermarked import watermarks
 from txbatch.core.window import Window, lasting
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.plan import BatchPlan
     from txbatch.core.topology import Topology
 
 # As many rows leave by one transaction, and all others of the last window.
@@ -72,8 +73,8 @@ class KeptWindows:
         """Return up to when records are taken to be there by these watermarks; None while a stream has none."""
         return min(marks[name] for name in self.streams) if self.streams.keys() <= marks.keys() else None
 
-    def plan_marks(self, plan: Any) -> Mapping[str, int]:
-        """Return the watermarks of a plan, a `core.plan.BatchPlan`: of processing time when that was."""
+    def plan_marks(self, plan: BatchPlan) -> Mapping[str, int]:
+        """Return the watermarks of a plan: of processing time when that was."""
         known = {name: mark for name, mark in plan.watermark.items() if not self.streams.get(name)}
         timed = [name for name, planned in self.streams.items() if planned]
         return known if plan.planned_at is None else known | dict.fromkeys(timed, plan.planned_at)
@@ -116,6 +117,11 @@ class Left:
     txid: int
     windows: int = 0
     records: int | None = None
+
+    def renamed(self, name: Callable[[str], str]) -> Left:
+        """Return the same where streams are called otherwise: `name` returns what each is."""
+        streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
+        return replace(self, kept=replace(self.kept, streams=streams))
 
     def told(self, state: str) -> str:
         """Return which windows of a state have left it."""
@@ -286,10 +292,25 @@ def told_policy(keep: Keep | None, windows: Mapping[str, KeptWindows]) -> str:
 
 def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
     """TerminalError where a batch that is to be counted again may count in windows that have left a state."""
+    for gone in _gone(asked.plan, left):
+        raise TerminalError(
+            f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {gone}, and were planned "
+            f'later than it; count its records as new ones, or all again: `txbatch rebuild {asked.topology} --why "..."`'
+        )
+
+
+def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
+    """TerminalError where an interval, earlier than all that is counted, may count in windows that have left a state."""
+    for gone in _gone(plan, left):
+        raise TerminalError(
+            f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
+            f'`txbatch rebuild {topology} --why "..."`, which brings them back, and run it before the next `txbatch gc`'
+        )
+
+
+def _gone(plan: BatchPlan, left: Mapping[str, Left]) -> Iterator[str]:
+    """Yield which windows have left a state, of those states where a plan's records in time may be of such ones."""
     for state, each in left.items():
-        mark = each.kept.mark(each.kept.plan_marks(asked.plan))
+        mark = each.kept.mark(each.kept.plan_marks(plan))
         if mark is None or each.kept.window.first_open(mark) < each.before:
-            raise TerminalError(
-                f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {each.told(state)}, and were planned "
-                f'later than it; count its records as new ones, or all again: `txbatch rebuild {asked.topology} --why "..."`'
-            )
+            yield each.told(state)

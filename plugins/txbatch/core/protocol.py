@@ -188,14 +188,14 @@ def followed(head: Head, batch: Batch) -> Head:
     return replace(head, next_txid=batch.txid + 1, prev=prev, offsets=consumed(head.offsets, [batch]))
 
 
-def before_refused(plans: Sequence[RunPlan], check: Callable[[Run], None]) -> Iterator[RunPlan]:
-    """Yield plans up to the first whose run `check` refuses, each checked when those before it are stored.
+def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], None]) -> Iterator[RunPlan]:
+    """Yield plans up to the first that `check` refuses, each checked when those before it are stored.
 
     Raises what the very first is refused for.
     """
     for number, each in enumerate(plans):
         try:
-            check(each[0])
+            check(*each)
         except TxbatchError:
             if not number:
                 raise

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from txbatch.core.cuts import micros_of
-from txbatch.core.event_time import Known, Marks, advanced, ahead_of, capped, closed, largest, late_of, whole_to
+from txbatch.core.event_time import Known, Marks, advanced, ahead_of, capped, closed, fixed, largest, late_of, whole_to
+from txbatch.core.ledger import RunPlan
 from txbatch.core.manifest import Manifest
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
 from txbatch.memory.tables import Tables, Times
+
+
+def fix(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:
+    """Return plans that say by which watermarks their records are late; a restate has those of its position."""
+    watermarks, known, cut_by = topology.watermarks, marks(tables, topology.name), topology.cut_by
+    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, cut_by)) for run, plan in plans]
 
 
 def planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:

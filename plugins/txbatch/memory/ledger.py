@@ -29,12 +29,13 @@ from txbatch import failpoints
 from txbatch.core import numbered, protocol
 from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.event_time import fixed
 from txbatch.core.given_up import given_up
 from txbatch.core.jobs import Jobs
+from txbatch.core.keep_windows import check_interval_not_left
 from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
 from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
 from txbatch.core.merge import Partial
+from txbatch.core.plan import BatchPlan
 from txbatch.core.quarantine import check_joined
 from txbatch.core.redefinition import Redefinition, moves
 from txbatch.core.restate import check_not_folded, check_version
@@ -180,10 +181,9 @@ class MemoryLedger:
                 tables.define(topology, tables.topologies[topology.name].job)
             watermarks, found = {} if topology is None else topology.watermarks, list[Batch]()
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
-            for run, metadata in protocol.before_refused(plans, partial(self._check_run, tables, head.topology)):
-                if topology is not None and watermarks and run.restate is None:
-                    known = event_time.marks(tables, head.topology)
-                    metadata = fixed(metadata, watermarks, known, now, topology.cut_by)
+            if topology is not None and watermarks:
+                plans = event_time.fix(tables, topology, plans, now)
+            for run, metadata in protocol.before_refused(plans, partial(self._check_plan, tables, head.topology)):
                 if numbers and run.restate is None:
                     metadata = numbered.fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
@@ -411,10 +411,12 @@ class MemoryLedger:
         of = replace(batch, kind=BatchKind.RESTATE, position=again.position)
         return replace(of, reason=shown(again.why), requested_by=again.by)
 
-    def _check_run(self, tables: Tables, topology: str, run: Run) -> None:
+    def _check_plan(self, tables: Tables, topology: str, run: Run, metadata: Metadata) -> None:
         """Refuse an interval that may not be planned, and a restate of what may not be counted again."""
         if run.interval:
             self._check_interval(tables, topology, run.interval)
+            if left := tables.windows_left(topology):
+                check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
         if run.restate is not None:
             check_version(tables.version(topology, run.restate.position), run.restate)
 

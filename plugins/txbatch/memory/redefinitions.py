@@ -143,7 +143,8 @@ def _rename_stream(tables: Tables, topology: str, step: RenameStream) -> None:
     for name, state in tables.states.items():
         if state.topology == topology:
             streams = state.definition.streams and sorted(map(step.of, state.definition.streams))
-            tables.states[name] = replace(state, definition=replace(state.definition, streams=streams))
+            left = state.left and state.left.renamed(step.of)
+            tables.states[name] = replace(state, definition=replace(state.definition, streams=streams), left=left)
     by_stream: list[dict[Any, Any]] = [tables.partitions, tables.consumed, tables.latest]
     for table in by_stream:
         for at in [at for at in table if at[:2] == (topology, step.was)]:

@@ -291,8 +291,11 @@ class Tables:
         horizon = max((each.horizon for each in self.states.values() if each.topology == topology), default=0)
         first = self.batch(topology, asked.position)
         plan, read = self.rebuilt(current) or (None, self.read_by(current))
-        left = {name: each.left for name, each in self.states.items() if each.topology == topology and each.left}
-        return Version(asked, first, current, read, self.read_by(first), horizon, plan, left)
+        return Version(asked, first, current, read, self.read_by(first), horizon, plan, self.windows_left(topology))
+
+    def windows_left(self, topology: str) -> dict[str, Left]:
+        """Return by state which windows have left it, of those that some have (R30)."""
+        return {name: each.left for name, each in self.states.items() if each.topology == topology and each.left}
 
     def next_numbers(self, topology: str, streams: Collection[str]) -> dict[str, int]:
         """Return the numbers of the next records of these streams, of those of which some are committed (R29)."""

@@ -11,10 +11,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch.core import protocol
+from txbatch.core.keep_windows import check_interval_not_left
 from txbatch.core.ledger import Head, RunPlan
+from txbatch.core.plan import BatchPlan
 from txbatch.core.restate import check_version
 from txbatch.core.text import shown
-from txbatch.core.transaction import STORED_BYTES_MAX, Interval, Run, canonical_json
+from txbatch.core.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
 from txbatch.postgres import rows, state_tables
 from txbatch.postgres.queries import query
 
@@ -24,7 +26,7 @@ Row = dict[str, Any]
 
 
 def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_seconds: int) -> int:
-    """Store plans up to the first whose run is refused, one after the other; return the last txid.
+    """Store plans up to the first that is refused, one after the other; return the last txid.
 
     Raises what the very first is refused for.
     """
@@ -46,14 +48,17 @@ def check_interval(connection: Connection, topology: str, interval: Interval) ->
     _taken(connection, topology, [interval]).take(interval)
 
 
-def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run], None]:
+def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callable[[Run, Metadata], None]:
     """Return what refuses an interval that may not be planned, and a restate of what may not be counted again."""
     intervals = [run.interval for run in runs if run.interval]
     taken = _taken(connection, topology, intervals) if intervals else None
+    left = rows.windows_left(connection, topology) if intervals else {}
 
-    def check(run: Run) -> None:
+    def check(run: Run, metadata: Metadata) -> None:
         if run.interval and taken:
             taken.take(run.interval)
+            if left:
+                check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
         if run.restate is not None:
             check_version(rows.version(connection, topology, run.restate.position), run.restate)
 

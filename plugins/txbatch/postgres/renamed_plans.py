@@ -22,6 +22,7 @@ def rename_stream(connection: Connection, topology: str, step: RenameStream) -> 
         "rename_stream_of_states",
         "rename_stream_of_behind",
         "rename_stream_of_watermarks",
+        "rename_stream_of_windows_left",
     ):
         connection.execute(query(statement), names)
     _rename(connection, topology, step)
