@@ -87,7 +87,10 @@ def test_orders_are_joined_by_day_and_kept_but_for_a_bad_line() -> None:
     )
     orders.spouts["orders"].feed((1, "Soho", at), (2, "Rome", at))
     orders.spouts["lines"].feed(
-        (1, "nut", "3", "1.50", at), (1, "cog", "1", "2.00", at), (9, "nut", "1", "1.50", at), (1, "nut", "1", "1,50", at)
+        (1, "nut", "3", "1.50", at),
+        (1, "cog", "1", "2.00", at),
+        (9, "nut", "1", "1.50", at),
+        (1, "nut", "1", "1,50", at),
     )
     assert orders.run(interval=DAY) == (1,)
     assert listed(orders, "turnover", "place", "amount") == {"London": Decimal("6.50"), "unknown": Decimal("1.50")}
