@@ -27,7 +27,7 @@ def write_orders(folder: Path) -> None:
     for number in range(3):
         at = (datetime.now(UTC) - timedelta(days=number)).strftime("%Y-%m-%dT09:00:00Z")
         tables["orders"] += [f"{number},Soho,{at}"]
-        tables["lines"] += [f"{number},nut,3,1.50,{at}", f"{number + 90},cog,1,1.50,{at}"]
+        tables["lines"] += [f"{number},nut,3,1.50,{at}", f"{number + 90},cog,1,1.50,{at}", f"{number},nut,3,-,{at}"]
     for name, lines in (*tables.items(), ("shops", ["Soho,London"])):
         (folder / name).mkdir(parents=True)
         (folder / name / "all.csv").write_text("".join(f"{line}\n" for line in lines))
@@ -96,3 +96,5 @@ def test_orders_counts_the_day_that_is_over(started: Stack) -> None:
     assert turnover == [("London", 1, Decimal("4.50")), ("unknown", 1, Decimal("1.50"))]
     kept = started.sql("SELECT item, shop, place FROM report.order_lines ORDER BY item")
     assert kept == [("cog", None, "unknown"), ("nut", "Soho", "London")]
+    bad = started.sql("SELECT operation, data::json ->> 'price' FROM report.orders_quarantine")
+    assert bad == [("1. map parsed", "-")]

@@ -97,7 +97,8 @@ def test_orders_are_joined(emit: Callable[..., Any], tmp_path: Path, monkeypatch
         tmp_path / "in",
         shops__all_csv="Soho,London\n",
         orders__a_csv="order_id,shop,ordered_at\n1,Soho,2026-01-01T09:00:00Z\n2,Rome,2026-01-02T09:00:00Z\n",
-        lines__a_csv="order_id,item,quantity,price,sold_at\n1,nut,3,1.50,2026-01-01T09:00:00Z\n9,nut,1,1.50,2026-01-01T10:00:00Z\n",
+        lines__a_csv="order_id,item,quantity,price,sold_at\n1,nut,3,1.50,2026-01-01T09:00:00Z\n9,nut,1,1.50,2026-01-01T10:00:00Z\n"
+        "1,cog,many,1.50,2026-01-01T11:00:00Z\n",
     )
     topology = job("orders")
     head = Head(topology.name, 1, None, (), None, {})
@@ -105,6 +106,10 @@ def test_orders_are_joined(emit: Callable[..., Any], tmp_path: Path, monkeypatch
     assert found.partials["turnover"] == {("London",): (1, Decimal("4.50")), ("unknown",): (1, Decimal("1.50"))}
     rows = sorted((item, shop) for _, item, _, _, shop, _ in found.partials["order_lines"].values() if shop)
     assert rows == [("nut", "Soho")]
+    ((stream, _, operation, error, data),) = found.partials["orders_quarantine"].values()
+    assert (stream, operation) == ("lines", "1. map parsed")
+    assert "invalid literal for int() with base 10: 'many'" in error
+    assert '"item": "cog"' in data
 
 
 def test_views_count_in_their_hour_and_in_a_day_of_new_york(emit: Callable[..., Any]) -> None:

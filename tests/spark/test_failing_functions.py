@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from txbatch import Count, FileSpout, OpaqueState, Topology
+from txbatch import CombinerAggregator, Count, FileSpout, OpaqueState, Topology
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.stream import Stream
 from txbatch.spark.failures import FunctionFailed
@@ -35,10 +35,40 @@ def test_what_fails_twice_for_one_record_is_terminal(emit: Emit, tmp_path: Path)
         emit(topology(tmp_path, lambda s: s.filter(fails)))
     line = fails.__code__.co_firstlineno + 1
     assert str(raised.value) == (
-        "t 1:1, stream 'in', state 's': a function raised ValueError: invalid literal for int() with base 10: "
+        "t 1:1, stream 'in', state 's': 1. filter fails raised ValueError: invalid literal for int() with base 10: "
         f"'{SECRET}' (test_failing_functions.py, line {line}, in fails), for the record {{'line': '{SECRET}'}} (in 2.txt); "
         "tried again it failed again: mend the source or the function, or abort the batch"
     )
+
+
+class Longest(CombinerAggregator):
+    """One of a user's own, which fails for what is no number."""
+
+    partial = "longest bigint"
+
+    def init(self, value: Any) -> Any:
+        return (int(value),)
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return max(left, right)
+
+
+@pytest.mark.parametrize(
+    ("values", "remove", "told"),
+    [
+        ({"records": Count(where=fails)}, None, "where fails raised"),
+        ({"records": Count()}, fails, "remove fails raised"),
+        ({"longest": Longest("line")}, None, "value 'longest': Longest raised"),
+    ],
+    ids=["where", "remove", "combiner"],
+)
+def test_what_a_state_asks_of_a_function_is_named(
+    emit: Emit, tmp_path: Path, values: dict[str, Any], remove: Any, told: str
+) -> None:
+    made = topology(tmp_path, lambda s: s)
+    made.streams["in"].group_by("line").persistent_aggregate(OpaqueState("asked"), remove=remove, **values)
+    with pytest.raises(BadRecord, match=rf"state 'asked': {told} ValueError: .*: '{SECRET}'\}} \(in 2.txt\)"):
+        emit(made)
 
 
 def test_what_fails_once_is_tried_again(emit: Emit, tmp_path: Path) -> None:
@@ -58,16 +88,22 @@ def test_a_disk_or_a_network_that_fails_is_no_records_fault(emit: Emit, tmp_path
     def asks(record: Any) -> bool:
         raise ConnectionError("no answer")
 
-    with pytest.raises(TransientError, match="a function raised ConnectionError: no answer"):
+    with pytest.raises(TransientError, match=r"1\. filter asks raised ConnectionError: no answer"):
         emit(topology(tmp_path, lambda s: s.filter(asks)))
 
 
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        (lambda s: s.filter(fails), "a function raised ValueError (test_failing_functions.py, line "),
-        (lambda s: s.map(lambda r: r["line"], "line int"), "returned a str that does not fit 'line', declared int"),
-        (lambda s: s.map(lambda r: (r["line"], 1), "line string"), "a function returned a value that does not fit"),
+        (lambda s: s.filter(fails), "1. filter fails raised ValueError (test_failing_functions.py, line "),
+        (
+            lambda s: s.map(lambda r: r["line"], "line int"),
+            "1. map <lambda>: a function returned a str that does not fit 'line', declared int",
+        ),
+        (
+            lambda s: s.map(lambda r: (r["line"], 1), "line string"),
+            "1. map <lambda>: a function returned a value that does not fit",
+        ),
         (lambda s: s.map("cast(cast(line as int) as string)", "line string"), "CAST_INVALID_INPUT in an expression"),
         (lambda s: s.map("concat(line, char(0))", "line string"), "key 'line' holds U+0000"),
     ],

@@ -580,9 +580,12 @@ def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path
     [
         (
             lambda s: s.map(lambda r: (1, 2), "line string"),
-            r"a function returned \(1, 2\); expected a tuple of 1 values",
+            r"1\. map <lambda>: a function returned \(1, 2\); expected a tuple of 1 values",
         ),
-        (lambda s: s.each(lambda r: "x", "a string, b string"), r"returned 'x'; expected a tuple of 2 values"),
+        (
+            lambda s: s.each(lambda r: "x", "a string, b string"),
+            r"1\. each <lambda>: a function returned 'x'; expected a tuple of 2 values",
+        ),
     ],
 )
 def test_another_number_of_values_names_the_record(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:

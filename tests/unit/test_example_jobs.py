@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_reach_has_each_follower_of_a_link_once() -> None:
     assert reached == [("x", "cid", 1), ("x", "dan", 2), ("x", "eve", 1), ("y", "dan", 1), ("y", "eve", 1)]
 
 
-def test_orders_are_joined_by_day_and_kept() -> None:
+def test_orders_are_joined_by_day_and_kept_but_for_a_bad_line() -> None:
     at = datetime(2026, 1, 1, 9, tzinfo=UTC)
     orders = submit_topology(
         JOBS / "orders.py",
@@ -80,13 +81,16 @@ def test_orders_are_joined_by_day_and_kept() -> None:
         spouts={
             "orders": FeederBatchSpout("order_id bigint, shop string, ordered_at timestamp", time="ordered_at"),
             "lines": FeederBatchSpout(
-                "order_id bigint, item string, quantity int, price decimal(10,2), sold_at timestamp", time="sold_at"
+                "order_id bigint, item string, quantity string, price string, sold_at timestamp", time="sold_at"
             ),
         },
     )
     orders.spouts["orders"].feed((1, "Soho", at), (2, "Rome", at))
     orders.spouts["lines"].feed(
-        (1, "nut", 3, Decimal("1.50"), at), (1, "cog", 1, Decimal("2.00"), at), (9, "nut", 1, Decimal("1.50"), at)
+        (1, "nut", "3", "1.50", at),
+        (1, "cog", "1", "2.00", at),
+        (9, "nut", "1", "1.50", at),
+        (1, "nut", "1", "1,50", at),
     )
     assert orders.run(interval=DAY) == (1,)
     assert listed(orders, "turnover", "place", "amount") == {"London": Decimal("6.50"), "unknown": Decimal("1.50")}
@@ -95,6 +99,9 @@ def test_orders_are_joined_by_day_and_kept() -> None:
         ("nut", "Soho"),
         ("nut", None),
     ]
+    (bad,) = orders.rows("orders_quarantine")
+    assert (bad["stream"], bad["operation"]) == ("lines", "1. map parsed")
+    assert json.loads(bad["data"])["price"] == "1,50"
 
 
 def test_views_count_in_their_hour_however_late_they_arrive() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
 from txbatch.core.text import shown
 
@@ -16,6 +17,7 @@ Rows = Callable[[dict[str, Any]], list[Row]]
 # What is said of a value that does not fit, where records are not shown.
 MISFIT_UNSHOWN = "a function returned a value that does not fit; convert it there"
 _SHOWN_MAX = 100
+_CALLED: Mapping[type, str] = {Filter: "filter", Each: "each", Map: "map", FlatMap: "flat_map", Peek: "peek"}
 
 
 def rows_of(step: Node) -> Rows | None:
@@ -37,6 +39,20 @@ def rows_of(step: Node) -> Rows | None:
             return None
 
 
+def operation_of(step: Node) -> str:
+    """Return what is said of a step whose function fails: its number behind its source, and the function.
+
+    It says no line of the job: those move.
+    """
+    function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
+    return f"{_number(step)}. {_CALLED[type(step)]} {name_of(function)}"
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function, or of the class of what is called as one."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
 def as_row(value: Any, names: Sequence[str]) -> Row:
     """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
     values = values_of(value, names)
@@ -44,6 +60,10 @@ def as_row(value: Any, names: Sequence[str]) -> Row:
         told = shown(repr(value), _SHOWN_MAX)
         raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
+
+
+def _number(node: Node) -> int:
+    return 0 if isinstance(node, Source | Arguments | Merged | Join | Failed) else 1 + _number(node.before)
 
 
 def _kept(record: dict[str, Any], holds: Callable[[dict[str, Any]], object]) -> list[Row]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.errors import DefinitionError, QuarantineFull
 from txbatch.core.fields import parse_fields
-from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
+from txbatch.core.nodes import Failed, Source
+from txbatch.core.operations import Node, on_the_way
 from txbatch.core.persistent_aggregate import PersistentAggregate, checked
 from txbatch.core.python_steps import told
 from txbatch.core.spout import SpoutKind
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FIELDS = parse_fields("stream string, partition string, operation string, error string, data string")
 ERROR_CHARACTERS_MAX = 1_000
 DATA_CHARACTERS_MAX = 10_000
-_CALLED: Mapping[type, str] = {Filter: "filter", Each: "each", Map: "map", FlatMap: "flat_map", Peek: "peek"}
 
 
 class QuarantineState(AppendState):
@@ -78,15 +77,6 @@ def quarantine_of(
     return checked(PersistentAggregate(topology, node, ROW_KEYS, state, values_of(FIELDS), guarantee))
 
 
-def operation_of(step: Node) -> str:
-    """Return what a row says of where its record failed: the number of the step behind its source, and its function.
-
-    It says no line of the job: those move.
-    """
-    function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
-    return f"{_number(step)}. {_CALLED[type(step)]} {getattr(function, '__name__', type(function).__name__)}"
-
-
 def failed_row(
     place: tuple[str, str], operation: str, record: Mapping[str, Any], error: Exception, *, show: bool
 ) -> Any:
@@ -129,10 +119,6 @@ def _steps(nodes: Iterable[Node]) -> Iterator[Node]:
             if id(step) not in seen and getattr(step, "quarantined", False):
                 seen.add(id(step))
                 yield step
-
-
-def _number(node: Node) -> int:
-    return 0 if isinstance(node, Source | Arguments | Merged | Join | Failed) else 1 + _number(node.before)
 
 
 def _json(record: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.merge import Partial
-from txbatch.core.python_steps import is_of_record, told
+from txbatch.core.python_steps import is_of_record, name_of, told
 
 
 def called(what: str, function: Any) -> Any:
@@ -34,8 +34,7 @@ def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = 
     except Exception as error:
         if not is_of_record(error) or isinstance(error, BadRecord):
             raise
-        name = getattr(condition, "__name__", type(condition).__name__)
-        raise BadFunction(f"{of}{what} {name} raised {told(error, show=show)}; mend the job") from (
+        raise BadFunction(f"{of}{what} {name_of(condition)} raised {told(error, show=show)}; mend the job") from (
             error if show else None
         )
 

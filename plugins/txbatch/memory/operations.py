@@ -32,8 +32,8 @@ from txbatch.core.operations import (
     parted,
 )
 from txbatch.core.plan import BatchPlan
-from txbatch.core.python_steps import MISFIT_UNSHOWN, Rows, is_of_record, rows_of, told
-from txbatch.core.quarantine import FIELDS, failed_row, operation_of
+from txbatch.core.python_steps import MISFIT_UNSHOWN, Rows, is_of_record, operation_of, rows_of, told
+from txbatch.core.quarantine import FIELDS, failed_row
 from txbatch.memory.functions import needs_spark, record_of
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, numbered, reduced
@@ -172,15 +172,14 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
 
 
 def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
-    if step.show_records:
-        return BadRecord(f"{error}; the record is {record}")
-    return BadRecord(f"stream {step.name!r}: {MISFIT_UNSHOWN}")
+    what = f"{error}; the record is {record}" if step.show_records else MISFIT_UNSHOWN
+    return BadRecord(f"stream {step.name!r}: {operation_of(step)}: {what}")
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
     """Return what is said of a function that failed for a record: a BadRecord, if it does so again."""
     shown = f", for the record {record}" if step.show_records else ""
-    what = f"stream {step.name!r}: a function raised {told(error, show=step.show_records)}{shown}"
+    what = f"stream {step.name!r}: {operation_of(step)} raised {told(error, show=step.show_records)}{shown}"
     try:
         _tried(step, rows, record)
     except Exception:

@@ -29,7 +29,7 @@ from txbatch.core.merge import Partial
 from txbatch.core.nodes import How
 from txbatch.core.operations import LiveLookup, Lookup, Step
 from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.python_steps import Row, rows_of
+from txbatch.core.python_steps import Row, name_of, rows_of
 from txbatch.core.query_stream import QueryStream
 from txbatch.core.sessions import joined
 from txbatch.core.state import Value
@@ -211,7 +211,7 @@ def _called(step: Step) -> str:
     function = getattr(step, "function", getattr(step, "condition", None))
     named = [operation or type(step).__name__.lower()]
     if function is not None:
-        named.append(getattr(function, "__name__", type(function).__name__))
+        named.append(name_of(function))
     if (code := getattr(function, "__code__", None)) is not None:
         named.append(f"(line {code.co_firstlineno} of {code.co_filename.rpartition('/')[2]})")
     return " ".join(named)

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JNetworkError
@@ -36,6 +36,7 @@ _DAMAGED = re.compile(
 # A path, whose words say nothing of what is wrong.
 _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
 _RECORD_LENGTH_MAX = 300
+_OPERATION = re.compile(r"^txbatch operation (.*)$", re.MULTILINE)
 _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
 _PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
@@ -59,10 +60,6 @@ class FunctionFailed(TransientError):
 
 class Unshown(Exception):
     """What a function raised, without its text, which may have values of the record."""
-
-    def __init__(self, error: Exception, record: Mapping[str, Any]) -> None:
-        super().__init__(type(error).__name__)
-        self.add_note(record_note(error, record, show=False))
 
 
 class NotInOurWords(TransientError):
@@ -140,7 +137,7 @@ def _line(error: Exception) -> str:
 
 
 def _function_failed(message: str) -> TxbatchError:
-    """From a worker's traceback: the exception, the last line of the job's own code in it, and the record."""
+    """From a worker's traceback: the operation, the exception, the last line of the job's own code in it, and the record."""
     frames = list(_FRAME.finditer(message))
     after = message[frames[-1].end() :] if frames else message
     raised = next((line for line in after.splitlines() if line[:1].strip()), "an exception")
@@ -153,9 +150,10 @@ def _function_failed(message: str) -> TxbatchError:
     files = _own_files()
     own = [frame.groups() for frame in frames if frame[1] in files]
     where = f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
-    record = _RECORD.search(message)
+    operation, record = _OPERATION.search(message), _RECORD.search(message)
     shown = f", for the record {record[2]}" if record and record[2] else ""
-    return FunctionFailed.of(f"a function raised {raised}{where}{shown}", record[1] if record else "")
+    called = operation[1] if operation else "a function"
+    return FunctionFailed.of(f"{called} raised {raised}{where}{shown}", record[1] if record else "")
 
 
 def _own_files() -> set[str]:
@@ -170,11 +168,22 @@ def _is_own(module: str, file: str, installed: list[Path]) -> bool:
     return package not in _NOT_THE_JOBS and not any(Path(file).is_relative_to(folder) for folder in installed)
 
 
-def record_note(error: Exception, record: Mapping[str, Any], *, show: bool = True) -> str:
-    """Return the note, one line, for an exception that a user's function raised for a record on the executor.
+def raise_for(error: Exception, record: Mapping[str, Any], of: str, *, show: bool) -> NoReturn:
+    """Raise what a user's function raised for a record on the executor, with notes, by which the driver tells of both.
 
-    It has the record's digest, unless a disk, a network or memory may have raised it, and the record, if that may be shown.
+    `of` says which function. Without `show` neither the record nor the exception's text goes to the driver, or into a log.
     """
+    hidden = not show and not isinstance(error, TxbatchError)
+    raised = Unshown(type(error).__name__).with_traceback(error.__traceback__) if hidden else error
+    raised.add_note(f"txbatch operation {of}")
+    raised.add_note(_record_note(error, record, show=show))
+    if hidden:
+        raise raised from None
+    raise raised
+
+
+def _record_note(error: Exception, record: Mapping[str, Any], *, show: bool) -> str:
+    """Return the record's digest, unless a disk, a network or memory may be at fault, and the record, if it may be shown."""
     digest = hashlib.sha256(repr(record).encode(errors="surrogatepass")).hexdigest() if is_of_record(error) else ""
     return f"txbatch record {digest}: {shown_record(record) if show else ''}"
 

@@ -30,11 +30,11 @@ from txbatch.core.operations import (
     needs_ask,
     parted,
 )
-from txbatch.core.python_steps import rows_of
+from txbatch.core.python_steps import name_of, operation_of, rows_of
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.where import Condition
 from txbatch.spark.casts import check_kept
-from txbatch.spark.python_functions import run_failed, run_python
+from txbatch.spark.python_functions import Called, run_failed, run_python
 from txbatch.spark.reducers import reduced
 from txbatch.spark.row_by_row import checked
 from txbatch.spark.state_query import Tables, state_query
@@ -117,7 +117,7 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
     """Return what one step makes of the records before it, one by one."""
     if (rows := rows_of(step)) is not None:
         quarantined = getattr(step, "quarantined", False)
-        return run_python(frame, step.fields, rows, show=step.show_records, quarantined=quarantined)
+        return run_python(frame, step.fields, Called(operation_of(step), rows, step.show_records, quarantined))
     match step:
         case Filter(condition=str(condition)):
             return checked(frame, "filter", [condition], lambda records: records.filter(condition))
@@ -161,7 +161,8 @@ def with_condition(
     holds = condition
     fields = [Field(column, type_) for column, type_ in frame.dtypes[len(carried(frame)) :]]
     made = [*fields, Field(name, "boolean")]
-    return run_python(frame, made, lambda record: [(*record.values(), bool(holds(record)))], show=show)
+    called = Called(f"{of} {name_of(holds)}", lambda record: [(*record.values(), bool(holds(record)))], show)
+    return run_python(frame, made, called)
 
 
 def with_where(

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from txbatch.arrow import arrow_type
 from txbatch.core import garbage
 from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.errors import TxbatchError
 from txbatch.core.fields import Field
 from txbatch.core.merge import Partial
 from txbatch.core.own_combiner import OwnCombiner
-from txbatch.spark.failures import Unshown, record_note
+from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl
 
 if TYPE_CHECKING:
@@ -185,10 +184,7 @@ class _Task:
                 found[key] = made if before is None else combine(before, made)
         except Exception as error:
             record = {alone: value} if alone else value or {}
-            if not own.aggregator.show and not isinstance(error, TxbatchError):
-                raise Unshown(error, record).with_traceback(error.__traceback__) from None
-            error.add_note(record_note(error, record, show=own.aggregator.show))
-            raise
+            raise_for(error, record, own.aggregator.of, show=own.aggregator.show)
 
     def _counting(
         self, own: Own, keys: Sequence[Key], values: Sequence[Any], columns: Mapping[str, Any]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
 from txbatch.core import quarantine
-from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.errors import BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.nodes import Source
 from txbatch.core.operations import Node
-from txbatch.core.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record
+from txbatch.core.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record, operation_of
 from txbatch.core.spout import PartitionedSpout
-from txbatch.spark.failures import Unshown, record_note, shown_record
+from txbatch.spark.failures import raise_for, shown_record
 from txbatch.spark.frames import ddl
 from txbatch.spark.within_batch import OF_FIELD, carried
 
@@ -23,41 +24,65 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_python(
-    frame: DataFrame, fields: Sequence[Field], rows: Rows, *, show: bool = True, quarantined: bool = False
-) -> DataFrame:
-    """Return `rows` of every record; where it is quarantined, of those for which that does not fail.
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A Python function of the job: what is made of a record by it, and how errors call it.
 
-    Errors have the record, unless it is not to be shown.
+    They have the record, unless it is not to be `shown`; a record for which it fails is left out where it is `quarantined`.
     """
+
+    of: str
+    rows: Rows
+    shown: bool = True
+    quarantined: bool = False
+
+    def outcome(self, record: dict[str, Any]) -> list[Row] | Exception:
+        """Return what is made of a record, or, where it is quarantined, how that failed; else raise it with the record."""
+        try:
+            return self.rows(dict(record))
+        except Exception as error:
+            if self.quarantined and is_of_record(error):
+                return error
+            if isinstance(error, BadRecord):
+                raise self.refused(error, record) from (error if self.shown else None)
+            raise_for(error, record, self.of, show=self.shown)
+
+    def refused(self, error: BadRecord, record: dict[str, Any]) -> BadRecord:
+        """Return what is said of a record of which something is made that no field takes."""
+        what = f"{error}; the record is {shown_record(record)}" if self.shown else MISFIT_UNSHOWN
+        return BadRecord(f"{self.of}: {what}")
+
+
+def run_python(frame: DataFrame, fields: Sequence[Field], called: Called) -> DataFrame:
+    """Return what a function makes of every record."""
     kept = len(carried(frame))
 
     def made(records: list[dict[str, Any]]) -> pa.RecordBatch:
         unseen = [_popped(record, kept) for record in records]
-        found = [_outcome(rows, record, show, quarantined) for record in records]
-        good = [
-            [] if isinstance(each, Exception) else each for each in (_fitting(found, fields) if quarantined else found)
-        ]
+        found = [called.outcome(record) for record in records]
+        fitting = _fitting(found, fields) if called.quarantined else found
+        good = [[] if isinstance(each, Exception) else each for each in fitting]
         own = [[(*first, *row) for row in each] for first, each in zip(unseen, good, strict=True)]
-        return _batch(records, own, (*[OF_FIELD] * kept, *fields), show)
+        return _batch(records, own, (*[OF_FIELD] * kept, *fields), called)
 
     return _mapped(frame, [*[OF_FIELD] * kept, *fields], made)
 
 
 def run_failed(frame: DataFrame, step: Node, rows: Rows) -> DataFrame:
     """Return the rows of a quarantine of the records for which a step's function fails."""
-    name, operation, show, fields = step.name, quarantine.operation_of(step), step.show_records, step.fields
+    name, show, fields = step.name, step.show_records, step.fields
+    called = Called(operation_of(step), rows, show, quarantined=True)
     kept, names = len(carried(frame)), dict(filter(None, map(_naming, step.roots)))
 
     def made(records: list[dict[str, Any]]) -> pa.RecordBatch:
         places = [_place(_popped(record, kept), name, names) for record in records]
-        found = _fitting([_outcome(rows, record, show, True) for record in records], fields)
+        found = _fitting([called.outcome(record) for record in records], fields)
         failed = [
-            quarantine.failed_row(place, operation, record, error, show=show)
+            quarantine.failed_row(place, called.of, record, error, show=show)
             for place, record, error in zip(places, records, found, strict=True)
             if isinstance(error, Exception)
         ]
-        return _batch([], [failed], quarantine.FIELDS, show)
+        return _batch([], [failed], quarantine.FIELDS, called)
 
     return _mapped(frame, quarantine.FIELDS, made)
 
@@ -96,30 +121,6 @@ def _place(unseen: Row, stream: str, names: Mapping[str, Callable[[str], str]]) 
     return root, names[root](partition) if root in names else partition
 
 
-def _outcome(rows: Rows, record: dict[str, Any], show: bool, quarantined: bool) -> list[Row] | Exception:
-    """Return what a function makes of a record, or, where it is quarantined, how it failed; else raise that with the record."""
-    try:
-        return rows(dict(record))
-    except Exception as error:
-        if quarantined and is_of_record(error):
-            return error
-        if isinstance(error, BadRecord):
-            raise _refused(error, record, show) from (error if show else None)
-        _raise(error, record, show)
-
-
-def _refused(error: BadRecord, record: dict[str, Any], show: bool) -> BadRecord:
-    """Return what is said of a record for which a function returned what no field takes."""
-    return BadRecord(f"{error}; the record is {shown_record(record)}" if show else MISFIT_UNSHOWN)
-
-
-def _raise(error: Exception, record: dict[str, Any], show: bool) -> NoReturn:
-    if not show and not isinstance(error, TxbatchError):
-        raise Unshown(error, record).with_traceback(error.__traceback__) from None
-    error.add_note(record_note(error, record, show=show))
-    raise error
-
-
 def _fitting(found: Sequence[list[Row] | Exception], fields: Sequence[Field]) -> list[list[Row] | Exception]:
     """Return outcomes, in which one whose values do not fit is how it failed."""
     made = list(chain.from_iterable(each for each in found if not isinstance(each, Exception)))
@@ -138,7 +139,7 @@ def _misfit(rows: Sequence[Row], fields: Sequence[Field]) -> Exception | None:
 
 
 def _batch(
-    records: Sequence[dict[str, Any]], made: Sequence[list[Row]], fields: Sequence[Field], show: bool
+    records: Sequence[dict[str, Any]], made: Sequence[list[Row]], fields: Sequence[Field], called: Called
 ) -> pa.RecordBatch:
     """Return the results as a batch. If a value does not fit, look at each record by itself, to name the one that has it."""
     import pyarrow as pa
@@ -149,18 +150,18 @@ def _batch(
         arrays = [arrow_array(column, field) for column, field in zip(columns, fields, strict=True)]
     except Exception:
         for record, own in zip(records, made, strict=True):
-            _check(record, own, fields, show)
+            _check(record, own, fields, called)
         raise
     return pa.record_batch(arrays, names=[f"c{number}" for number in range(len(fields))])
 
 
-def _check(record: dict[str, Any], rows: list[Row], fields: Sequence[Field], show: bool) -> None:
+def _check(record: dict[str, Any], rows: list[Row], fields: Sequence[Field], called: Called) -> None:
     for row in rows:
         for value, field in zip(row, fields, strict=True):
             try:
                 arrow_array([value], field)
             except BadRecord as error:
-                if show:
-                    raise _refused(error, record, show) from error
-                what = f"a function returned a {type(value).__name__} that does not fit {field.name!r}"
+                if called.shown:
+                    raise called.refused(error, record) from error
+                what = f"{called.of}: a function returned a {type(value).__name__} that does not fit {field.name!r}"
                 raise BadRecord(f"{what}, declared {field.type}; convert it there, or declare another type") from None
