@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from txbatch.cli.explain import read
-from txbatch.cli.printing import key_told, print_table, values_told
+from txbatch.cli.printing import key_told, print_table, sides_told
 from txbatch.core.errors import TransientError
 from txbatch.core.plan import BatchPlan
 from txbatch.core.planning import plan_restate
@@ -85,7 +85,7 @@ def show_restate(row: Mapping[str, Any]) -> None:
     print_table([{name: value for name, value in each.items() if name != "examples"} for each in row["states"]])
     for state in row["states"]:
         for each in state["examples"]:
-            stored, again = values_told(each["stored"]), values_told(each["recomputed"])
+            stored, again = sides_told(each)
             click.echo(shown(f"{state['state']}, {key_told(each)}: {stored} -> {again}"))
         if (more := state["keys_changed"] - len(state["examples"])) > 0:
             click.echo(f"{state['state']}: and {more:,} more keys; nothing is stored")

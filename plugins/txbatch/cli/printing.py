@@ -34,6 +34,8 @@ Rows = Iterable[Mapping[str, Any]]
 EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 # As many files that changed are named, of each topology.
 CHANGED_SHOWN = 5
+# As long is a value told beside another one: a set or a sketch of thousands of values is as many numbers. --json has it in whole.
+VALUE_MAX = 200
 
 
 def prints_rows(
@@ -289,8 +291,21 @@ def key_told(example: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in example["key"].items()) or "the value"
 
 
+def sides_told(example: Mapping[str, Any]) -> tuple[str, str]:
+    """Return both sides of an example whose sides have the same columns: of a row that both have, the values that differ.
+
+    >>> sides_told({"stored": {"count": "1", "turnover": "5"}, "recomputed": {"count": "2", "turnover": "5"}})
+    ('count=1', 'count=2')
+    """
+    stored, again = example["stored"], example["recomputed"]
+    if stored is None or again is None:
+        return values_told(stored), values_told(again)
+    differ = [name for name, value in stored.items() if value != again[name]]
+    return values_told({name: stored[name] for name in differ}), values_told({name: again[name] for name in differ})
+
+
 def values_told(values: Mapping[str, Any] | None) -> str:
-    """Return one side of such an example; None: there is no such row."""
+    """Return one side of an example, long values cut; None: there is no such row."""
     if values is None:
         return "nothing"
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+    return ", ".join(f"{name}={'null' if value is None else shown(value, VALUE_MAX)}" for name, value in values.items())

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from txbatch.cli import arguments, database
-from txbatch.cli.printing import Rows, key_told, prints_rows, values_told
+from txbatch.cli.printing import Rows, key_told, prints_rows, sides_told
 from txbatch.core.text import shown
 from txbatch.core.verify import Finding
 from txbatch.launch.job_file import check_emission
@@ -49,7 +49,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def _example(example: Mapping[str, Any]) -> str:
-    stored, again = values_told(example["stored"]), values_told(example["recomputed"])
+    stored, again = sides_told(example)
     return shown(f"{key_told(example)}: stored {stored}, counted again {again}")
 
 

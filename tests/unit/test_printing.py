@@ -1,0 +1,21 @@
+"""Rows before and after, as the command line tells them."""
+
+from __future__ import annotations
+
+from txbatch.cli.printing import sides_told, values_told
+
+
+def test_of_two_rows_the_values_that_differ_are_told() -> None:
+    hashes = str(list(range(5_000)))
+    example = {"stored": {"n": "1", "hashes": hashes}, "recomputed": {"n": "2", "hashes": hashes}}
+    assert sides_told(example) == ("n=1", "n=2")
+
+
+def test_a_row_that_only_one_side_has_is_told_in_whole() -> None:
+    assert sides_told({"stored": {"n": "1", "best": None}, "recomputed": None}) == ("n=1, best=null", "nothing")
+
+
+def test_a_long_value_is_cut_and_hides_no_other_one() -> None:
+    told = values_told({"hashes": "7" * 30_000, "n": "1"})
+    assert told.endswith("... (30,000 characters), n=1")
+    assert len(told) < 300
