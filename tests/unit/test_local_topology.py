@@ -26,6 +26,7 @@ from txbatch import (
     Sum,
     Topology,
     TransactionalState,
+    window,
 )
 from txbatch.core.errors import (
     BadRecord,
@@ -407,6 +408,18 @@ def test_records_in_quarantine_are_rows_to_look_at() -> None:
     assert local.rows("s") == [{"total": 3}]
     (row,) = local.rows("shop_quarantine")
     assert (row["batch"], row["partition"], row["data"]) == (1, "a.txt", '{"line": "x"}')
+
+
+def test_late_records_kept_aside_are_rows_to_look_at() -> None:
+    hours = [(datetime(2026, 11, 23, hour, tzinfo=UTC),) for hour in (8, 12, 9)]
+    topology = Topology("visits")
+    stream = topology.new_stream("visits", FixedBatchSpout("at timestamp", 2, *hours))
+    stream = stream.with_watermark("at", "1 hour", late="side").group_by(window("at", "1 hour"))
+    stream.persistent_aggregate(OpaqueState("hourly"), visits=Count())
+    local = submit_topology(topology)
+    local.run()
+    assert [(row["window_start"].hour, row["visits"]) for row in local.rows("hourly")] == [(8, 1), (12, 1)]
+    assert [(row["batch"], row["at"].hour) for row in local.rows("hourly_late")] == [(2, 9)]
 
 
 def test_a_transform_cannot_be_had_without_spark() -> None:

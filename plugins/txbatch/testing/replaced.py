@@ -12,6 +12,7 @@ from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.batch_steps import Aggregate
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field
+from txbatch.core.late import LateState
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
@@ -50,7 +51,8 @@ def replaced(
     for name, stream in topology.streams.items():
         new.streams[name] = Stream(new, parts.node(stream.node))
     for aggregate in topology.aggregates:
-        if not isinstance(aggregate.stream, Failed):  # which the new topology makes of its own steps
+        # what fails and what is late is kept by states that the new topology makes of its own steps
+        if not isinstance(aggregate.stream, Failed) and not isinstance(aggregate.state, LateState):
             new.add(checked(parts.aggregate(aggregate)))
     _check_known("Spark SQL expression", functions, parts.used)
     if parts.needs:
