@@ -13,6 +13,7 @@ from contract.test_restate import restate_of
 from contract.test_watermarks import Visits, at
 
 from txbatch import session_window
+from txbatch.core.closed_sessions import Version, first_closed
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.cuts import micros_of
 from txbatch.core.keep import Keep
@@ -152,3 +153,17 @@ def test_any_batches_hand_on_what_the_rule_says(backing: Any, late: str) -> None
         was = mark
     assert len(expected) > 3
     assert shown(Finals(visits, fields=FIELDS).reads("a")) == sorted(expected)
+
+
+def test_other_sessions_of_the_key_cost_next_to_nothing() -> None:
+    """A user with very many: what was closed is asked of the changes of the one session alone."""
+    others = [Version(100 * each, 100 * each + 5, txid=each) for each in range(1, 1_000)]
+    asked = list[int]()
+
+    def closed_to(at: int) -> int:
+        asked.append(at)
+        return 100 * at
+
+    of = [*others, Version(50_010, 50_015, txid=700), Version(50_020, 50_025, txid=900)]
+    assert first_closed((50_000, 50_025), of, 10, closed_to, cut=999) == 699
+    assert asked == [499, 699]

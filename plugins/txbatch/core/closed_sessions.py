@@ -11,7 +11,7 @@ join it to one that is open: it was handed on, and what became of it is a change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,6 +54,7 @@ def first_closed(
     as of a txid. Just before each change there was most to close: between two of them the time alone goes on.
     """
     begin, end = session
+    versions = next(each for each in _together(versions, gap) if each[0].start <= begin <= _last(each))
     changed = {txid for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
     for before in sorted(txid - 1 for txid in changed if since < txid <= cut):
         shut = closed_to(before)
@@ -67,5 +68,13 @@ def first_closed(
 def _sessions(versions: Collection[Version], gap: int, at: int) -> list[tuple[int, int]]:
     """Return first and last time of each session as of a txid."""
     there = (each for each in versions if each.counts(at))
-    together = SessionWindow("", "", gap).together(there, of=lambda each: (each.start, each.last), micros=int)
-    return [(pieces[0].start, max(each.last for each in pieces)) for pieces in together]
+    return [(pieces[0].start, _last(pieces)) for pieces in _together(there, gap)]
+
+
+def _together(versions: Iterable[Version], gap: int) -> Iterator[list[Version]]:
+    """Yield those that would be of one session if all counted: no others ever were."""
+    return SessionWindow("", "", gap).together(versions, of=lambda each: (each.start, each.last), micros=int)
+
+
+def _last(versions: Iterable[Version]) -> int:
+    return max(each.last for each in versions)
