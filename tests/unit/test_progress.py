@@ -54,12 +54,26 @@ def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
 
     assert [batch.txid for batch in watched(slowly(), 4, said.append)] == [2, 3, 1, 2, 3, 4]
     assert said == [
-        Progress(1, 20, 2.0, 4),
-        Progress(2, 50, 4.0, 4),
-        Progress(3, 60, 6.0, 4),
-        Progress(4, 100, 12.0, 4),
+        Progress(1, 20, 2.0, 4, first=2.0),
+        Progress(2, 50, 4.0, 4, first=2.0),
+        Progress(3, 60, 6.0, 4, first=2.0),
+        Progress(4, 100, 12.0, 4, first=2.0),
     ]
-    assert [each.seconds_left for each in said] == [6.0, 4.0, 2.0, 0.0]
+    assert [each.seconds_left for each in said] == [None, 4.0, 2.0, 0.0]
+
+
+def test_what_the_first_batch_took_is_not_taken_for_what_each_takes(clock: list[float]) -> None:
+    """One job of Spark emits a year for minutes, before the first of its days is committed."""
+    said = list[Progress]()
+
+    def a_year() -> Iterator[Batch]:
+        for batch in batches(*range(1, 366)):
+            clock.append(clock[-1] + (120.0 if batch.txid == 1 else 0.5))
+            yield batch
+
+    list(watched(a_year(), 365, said.append))
+    assert str(said[0]) == "1 of 365 batches are committed, 10 records, 0 a second"
+    assert said[1].seconds_left == 181.5
 
 
 @pytest.mark.parametrize(
@@ -69,7 +83,7 @@ def test_a_batch_that_comes_again_is_counted_once(clock: list[float]) -> None:
         (Progress(1, 1, 0.5, 1), "1 of 1 batch is committed, 1 record, 2 a second"),
         (Progress(9, 90, 3.0, 5), "9 batches are committed, 90 records, 30 a second"),
         (Progress(1_000, 2_500_000, 100.0), "1,000 batches are committed, 2,500,000 records, 25,000 a second"),
-        (Progress(2, 20, 3_600.0, 50), "2 of 50 batches are committed, 20 records, 0 a second, 1 day, 0:00:00 left"),
+        (Progress(3, 20, 3_600.0, 51), "3 of 51 batches are committed, 20 records, 0 a second, 1 day, 0:00:00 left"),
     ],
 )
 def test_it_says_no_more_than_it_knows(now: Progress, said: str) -> None:

@@ -19,10 +19,11 @@ LOGGED_SECONDS = 10.0
 class Progress:
     """So many batches are committed, of so many if that is known, with so many records, in so many seconds.
 
-    Where nobody knows of how many, `behind` are planned behind them.
+    Where nobody knows of how many, `behind` are planned behind them. Of the seconds, `first` had passed when the first one
+    was committed.
 
-    >>> print(Progress(73, 73_000, 20.0, of=365))
-    73 of 365 batches are committed, 73,000 records, 3,650 a second, 0:01:20 left
+    >>> print(Progress(73, 73_000, 20.0, of=365, first=2.0))
+    73 of 365 batches are committed, 73,000 records, 3,650 a second, 0:01:13 left
     >>> print(Progress(1, 1, 0.0))
     1 batch is committed, 1 record
     >>> print(Progress(20, 40, 4.0, behind=60))
@@ -34,13 +35,17 @@ class Progress:
     seconds: float
     of: int | None = None
     behind: int = 0
+    first: float = 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Return how long the others take if they go on like these; None where nobody can tell."""
-        if not self.of or not self.batches or self.batches > self.of:
+        """Return how long the others take if they go on like those behind the first; None where nobody can tell.
+
+        Before the first one Spark starts, and emits many by one job: what that took is not what each takes.
+        """
+        if not self.of or self.batches < 2 or self.batches > self.of:
             return None
-        return self.seconds / self.batches * (self.of - self.batches)
+        return (self.seconds - self.first) / (self.batches - 1) * (self.of - self.batches)
 
     def __str__(self) -> str:
         of = f" of {self.of:,}" if self.of and self.batches <= self.of else ""
@@ -67,12 +72,14 @@ def watched(
 
     Where nobody knows of how many, `behind` says how many are planned behind the one that was yielded last.
     """
-    began, seen, records = time.monotonic(), set[int](), 0
+    began, first, seen, records = time.monotonic(), 0.0, set[int](), 0
     for batch in batches:
         if batch.txid not in seen:
+            seconds = time.monotonic() - began
+            first = first if seen else seconds
             seen.add(batch.txid)
             records += batch.records or 0
-            tell(Progress(len(seen), records, time.monotonic() - began, of, 0 if of else behind()))
+            tell(Progress(len(seen), records, seconds, of, 0 if of else behind(), first))
         yield batch
 
 
