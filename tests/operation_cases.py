@@ -26,6 +26,7 @@ import txbatch
 from txbatch import StaticState, Stream, Topology, window
 from txbatch.core.fields import Field, decimal_scale, parse_fields
 from txbatch.core.nodes import Source
+from txbatch.memory.functions import record_of
 from txbatch.memory.operations import records
 
 FOLDER = Path(__file__).parent / "golden" / "operations"
@@ -89,8 +90,7 @@ def in_memory(stream: Stream, read: Read) -> Counted:
 
 
 def _named(root: Source, part: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    names = [field.name for field in root.fields]
-    return (dict(zip(names, each, strict=True)) for each in part)
+    return (record_of(each, root.fields) for each in part)
 
 
 def new_stream(topology: Topology, name: str, fields: str) -> Stream:

@@ -46,6 +46,8 @@ def arrow_array(values: Sequence[Any], field: Field, who: str = "a function retu
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if len(values) == 1:
             raise _misfit(values[0], field, str(error), who) from error
+        for value in values:  # of many Arrow does not say which
+            arrow_array([value], field, who)
         raise
 
 

@@ -66,3 +66,5 @@ def test_it_is_said_which_value_is_meant_for_what() -> None:
         BadRecord, match=r"^a function returned Decimal.'1.55'. for 'x', declared .*: Rescaling Decimal"
     ):
         arrow_array([Decimal("1.55")], Field("x", "decimal(4,1)"))
+    with pytest.raises(BadRecord, match=r"^the state has 1099511627776 for 'x', declared int: .*; convert it there"):
+        arrow_array([1, 2**40, 2], Field("x", "int"), "the state has")

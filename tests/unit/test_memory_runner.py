@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +21,8 @@ from txbatch import (
     Max,
     Min,
     OpaqueState,
+    ReducerAggregator,
+    StateSpout,
     StaticState,
     Stream,
     Sum,
@@ -99,6 +102,34 @@ def test_numbers_are_those_of_the_declared_types() -> None:
     assert values[-1] == [BETWEEN.join(map(ordered_text, (10.0, 5.0, 2.0)))] * 2
 
 
+def test_times_are_moments_whatever_zone_they_are_written_in() -> None:
+    """As in Spark: without a zone it is UTC, from a spout, a function, a reducer or a row that is looked up."""
+    moment, zone = datetime(2026, 1, 1, tzinfo=UTC), timezone(timedelta(hours=2))
+    written = (moment.replace(tzinfo=None), moment, moment.astimezone(zone))
+    stream = sentences(*written, fields="at timestamp", size=2)
+    made = stream.map(lambda record: record["at"].astimezone(zone).replace(tzinfo=None), "local timestamp")
+    shifts = stream.topology.new_static_state(StaticState("shifts", [(written[2], 1)], "at timestamp, shift int"))
+    stream.group_by("at").persistent_aggregate(OpaqueState("fed"), count=Count(), first=Min("at"))
+    made.group_by("local").persistent_aggregate(OpaqueState("made"), count=Count())
+    stream.state_query(shifts, "at").group_by("shift").persistent_aggregate(OpaqueState("found"), count=Count())
+    stream.aggregate(at=Latest()).group_by("at").persistent_aggregate(OpaqueState("reduced"), count=Count())
+    ledger, later = run(stream.topology), moment + timedelta(hours=2)
+    assert {key: row.value for key, row in ledger.rows("fed").items()} == {(moment,): (3, moment)}
+    assert {key: row.value for key, row in ledger.rows("made").items()} == {(later,): (3,)}
+    assert {key: row.value for key, row in ledger.rows("found").items()} == {(1,): (3,)}
+    assert {key: row.value for key, row in ledger.rows("reduced").items()} == {(moment,): (2,)}
+
+
+class Latest(ReducerAggregator):
+    result = "timestamp"
+
+    def init(self) -> None:
+        return None
+
+    def reduce(self, value: datetime | None, record: dict[str, Any]) -> datetime:
+        return record["at"].replace(tzinfo=None)
+
+
 @pytest.mark.parametrize("size", [1, 5])
 def test_a_key_of_doubles_is_one_as_in_spark_and_postgresql(size: int) -> None:
     """NaN is one key, whoever makes it and in whichever batch; zero has no sign."""
@@ -169,6 +200,16 @@ def test_what_needs_spark_is_refused_and_nothing_is_counted() -> None:
         run(words.topology)
     with pytest.raises(DefinitionError, match="stream 'words': LogSpout needs Spark, a FixedBatchSpout does not"):
         run(word_count(LogSpout({"a": 1})))
+
+
+@pytest.mark.parametrize("type_", ["int", "string"])
+def test_a_stream_that_reads_a_state_as_another_type_is_refused_as_by_spark(type_: str) -> None:
+    up, down = sentences(("a", 1), ("b", 2**40), fields="word string, n bigint", name="up"), Topology("down")
+    up.group_by("word").persistent_aggregate(OpaqueState("sums"), total=Sum("n"))
+    changes = down.new_stream("changes", StateSpout("sums", f"word string, total_after {type_}"))
+    changes.group_by("word").persistent_aggregate(OpaqueState("seen"), count=Count())
+    with pytest.raises(BadRecord, match=f"the state has .* for 'total_after', declared {type_}: .*; convert it there"):
+        run(down, run(up.topology))
 
 
 def test_a_null_key_is_refused() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import nan
 from numbers import Integral, Real
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.cuts import micros_of, time_of
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.merge import Partial
@@ -49,11 +51,13 @@ def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: 
 
 
 def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
-    """Return values as a record, numbers as Spark has them by the fields' types: a 1 in a double is 1.0, NaN one object."""
-    return {field.name: _number(value, field.type) for value, field in zip(values, fields, strict=True)}
+    """Return values as a record, as Spark has them by the fields' types: 1.0 for a 1 in a double, one NaN, times in UTC."""
+    return {field.name: _as_spark(value, field.type) for value, field in zip(values, fields, strict=True)}
 
 
-def _number(value: Any, type_: str) -> Any:
+def _as_spark(value: Any, type_: str) -> Any:
+    if type_ == "timestamp" and isinstance(value, datetime):
+        return time_of(micros_of(value)) if value == value else None
     if type_ in FLOATING_TYPES and isinstance(value, Real):
         number = float(value)
         return number if number == number else nan

@@ -103,7 +103,7 @@ def _checked(told: _Told, step: Step, made: list[list[Row]]) -> list[list[Row]]:
     for number, field in enumerate(step.fields):
         try:
             arrow_array([row[number] for rows in made for row in rows], field)
-        except Exception:  # of many values Arrow does not say which
+        except Exception:  # it is told for which question
             deque(told.each(made, partial(_each_checked, number, field)), maxlen=0)
             raise
     return made
@@ -191,12 +191,6 @@ def _check_column(of: str, field: Field, values: Sequence[Any]) -> None:
         arrow_array(values, field, "asked is")
     except BadRecord as error:
         raise TerminalError(f"{of}: {error}") from error
-    except Exception:
-        if len(values) == 1:
-            raise
-        for value in values:  # of many values Arrow does not say which
-            _check_column(of, field, [value])
-        raise
 
 
 def _shown(question: Record) -> str:

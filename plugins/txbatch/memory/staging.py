@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from txbatch.arrow import arrow_array
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.fields import Field
 from txbatch.core.heartbeat import Heartbeat
@@ -71,9 +72,15 @@ class MemoryFolder:
         self.staging.put(self.at, Content(assignment))
 
     def write_export(self, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
-        """Write the records of a stream that reads a state. Does nothing if the folder was removed."""
+        """Write the records of a stream that reads a state; BadRecord for a value of another type.
+
+        Does nothing if the folder was removed.
+        """
+        rows = tuple(records)
+        for column, each in zip(zip(*rows, strict=True), fields, strict=False):
+            arrow_array(column, each, "the state has")
         if content := self._content:
-            self.staging.put(self.at, replace(content, exports={**content.exports, number: tuple(records)}))
+            self.staging.put(self.at, replace(content, exports={**content.exports, number: rows}))
 
     def read_export(self, number: int) -> Sequence[tuple[Any, ...]]:
         """Return the records of the n-th of these streams."""

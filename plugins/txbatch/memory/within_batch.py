@@ -13,7 +13,7 @@ from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.merge import Partial, merger
 from txbatch.core.nodes import How, Join
-from txbatch.memory.functions import init_of
+from txbatch.memory.functions import init_of, record_of
 
 Record = dict[str, Any]
 
@@ -72,13 +72,13 @@ def aggregated(records: Iterable[Record], step: Aggregate, values: Sequence[Batc
 
 def reduced(records: Iterable[Record], step: Reduce) -> Iterator[Record]:
     """Yield a record for each key, whose records come in the order of all fields; without keys also of no records."""
-    keys, names = [key.name for key in step.keys], [field.name for field in step.fields]
+    keys = [key.name for key in step.keys]
 
     def order(record: Record) -> tuple[Any, ...]:
         return order_of([*(record[key] for key in keys), *record.values()])
 
     for row in step.reducing.rows(sorted(records, key=order)):
-        yield dict(zip(names, row, strict=True))
+        yield record_of(row, step.fields)
 
 
 def join(left: Iterable[Record], right: Iterable[Record], node: Join) -> Iterator[Record]:

@@ -117,22 +117,9 @@ def _bound(state: str, column: tuple[str, str], values: list[Any]) -> list[Any]:
         return values
     field = Field(name, _FIELD_TYPES[type_])
     try:
-        return _arrow(values, field)
+        return list(arrow_array(values, field, "asked is").to_pylist())
     except BadRecord as error:
         raise TerminalError(f"{told}; {error}") from error
-
-
-def _arrow(values: list[Any], field: Field) -> list[Any]:
-    """Return values as Arrow has them, so that each is of the field's type; BadRecord names one that is not."""
-    try:
-        found = arrow_array(values, field, "asked is")
-    except BadRecord:
-        raise
-    except Exception:  # of many values Arrow does not say which
-        for value in values:
-            arrow_array([value], field, "asked is")
-        raise
-    return list(found.to_pylist())
 
 
 def _values(found: CursorResult[Any], typed: Mapping[str, str]) -> list[Values | None]:

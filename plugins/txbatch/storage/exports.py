@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from txbatch.storage.staging import AttemptFolder
 
 ROWS_PER_GROUP = 100_000
-_WHO = "the state has"
 
 
 def write(folder: AttemptFolder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
@@ -33,14 +32,7 @@ def write_parquet(file: Any, fields: Sequence[Field], records: Iterable[tuple[An
     with pq.ParquetWriter(file, schema) as writer:
         while some := list(islice(rows, ROWS_PER_GROUP)):
             columns = zip(*some, strict=True)
-            arrays = [_array(column, field) for column, field in zip(columns, fields, strict=True)]
+            arrays = [
+                arrow_array(column, field, "the state has") for column, field in zip(columns, fields, strict=True)
+            ]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
-
-
-def _array(values: Sequence[Any], field: Field) -> pa.Array:
-    try:
-        return arrow_array(values, field, _WHO)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        for value in values:
-            arrow_array([value], field, _WHO)  # names the one
-        raise
