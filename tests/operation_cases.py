@@ -4,7 +4,9 @@ tests/golden/operations/.
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
 them (name, arguments, options; an aggregate is a list of its class, field and options,
 a window one of its field, length and options) and which records come out: `expect`.
-`static` has the fields and rows of static states.
+`static` has the fields and rows of static states. A function is a `lambda`, or that as `python` beside the `sql` that says
+the same, which Spark runs as well; a case of Spark's own code alone has `spark_only`. Where it says `persist`, the name of a
+state, the records that come out are its rows, of the batch at position 7.
 """
 
 from __future__ import annotations
@@ -23,14 +25,20 @@ from typing import Any
 from support import ListSpout
 
 import txbatch
-from txbatch import StaticState, Stream, Topology, window
+from txbatch import AppendState, ReducerAggregator, StaticState, Stream, Topology, window
+from txbatch.core.append import ROW_KEYS
 from txbatch.core.fields import Field, decimal_scale, parse_fields
 from txbatch.core.nodes import Source
+from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.memory.appended import appended
 from txbatch.memory.functions import record_of
 from txbatch.memory.operations import records
 
 FOLDER = Path(__file__).parent / "golden" / "operations"
 PATHS = sorted(FOLDER.glob("*.json"))
+# Those that are told in Spark SQL as well, and those that need Spark.
+IN_SQL, SPARK_ONLY = ([path for path in PATHS if f'"{word}":' in path.read_text()] for word in ("sql", "spark_only"))
+POSITION = 7
 DOCUMENT = Path(__file__).parents[1] / "docs" / "topology.md"
 STREAMS, _, QUERIES = DOCUMENT.read_text(encoding="utf-8").partition("\n## Queries\n")
 # In a row of three cells the second one, where it is code: of streams, and of query streams.
@@ -40,6 +48,21 @@ Read = dict[str, dict[str, list[tuple[Any, ...]]]]
 Counted = Counter[tuple[Any, ...]]
 
 
+class Basket(ReducerAggregator):
+    """One within a batch: what is in it, in the order of all fields."""
+
+    result = "string"
+
+    def init(self) -> str:
+        return ""
+
+    def reduce(self, value: str, record: Mapping[str, Any]) -> str:
+        return f"{value}{record['item']} "
+
+
+OWN = {"Basket": Basket}
+
+
 @dataclass(frozen=True)
 class OperationCase:
     """What a case's file says."""
@@ -47,9 +70,10 @@ class OperationCase:
     stream: Stream
     read: Read
     expect: Counted
+    kept: PersistentAggregate | None
 
     @classmethod
-    def load(cls, path: Path) -> OperationCase:
+    def load(cls, path: Path, language: str = "python") -> OperationCase:
         case = json.loads(path.read_text(encoding="utf-8"))
         topology, read = Topology("golden"), Read()
         for name, source in case["streams"].items():
@@ -60,10 +84,17 @@ class OperationCase:
         for name, table in case.get("static", {}).items():
             rows = [typed(parse_fields(table["fields"]), row) for row in table["rows"]]
             topology.new_static_state(StaticState(name, rows, table["fields"]))
-        stream = after(topology, case["operations"])
-        named = ", ".join(f"{field.name} {field.type}" for field in stream.fields)
-        assert named == case["expect"]["fields"]
-        return cls(stream, read, counted(typed(stream.fields, record) for record in case["expect"]["records"]))
+        stream = after(topology, said(case["operations"], language))
+        kept = stream.persist(AppendState(case["persist"])) if "persist" in case else None
+        fields = (*ROW_KEYS, *stream.fields) if kept else stream.fields
+        assert ", ".join(f"{field.name} {field.type}" for field in fields) == case["expect"]["fields"]
+        expect = counted(typed(fields, record) for record in case["expect"]["records"])
+        return cls(stream, read, expect, kept)
+
+    def in_memory(self) -> Counted:
+        """What comes out without Spark."""
+        found = records(self.stream.node, read_of(self.stream, self.read))
+        return counted(record.values() for record in (appended(found, self.kept, POSITION) if self.kept else found))
 
 
 def documented(line: str) -> tuple[Any, Topology]:
@@ -82,11 +113,15 @@ def given(stream: Stream) -> Read:
 
 def in_memory(stream: Stream, read: Read) -> Counted:
     """The records of a stream without Spark."""
-    named = {
+    return counted(record.values() for record in records(stream.node, read_of(stream, read)))
+
+
+def read_of(stream: Stream, read: Read) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """The records of its sources, as dicts."""
+    return {
         root.name: {name: list(_named(root, part)) for name, part in read.get(root.name, {}).items()}
         for root in stream.roots
     }
-    return counted(record.values() for record in records(stream.node, named))
 
 
 def _named(root: Source, part: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
@@ -97,6 +132,21 @@ def new_stream(topology: Topology, name: str, fields: str) -> Stream:
     spout = ListSpout()
     spout.fields = fields
     return topology.new_stream(name, spout)
+
+
+def said(told: Any, language: str) -> Any:
+    """Return what a case tells, with its functions in Python or in SQL."""
+    match told:
+        case {"python": _, "sql": _}:
+            return said(told[language], language)
+        case dict():
+            return {name: said(each, language) for name, each in told.items()}
+        case list():
+            return [said(each, language) for each in told]
+        case str() if told.startswith("lambda "):
+            return eval(told)
+        case _:
+            return told
 
 
 def after(topology: Topology, operations: Iterable[list[Any]]) -> Stream:
@@ -121,8 +171,8 @@ def windowed(time: str, length: str, options: Mapping[str, Any] | None = None) -
     return window(time, length, **(options or {}))
 
 
-def aggregator(name: str, field: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
-    return getattr(txbatch, name)(*([field] if field else []), **(options or {}))
+def aggregator(name: str, field: Any = None, options: Mapping[str, Any] | None = None) -> Any:
+    return (OWN.get(name) or getattr(txbatch, name))(*([field] if field else []), **(options or {}))
 
 
 def typed(fields: Iterable[Field], record: list[Any]) -> tuple[Any, ...]:

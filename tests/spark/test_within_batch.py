@@ -10,10 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+import operation_cases
 import pytest
 from operation_cases import (
+    IN_SQL,
     LINES,
     PATHS,
+    POSITION,
     Counted,
     OperationCase,
     Read,
@@ -23,6 +26,7 @@ from operation_cases import (
     in_memory,
     new_stream,
 )
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import (
@@ -41,10 +45,14 @@ from txbatch import (
     Topology,
 )
 from txbatch.core.nodes import Source
+from txbatch.core.persistent_aggregate import RECORDS_COLUMN
+from txbatch.spark.appended import appended
 from txbatch.spark.frames import of_rows
 from txbatch.spark.operations import run_operations
 from txbatch.spark.within_batch import OF_FIELD
 from txbatch.spouts.partitioned_log import PartitionedLog
+
+cloudpickle.register_pickle_by_value(operation_cases)  # as that of a submitted job, which is __main__, is
 
 
 def frame_of(spark: SparkSession, stream: Stream, read: Read) -> DataFrame:
@@ -64,10 +72,21 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(record.values()) for record in frame.toArrow().to_pylist()]
 
 
+def check(spark: SparkSession, case: OperationCase) -> None:
+    frame = frame_of(spark, case.stream, case.read)
+    if case.kept:
+        frame = appended(frame, case.kept, POSITION).drop(RECORDS_COLUMN)
+    assert counted(rows(frame)) == case.expect
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_golden(spark: SparkSession, path: Path) -> None:
-    case = OperationCase.load(path)
-    assert counted(rows(frame_of(spark, case.stream, case.read))) == case.expect
+    check(spark, OperationCase.load(path))
+
+
+@pytest.mark.parametrize("path", IN_SQL, ids=lambda path: path.stem)
+def test_golden_in_sql(spark: SparkSession, path: Path) -> None:
+    check(spark, OperationCase.load(path, "sql"))
 
 
 def test_functions_that_return_lists_and_functions_that_look(spark: SparkSession) -> None:
