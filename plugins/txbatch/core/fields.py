@@ -75,9 +75,7 @@ def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
     """
     if not isinstance(ddl := fields_ddl(declared), str):
-        raise DefinitionError(
-            f"fields {ddl!r} are no text; {_FORM}, or give a dataclass or a StructType"
-        )
+        raise DefinitionError(f"fields {ddl!r} are no text; {_FORM}, or give a dataclass or a StructType")
     return _parsed(ddl, arrays)
 
 

@@ -221,7 +221,8 @@ def _renamed_told(found: Sequence[Redefinition]) -> str:
     ]
     if not gone:
         return ""
-    return f'; where it is only called otherwise, say was="{gone[0] if len(gone) == 1 else "..."}", and it keeps what it has counted'
+    was = gone[0] if len(gone) == 1 else "..."
+    return f'; where it is only called otherwise, say was="{was}", and it keeps what it has counted'
 
 
 def widens(before: str, now: str) -> bool:
