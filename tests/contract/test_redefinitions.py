@@ -242,7 +242,7 @@ REBUILDS = {
     "a part of it": (
         defined(most=Max("n")),
         "Of this, in place: value 'count' of state 's' is gone; rebuild: value 'most' of state 's' is new",
-        'Give what is new since="now"',
+        'Give what is new since="now", and it counts from now on; where it is only called otherwise, say was="count", and it',
     ),
     "narrower": (defined(fields="word string, n smallint, x double"), "field 'n' of stream 'in' is smallint now", ""),
     "apart, and of another field": (

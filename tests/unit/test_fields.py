@@ -29,7 +29,7 @@ def test_fields_are_read(ddl: str, fields: list[tuple[str, str]]) -> None:
     ("ddl", "says"),
     [
         ("", "no fields given; write 'name type, name type'"),
-        ("word", "cannot read 'word'; write 'name type, name type'"),
+        ("word", r"cannot read 'word'; write 'name type, name type', such as 'word string, price decimal\(10,2\)'"),
         ("a string b string", "cannot read"),
         ("a string, b", "cannot read 'b'"),
         ("a string, a bigint", "field 'a' is given twice; rename one of them"),

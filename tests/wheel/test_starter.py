@@ -38,7 +38,7 @@ def test_it_has_what_its_user_owns_and_nothing_of_this_package(shop: Path, wheel
 def test_its_dag_and_job_load(environment: Path, shop: Path) -> None:
     told = call([str(environment / "txbatch"), "doctor"], shop / "jobs", TXBATCH_DATABASE_URL="postgresql://nobody@/x")
     (line,) = (line for line in told.stdout.splitlines() if line.lstrip().startswith(("ok", "dags")) and "DAGs" in line)
-    assert "1 DAGs in dags/ and 1 jobs in jobs/ load" in line
+    assert f"1 DAGs in dags/ and 1 jobs in jobs/ of {shop} load" in line
 
 
 @pytest.mark.timeout(300)
@@ -84,3 +84,16 @@ def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
 def test_a_name_that_cannot_be(name: str, tmp_path: Path) -> None:
     assert refusal(tmp_path / name).startswith("txbatch: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wheel_that_a_checkout_has_not_made_yet_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("txbatch.cli.starter.project_root", lambda: tmp_path)
+    CliRunner().invoke(main, ["init", str(tmp_path / "early")])
+    (told,) = caplog.messages
+    assert told.startswith(f"{tmp_path}/dist has no wheel of txbatch {__version__}")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / f"txbatch-{__version__}-py3-none-any.whl").touch()
+    CliRunner().invoke(main, ["init", str(tmp_path / "late")])
+    assert caplog.messages == [told]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -14,6 +15,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.text import shown
 from txbatch.places import packaged, project_root
 
+log = logging.getLogger(__name__)
 _FILLED_IN = ("README.md", "requirements.txt")
 _CITED = 5
 
@@ -60,5 +62,9 @@ def _source() -> str:
     try:
         url = json.loads(distribution("txbatch").read_text("direct_url.json") or "{}").get("url", "")
     except PackageNotFoundError:
-        return f"--find-links {(project_root() / 'dist').as_uri()}"
+        wheels = project_root() / "dist"
+        if not any(wheels.glob(f"txbatch-{__version__}-*.whl")):
+            told = "%s has no wheel of txbatch %s, which requirements.txt names: run `make wheel` in the checkout first"
+            log.warning(told, wheels, __version__)
+        return f"--find-links {wheels.as_uri()}"
     return f"--find-links {url.rpartition('/')[0]}" if url.startswith("file:") and url.endswith(".whl") else ""

@@ -53,6 +53,7 @@ _NAME, _TYPE = r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+", r"\w+(?:\s*\(\s*\d+\s*,
 _FIELD = re.compile(rf"{_NAME}({_TYPE})\s*(?:,|$)")
 _ARRAY_FIELD = re.compile(rf"{_NAME}(array\s*<\s*{_TYPE}\s*>)\s*(?:,|$)", re.IGNORECASE)
 _NESTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^\s`,]+)\s+((?:array|map|struct)\s*<.*)", re.IGNORECASE | re.DOTALL)
+_FORM = "write 'name type, name type', such as 'word string, price decimal(10,2)'"
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -74,9 +75,7 @@ def parse_fields(declared: Fields, *, arrays: bool = False) -> tuple[Field, ...]
     (Field(name='word', type='string'), Field(name='unit price', type='decimal(10,2)'))
     """
     if not isinstance(ddl := fields_ddl(declared), str):
-        raise DefinitionError(
-            f"fields {ddl!r} are no text; write 'name type, name type', or give a dataclass or a StructType"
-        )
+        raise DefinitionError(f"fields {ddl!r} are no text; {_FORM}, or give a dataclass or a StructType")
     return _parsed(ddl, arrays)
 
 
@@ -91,14 +90,14 @@ def _parsed(ddl: str, arrays: bool) -> tuple[Field, ...]:
                     f"fields {ddl!r}: {nested[1]} is a nested type, which no field can have: name the parts that "
                     "count as fields, or keep all of it as a string, by to_json"
                 )
-            raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; write 'name type, name type'")
+            raise DefinitionError(f"fields {ddl!r}: cannot read {ddl[at:].strip()!r}; {_FORM}")
         quoted, plain, type_ = match.groups()
         found.append(
             Field((quoted or plain).replace("``", "`"), checked_array(type_) if arrays else checked_type(type_))
         )
         at = match.end()
     if not found:
-        raise DefinitionError("no fields given; write 'name type, name type'")
+        raise DefinitionError(f"no fields given; {_FORM}")
     unique((field.name for field in found), "field")
     return tuple(found)
 

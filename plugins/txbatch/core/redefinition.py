@@ -208,8 +208,21 @@ def ways(topology: str, job: str, found: Sequence[Redefinition], way_out: str) -
             "no record counted again"
         )
     joins = any(isinstance(each, NeedsRebuild) and each.joins for each in found)
-    hint = 'Give what is new since="now", and it counts from now on. ' if joins else ""
+    hint = f'Give what is new since="now", and it counts from now on{_renamed_told(found)}. ' if joins else ""
     return f"{f'Of this, {by_kind}. ' if len(told) > 1 else ''}{hint}{way_out}"
+
+
+def _renamed_told(found: Sequence[Redefinition]) -> str:
+    """Return what to say of a value or state that is new because it has another name; nothing where none is gone."""
+    gone = [
+        step.value if isinstance(step, DropValue) else step.state
+        for step in steps_of(found)
+        if isinstance(step, DropValue | DropState)
+    ]
+    if not gone:
+        return ""
+    was = gone[0] if len(gone) == 1 else "..."
+    return f'; where it is only called otherwise, say was="{was}", and it keeps what it has counted'
 
 
 def widens(before: str, now: str) -> bool:
