@@ -35,6 +35,7 @@ from txbatch.core.ordered_texts import BETWEEN, ordered_text
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.queries import ask
 from txbatch.memory.runner import run
+from txbatch.testing import FeederPartitionedSpout
 
 SENTENCES = ("how are you", "nice to meet you", "what a good day")
 
@@ -62,6 +63,24 @@ def test_running_again_goes_on_and_counts_nothing_twice() -> None:
         run(words.topology, ledger)
     assert ledger.rows("words")["you",].value == (2,)
     assert ledger.tables.last_committed("t") == 3
+
+
+def test_of_several_states_that_are_read_some_may_have_nothing_new() -> None:
+    reader, ledger = Topology("reader"), MemoryLedger()
+    spouts = {name: FeederPartitionedSpout("word string") for name in ("a", "b")}
+    topologies = {name: Topology(name) for name in spouts}
+    for name, spout in spouts.items():
+        words = topologies[name].new_stream("in", spout)
+        words.group_by("word").persistent_aggregate(OpaqueState(name), count=Count())
+        changes = reader.new_stream(name, StateSpout(name, "word string"))
+        changes.persistent_aggregate(OpaqueState(f"of_{name}"), changes=Count())
+    for name in ("a", "b"):
+        spouts[name].feed("x", partition="0")
+        run(topologies[name], ledger)
+    run(reader, ledger)
+    spouts["b"].feed("x", partition="0")
+    run(reader, run(topologies["b"], ledger))
+    assert [ledger.rows(f"of_{name}")[()].value for name in ("a", "b")] == [(1,), (2,)]
 
 
 def test_operations_one_after_the_other() -> None:

@@ -54,7 +54,8 @@ class MemoryApplication:
     def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
         """Read the attempt's batch and stage what it contributes."""
         at = self.staging.attempt(assignment)
-        exports = {name: at.read_export(number) for name, number in stream_numbers(self.topology).items()}
+        numbers, planned = stream_numbers(self.topology), assignment.plan.streams
+        exports = {name: at.read_export(number) for name, number in numbers.items() if name in planned}
         tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
         at.write_result(*emit_batch(self.topology, assignment, exports, tables))
 
