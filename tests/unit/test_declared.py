@@ -100,7 +100,10 @@ class Oddly:
         (Either, "field 'value' is int | str"),
         (Elsewhere, "field 'value' has a type that is not there: name 'Nowhere' is not defined"),
         (Oddly, "type 'integer64' is not one of"),
-        (int, "fields <class 'int'> are no text; write 'name type, name type', or give a dataclass or a StructType"),
+        (
+            int,
+            "fields <class 'int'> are no text; write 'name type, name type', such as .*, or give a dataclass or a StructType",
+        ),
         (None, "fields None are no text"),
     ],
 )
