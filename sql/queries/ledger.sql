@@ -250,6 +250,11 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND txid = :txid FOR UPDATE;
 
+-- lock_free_batch --
+-- The same at once; no row while somebody holds it.
+SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
+ WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED;
+
 -- set_application_name --
 -- What others see of this session in pg_stat_activity, until the transaction ends.
 SELECT set_config('application_name', :name, true);
@@ -336,10 +341,12 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 -- The highest txid ever given, 0 before the first.
 SELECT COALESCE(max(txid), 0) FROM txbatch.batch WHERE topology = :topology;
 
--- last_committed --
--- The highest committed ordinary txid; null before the first.
-SELECT max(txid) FROM txbatch.batch
- WHERE topology = :topology AND status = 'committed' AND kind <> 'restate';
+-- neighbours --
+-- The lowest txid below this one that is not final, and the highest committed ordinary txid; null where there is none.
+SELECT (SELECT min(txid) FROM txbatch.batch
+         WHERE topology = :topology AND txid < :txid AND status IN ('planned', 'emitted')) AS open_before,
+       (SELECT max(txid) FROM txbatch.batch
+         WHERE topology = :topology AND status = 'committed' AND kind <> 'restate') AS last_committed;
 
 -- open_before --
 -- The lowest txid below this one that is not final; null when it is this one's turn.
@@ -477,7 +484,7 @@ UPDATE txbatch.attempt
 -- batch_emitted --
 -- The batch may be committed.
 UPDATE txbatch.batch SET status = 'emitted', lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
- WHERE topology = :topology AND txid = :txid;
+ WHERE topology = :topology AND txid = :txid RETURNING *, lease_until > clock_timestamp() AS lease_live;
 
 -- insert_partition --
 -- What a committed batch read of a partition.
@@ -573,7 +580,8 @@ UPDATE txbatch.attempt SET status = 'committed'
  WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
 
 -- succeed --
--- success ran; no row when it had run before.
+-- success ran; no row when it had run before. It may run twice, so nobody waits for the disk (R8).
+SET LOCAL synchronous_commit TO off;
 UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
  WHERE topology = :topology AND txid = :txid AND status = 'committed' AND succeeded_at IS NULL RETURNING txid;
 

@@ -24,6 +24,8 @@ SORTED_BYTES = 128 << 20
 SORTED_ROWS_FIRST = 128 * 1024
 ROWS_PER_CHUNK = 64 * 1024
 CHUNKS_AHEAD = 4
+# From this chunk on a thread makes them.
+FIRST_BY_THREAD = 3
 _SAMPLE_ROWS = 1_000
 # All that is not null is quoted, so that an empty string differs from null.
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
@@ -32,14 +34,15 @@ _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 class CsvStream(io.RawIOBase):
     """A file that psycopg2 reads CSV from, made one record batch at a time.
 
-    They are read, sorted and written by a thread, a few chunks ahead of PostgreSQL. `bytes_read` says how many came out.
+    From the third on they are read, sorted and written by a thread, a few chunks ahead of PostgreSQL: most batches have one.
+    `bytes_read` says how many bytes came out.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: list[str]) -> None:
         self._chunks: Iterator[bytes] = (to_csv(batch.select(columns)) for batch in batches if batch.num_rows)
-        self._chunk = memoryview(b"")
+        self._chunk, self._taken = memoryview(b""), 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="txbatch csv")
-        self._ahead: deque[Future[bytes]] = deque(self._next() for _ in range(CHUNKS_AHEAD))
+        self._ahead = deque[Future[bytes]]()
         self.error: Exception | None = None
         self.bytes_read = 0
 
@@ -63,11 +66,12 @@ class CsvStream(io.RawIOBase):
         super().close()
 
     def _take(self) -> memoryview:
-        self._ahead.append(self._next())
+        self._taken += 1
+        if self._taken < FIRST_BY_THREAD:
+            return memoryview(next(self._chunks, b""))
+        while len(self._ahead) <= CHUNKS_AHEAD:
+            self._ahead.append(self._thread.submit(next, self._chunks, b""))
         return memoryview(self._ahead.popleft().result())
-
-    def _next(self) -> Future[bytes]:
-        return self._thread.submit(next, self._chunks, b"")
 
 
 def copy_in(

@@ -239,8 +239,8 @@ class PostgresLedger:
             check_same_records(manifest, _earlier_manifests(connection, assignment), source, accept_missing=missing)
             row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
             connection.execute(query("attempt_emitted"), row)
-            connection.execute(query("batch_emitted"), {**_ids(assignment), "lease_seconds": self.lease_seconds})
-            return rows.batch(connection, now.topology, now.txid)
+            lease = {"lease_seconds": self.lease_seconds}
+            return rows.batch_from(rows.one(connection, "batch_emitted", **_ids(assignment), **lease))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
@@ -378,6 +378,8 @@ def _run_of(batch: Batch, found: RowMapping) -> Run:
 
 
 def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[Manifest]:
+    if assignment.attempt.attempt_id == 1:
+        return []
     return [
         Manifest.from_json(row) for row in connection.execute(query("earlier_manifests"), _ids(assignment)).scalars()
     ]

@@ -125,10 +125,8 @@ def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, d
 
 def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
     """Return what a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
-    ids = {"topology": planned.topology, "txid": planned.txid}
-    open_before = connection.execute(query("open_before"), ids).scalar_one()
-    last_committed = connection.execute(query("last_committed"), ids).scalar_one()
-    return open_before, last_committed, offsets_of(connection, planned)
+    found = one(connection, "neighbours", topology=planned.topology, txid=planned.txid)
+    return found["open_before"], found["last_committed"], offsets_of(connection, planned)
 
 
 def version(connection: Connection, topology: str, txid: int) -> Version:

@@ -65,6 +65,9 @@ def locked_row(connection: Connection, topology: str, txid: int, run: Run | None
     its session is ended by the run that it belongs to, and by anyone when its lease is over. After WAIT_SECONDS: LeaseHeld
     for a commit that works, or whose lease lives; Unavailable when the row is held by someone else.
     """
+    free = connection.execute(query("lock_free_batch"), {"topology": topology, "txid": txid}).mappings().first()
+    if free is not None:
+        return free
     commit = _Commit(connection, topology, txid, run)
     for seconds, look in ((PATIENCE_SECONDS, commit.look), (PATIENCE_SECONDS, commit.end), (WAIT_SECONDS, None)):
         try:

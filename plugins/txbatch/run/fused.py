@@ -10,10 +10,11 @@ from txbatch import failpoints
 from txbatch.core import fused
 from txbatch.core.application import Application
 from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.manifest import Manifest
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.run.lease import attempts_kept_alive
-from txbatch.run.steps import Steps
+from txbatch.run.steps import Recorded, Steps
 
 log = logging.getLogger(__name__)
 Planned = tuple[Batch, Run]
@@ -31,12 +32,13 @@ def plan_ahead(steps: Steps, runs: Sequence[Run], behind: Collection[int], lengt
 class Emission:
     """Batches that one job emits, those that nobody has emitted yet; `planned` are all of them, as they are.
 
-    What fails, or has a newer attempt, is left to its own run.
+    `recorded` is, by txid, what the ledger has been given of them. What fails, or has a newer attempt, is left to its own run.
     """
 
     def __init__(self, steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
         self.steps, self.application, self.planned = steps, application, list(planned)
         self.attempts = list(_started(steps, application, _together(steps, planned)))
+        self.recorded = dict[int, Recorded]()
         self._failure: TxbatchError | None = None
         self._at_work = False
 
@@ -67,7 +69,9 @@ class Emission:
         for folder, assignment in self.attempts:
             with _left_to_its_own_run():
                 with self.steps.failure_told(folder, assignment):
-                    emitted[assignment.attempt.txid] = _take(self.steps, folder, assignment, self._failure)
+                    txid = assignment.attempt.txid
+                    emitted[txid], manifest = _take(self.steps, folder, assignment, self._failure)
+                    self.recorded[txid] = assignment, manifest
                 failpoints.hit("emit.recorded")
         self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
 
@@ -124,7 +128,9 @@ def _started(
                 yield folder, assignment
 
 
-def _take(steps: Steps, folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> Batch:
+def _take(
+    steps: Steps, folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None
+) -> tuple[Batch, Manifest]:
     """Give the ledger what an attempt staged; raise what the job failed with where it did not get that far."""
     if not folder.said_something() or folder.read_error() is not None:
         raise failure or TransientError(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")

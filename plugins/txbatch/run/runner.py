@@ -41,8 +41,11 @@ class Runner:
         application: Application,
         differs: Differs = lambda topology, batch: (),
         waits: Waits | None = None,
+        emitted: Callable[[], None] | None = None,
     ) -> None:
+        """`emitted` is told when several batches are emitted, no other is known to come, and their commits are left."""
         self.steps, self.application, self.differs = steps, application, differs
+        self.emitted = emitted or (lambda: None)
         self.waits = waits or _not_its_turn
         self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
@@ -153,7 +156,7 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(self.steps, self.application, self._finish, self._planned_behind)
+            trains = Trains(self.steps, self.application, self._finish, self._planned_behind, self.emitted)
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:

@@ -34,6 +34,8 @@ from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, 
 from txbatch.run.lease import attempt_kept_alive
 
 log = logging.getLogger(__name__)
+# An attempt whose manifest the ledger has.
+Recorded = tuple[Assignment, Manifest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Steps:
             with attempt_kept_alive(self.ledger, assignment, folder, self.repeat):
                 export(self.job.topology, self.ledger.upstream, assignment, folder)
                 submit(folder, assignment)
-            emitted = self.record_manifest(folder, assignment)
+            emitted, _ = self.record_manifest(folder, assignment)
         failpoints.hit("emit.recorded")
         return emitted
 
@@ -144,10 +146,11 @@ class Steps:
                     f"{topology}: txid {txid}: {advice.of_open(str(error), topology, txid)}"
                 ) from error
 
-    def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> Batch:
-        """Give the ledger what an attempt read and wrote."""
+    def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> tuple[Batch, Manifest]:
+        """Give the ledger what an attempt read and wrote; return its batch as it is then, and that."""
         failpoints.hit("emit.manifest_written")
-        return self.ledger.record_manifest(assignment, folder.read_manifest())
+        manifest = folder.read_manifest()
+        return self.ledger.record_manifest(assignment, manifest), manifest
 
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
@@ -167,21 +170,20 @@ class Steps:
             log.info("%s", error)
             return Wait(self.ledger.batch(batch.topology, batch.txid), WaitReason.HELD)
 
-    def commit(self, batch: Batch, run: Run | None = None) -> Committed:
+    def commit(self, batch: Batch, run: Run | None = None, recorded: Recorded | None = None) -> Committed:
         """Load the newest attempt's partials and apply them (R6..R10). A batch that no longer continues is aborted.
 
-        `run` may end an older commit of its own that does not go on.
+        `run` may end an older commit of its own that does not go on. `recorded` is what the ledger was given of the batch
+        just now, as `batch` is: it is not asked before, and the commit finds out whether it is still so.
         """
-        batch = self.ledger.batch(batch.topology, batch.txid)
-        if batch.status is BatchStatus.COMMITTED:
-            log.info("%s: already committed as txid %s", batch.topology, batch.txid)
-            return Committed(batch, applied=False)
-        assignment, manifest = self.ledger.newest_attempt(batch)
+        if recorded is None:
+            batch = self.ledger.batch(batch.topology, batch.txid)
+            if batch.status is BatchStatus.COMMITTED:
+                log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+                return Committed(batch, applied=False)
+            recorded = self._recorded(batch)
+        assignment, manifest = recorded
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
-        if manifest is None:
-            raise TerminalError(
-                f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
-            )
         staged = self.staging.attempt(assignment).read_partials(manifest)
         self._check_whole(batch, manifest)
         try:
@@ -192,6 +194,15 @@ class Steps:
         failpoints.hit("commit.committed")
         log.info("%s: committed txid %s with attempt %s", batch.topology, batch.txid, assignment.attempt)
         return committed
+
+    def _recorded(self, batch: Batch) -> Recorded:
+        """Return what the ledger has of the newest attempt; TerminalError when that is no manifest."""
+        assignment, manifest = self.ledger.newest_attempt(batch)
+        if manifest is None:
+            raise TerminalError(
+                f"{batch.topology}: attempt {assignment.attempt} has no manifest yet; clear the task emit_batch"
+            )
+        return assignment, manifest
 
     def _check_whole(self, batch: Batch, manifest: Manifest) -> None:
         """Abort a restate that would lose records whose file is gone, and raise TerminalError (R17)."""
@@ -206,7 +217,8 @@ class Steps:
 
     def success(self, batch: Batch) -> bool:
         """Tell the spouts, write the files of states, remove the staged ones, note it; True the first time (R8)."""
-        batch = self.ledger.batch(batch.topology, batch.txid)
+        if batch.status is not BatchStatus.COMMITTED:  # as it was read then: what is committed stays
+            batch = self.ledger.batch(batch.topology, batch.txid)
         protocol.check_success(batch)
         for stream in self.job.topology.streams.values():
             _tell_spout(stream, batch)

@@ -7,7 +7,7 @@ failure stops the train behind the last batch that is committed; what is emitted
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +19,7 @@ from txbatch.core.restate import told_some
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.fused import Emission, Planned, emitting, plan_ahead
 from txbatch.run.lease import batches_kept
-from txbatch.run.steps import Steps
+from txbatch.run.steps import Recorded, Steps
 
 log = logging.getLogger(__name__)
 
@@ -33,43 +33,48 @@ class Trains:
     finish: Callable[[Run], list[Batch]]
     # Told before each batch how many are planned behind it.
     behind: Callable[[int], None] = lambda number: None
+    # Told when all that is known to come is emitted, and the last of it is to be committed.
+    emitted: Callable[[], None] = lambda: None
 
     def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
         train, left, full, lengths = list[Planned](), list[Run](), True, fused.lengths()
+        recorded: Mapping[int, Recorded] = {}
         while (left := [*left, *islice(runs, fused.BATCHES_MAX - len(left))]) or train:
+            if not left:
+                self.emitted()
             length = next(lengths)
             # The run behind those of a train that is not full has no batch as things stand.
             goes_on = not train or (full and all(batch.status is not BatchStatus.PLANNED for batch, _ in train))
             with batches_kept(self.steps.ledger, train, self.steps.repeat):
                 ahead = plan_ahead(self.steps, left, [batch.txid for batch, _ in train], length) if goes_on else []
                 with emitting(self.steps, self.application, ahead) as emission:
-                    yield from self._commit(train, emission)
+                    yield from self._commit(train, recorded, emission)
             if not train and not ahead:
                 run, *left = left
                 done = self.finish(run)
                 yield from done
                 if until_idle and not done:
                     return
-            train, left, full = emission.planned, left[len(ahead) :], len(ahead) >= length
+            train, recorded, left, full = emission.planned, emission.recorded, left[len(ahead) :], len(ahead) >= length
 
-    def _commit(self, train: Sequence[Planned], beside: Emission) -> Iterator[Batch]:
-        """Commit a train, in order, while the next one is emitted."""
+    def _commit(self, train: Sequence[Planned], recorded: Mapping[int, Recorded], beside: Emission) -> Iterator[Batch]:
+        """Commit a train, in order, while the next one is emitted. `recorded` is what this call has emitted of it."""
         for number, (batch, run) in enumerate(train, 1):
             with _told_behind(batch, [other for other, _ in (*train[number:], *beside.planned)]):
-                done = self._finish_emitted(batch, run, beside)
+                done = self._finish_emitted(batch, run, recorded.get(batch.txid), beside)
             self.behind(len(train) - number + len(beside.planned))
             yield from done
 
-    def _finish_emitted(self, batch: Batch, run: Run, beside: Emission) -> list[Batch]:
+    def _finish_emitted(self, batch: Batch, run: Run, recorded: Recorded | None, beside: Emission) -> list[Batch]:
         """Commit and succeed an emitted batch, unless it has; where that cannot be, finish its run when Spark is free."""
         if batch.succeeded:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
             return [batch]
-        now = self.steps.ledger.batch(batch.topology, batch.txid)
+        now = self.steps.ledger.batch(batch.topology, batch.txid) if recorded is None else batch
         if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
             try:
-                committed = self.steps.commit(now, run)
+                committed = self.steps.commit(now, run, recorded)
             except (BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt) as error:
                 log.info("%s", error)
             else:

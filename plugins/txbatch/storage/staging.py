@@ -23,7 +23,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -78,11 +80,11 @@ class AttemptFolder:
     @property
     def filesystem(self) -> Any:
         """The fsspec filesystem the folder lies on."""
-        return fsspec.core.url_to_fs(self.uri)[0]
+        return _located(self.uri, os.getpid(), get_ident())[0]
 
     def path(self, name: str) -> str:
         """A file of the folder, as the filesystem names it."""
-        return f"{fsspec.core.url_to_fs(self.uri)[1].rstrip('/')}/{name}"
+        return f"{_located(self.uri, os.getpid(), get_ident())[1]}/{name}"
 
     def write_assignment(self, assignment: Assignment) -> None:
         """Tell the attempt what to do; makes the folder. TransientError when that cannot be."""
@@ -296,6 +298,13 @@ def _open_to_others(folder: Path) -> str | None:
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         return f"{folder} is writable by all"
     return None
+
+
+@lru_cache(maxsize=1024)
+def _located(uri: str, process: int, thread: int) -> tuple[Any, str]:
+    """Return the filesystem of a URI and its path there. Filesystems are of one thread, as fsspec keeps them."""
+    filesystem, path = fsspec.core.url_to_fs(uri)
+    return filesystem, path.rstrip("/")
 
 
 def _end(folder: AttemptFolder, by: Assignment) -> None:
