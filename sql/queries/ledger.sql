@@ -530,12 +530,13 @@ SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 
  WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate';
 
 -- let_plan --
--- Many may plan at once, while no commit closes windows of the topology: what it has not seen might count in them (R26).
-SELECT pg_advisory_xact_lock_shared(hashtext('txbatch closing'), hashtext(CAST(:topology AS text)));
+-- Many may plan at once, while no commit closes windows of the topology: what it has not seen might count in them (R26). Its states
+-- are locked for that, which no reader can do; an advisory lock anybody could take.
+SELECT state FROM txbatch.state WHERE topology = :topology ORDER BY state FOR SHARE;
 
 -- close_alone --
 -- The last lock of a commit that closes windows: it waits for plans under way, and keeps others out until it ends.
-SELECT pg_advisory_xact_lock(hashtext('txbatch closing'), hashtext(CAST(:topology AS text)));
+SELECT state FROM txbatch.state WHERE topology = :topology ORDER BY state FOR NO KEY UPDATE;
 
 -- closed_to --
 -- Up to when the windows of each state are closed since the last commit of its topology (R26).

@@ -48,7 +48,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for place in ("txbatch.memory.ledger.fixed", "txbatch.postgres.event_time.fixed"):
+    for place in ("txbatch.memory.event_time.fixed", "txbatch.postgres.event_time.fixed"):
         monkeypatch.setattr(place, found.fixed)
     return found
 

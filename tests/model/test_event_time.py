@@ -146,7 +146,7 @@ def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.Monkey
     def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime, cut_by: Any) -> Any:
         return decided.fixed(metadata, watermarks, {}, now, cut_by)
 
-    monkeypatch.setattr("txbatch.memory.ledger.fixed", by_the_clock)
+    monkeypatch.setattr("txbatch.memory.event_time.fixed", by_the_clock)
     with pytest.raises(AssertionError, match="a closed window changes"):
         histories(300, 1, PLANNED, straggle=False, steps=LONG)
 

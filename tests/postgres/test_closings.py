@@ -70,6 +70,24 @@ def test_a_plan_waits_for_a_commit_that_closes_windows_and_counts_in_none_of_the
     ]
 
 
+@pytest.mark.rule("R26")
+def test_what_keeps_plans_and_commits_apart_no_reader_can_hold(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any role may take an advisory lock whose key it knows, or sees in `pg_locks`."""
+    bench, at = hours(engine)
+    bench.commit(*read_up_to(bench, "1", at, h10=1))
+    second, calls = read_up_to(bench, "2", at + timedelta(hours=3), h10=2, h13=1), Calls()
+    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(*second))
+        assert reached.wait(30)
+        calls.start("plan", lambda: bench.planned("3"))
+        wait_for_lock(bench)
+        advisory = bench.rows("SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory'")
+        go_on.set()
+        answers = calls.join()
+    assert advisory == []
+    assert answers["plan"].plan.watermark == {"in": micros_of(at + timedelta(hours=2, minutes=50))}
+
+
 @pytest.mark.rule("R25")
 def test_reports_and_the_status_say_which_batch_had_records_ahead_of_it(
     engine: Engine, capsys: pytest.CaptureFixture[str]
