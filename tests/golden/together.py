@@ -153,7 +153,7 @@ class Together(Told):
         self.source.away = ()
         self.days |= {step["whole"]: step["day"] for step in steps if "day" in step}
         runs = [self.run(step["whole"]) for step in steps]
-        trains = Trains(self.steps, Application(self, self.staging), self._alone)
+        trains = Trains(self.steps, Application(self, self.staging), self._alone, self.steps.succeeded)
         done = [f"txid {batch.txid}" for batch in trains.run(iter(runs))]
         assert done == [step.get("gives", txid) for step, txid in zip(steps, done, strict=True)]
 

@@ -29,6 +29,7 @@ told = {
     "first_two": caught_up("a", "2024-01-01/2024-01-03"),
     "emitted": caught_up("b", WHOLE, TASKS[:2]),
     "retried": caught_up("b", WHOLE),
+    "cleared": caught_up("b", WHOLE),
     "again": caught_up("c", WHOLE),
     "wrong": [caught_up("w", each)["told"] for each in
               ("soon", "2024-01-01", "2024-01-01/2024-01-01", "2024-01-01T12:00/2024-01-03", "2024-01-01/2024-01-01T05:00",
@@ -74,6 +75,14 @@ def test_a_retried_run_goes_on_where_it_was(made: dict[str, Any]) -> None:
     )
     assert made["retried"]["extra"] == {"topology": "days", "txid": 5, "txids": [3, 4, 5]}
     assert made["retried"]["note"] == "txids 3 to 5, 2024-01-03 00:00 to 2024-01-06 00:00 (UTC): 3 batches, 3 records"
+
+
+@pytest.mark.rule("R15")
+def test_a_run_that_is_cleared_after_its_end_announces_nothing_twice(made: dict[str, Any]) -> None:
+    said = f"already committed as {made['retried']['note']}; nothing is changed"
+    assert made["cleared"]["told"] == [said]
+    assert made["cleared"]["note"] == said
+    assert made["cleared"]["extra"] == {}
 
 
 def test_what_is_committed_is_found_again_and_not_announced_twice(made: dict[str, Any]) -> None:

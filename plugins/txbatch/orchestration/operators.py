@@ -186,7 +186,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self.not_now(wait, steps, replace(waiting, run=run))
 
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context)
-        with Runner(steps, self._application(), waits=waits) as runner:
+        with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
             many = None if asked is None else len(asked)
             done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, logged(topology.name))]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
@@ -346,15 +346,17 @@ class SuccessOperator(TransactionOperator):
                 extra["restates"] = [each.restate.position for each in again if each.restate]
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
-        """Say which batches the run made; it has told the spouts of each already."""
+        """Note and say which batches the run made, unless that was said; it has told the spouts of each already."""
         topology, context = self.job.topology.name, waiting.context
         rows = catching_up.committed_by(steps, run)
         if not rows:
             self.skip("already committed, all of it; nothing is changed", waiting)
-        line = catching_up.counted(rows, result.zone_of(context["dag"].timetable))
+        line, txids = catching_up.counted(rows, result.zone_of(context["dag"].timetable)), [row["txid"] for row in rows]
+        noted = [steps.ledger.success(topology, txid) for txid in txids]
+        if not any(noted):
+            self.skip(f"already committed as {line}; nothing is changed", waiting)
         log.info("%s: %s", topology, line)
         result.tell(context, line)
-        txids = [row["txid"] for row in rows]
         for asset in self.outlets:
             context["outlet_events"][asset].extra.update({"topology": topology, "txid": txids[-1], "txids": txids})
 

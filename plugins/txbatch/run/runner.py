@@ -22,7 +22,7 @@ from txbatch.run import calls
 from txbatch.run.advance import Advance
 from txbatch.run.calls import call_of, held
 from txbatch.run.steps import Steps
-from txbatch.run.train import Trains
+from txbatch.run.train import Succeed, Trains
 from txbatch.run.unfinished import Leftovers
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,13 @@ class Runner:
         application: Application,
         differs: Differs = lambda topology, batch: (),
         waits: Waits | None = None,
+        succeed: Succeed | None = None,
         emitted: Callable[[], None] | None = None,
     ) -> None:
         """`emitted` is told when several batches are emitted, no other is known to come, and their commits are left."""
         self.steps, self.application, self.differs = steps, application, differs
+        self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
         self.emitted = emitted or (lambda: None)
-        self.waits = waits or _not_its_turn
         self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
     @property
@@ -156,7 +157,9 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(self.steps, self.application, self._finish, self._planned_behind, self.emitted)
+            trains = Trains(
+                self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.emitted
+            )
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:
@@ -190,7 +193,7 @@ class Runner:
         if isinstance(found, Wait):
             self.waits(run, found)
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
-        return [*adopted, self.steps.succeeded(found.batch)]
+        return [*adopted, self.succeed(found.batch)]
 
     def _tell_begun(self, run: Run) -> None:
         """Say of a restate that goes on which files differ from its plan, which stays (R3)."""

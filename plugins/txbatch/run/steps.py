@@ -217,6 +217,11 @@ class Steps:
 
     def success(self, batch: Batch) -> bool:
         """Tell the spouts, write the files of states, remove the staged ones, note it; True the first time (R8)."""
+        self.cleaned(batch)
+        return self.ledger.success(batch.topology, batch.txid)
+
+    def cleaned(self, batch: Batch) -> Batch:
+        """Let all of success run but its note, and return the batch: whoever announces it notes that."""
         if batch.status is not BatchStatus.COMMITTED:  # as it was read then: what is committed stays
             batch = self.ledger.batch(batch.topology, batch.txid)
         protocol.check_success(batch)
@@ -227,7 +232,7 @@ class Steps:
                 aggregate.state.files.write(aggregate, self.ledger.upstream)
         self.staging.remove(batch.topology, batch.txid)
         failpoints.hit("success.cleaned")
-        return self.ledger.success(batch.topology, batch.txid)
+        return batch
 
     def succeeded(self, batch: Batch) -> Batch:
         """Let success run, and return the batch as it is then."""

@@ -22,15 +22,21 @@ from txbatch.run.lease import batches_kept
 from txbatch.run.steps import Recorded, Steps
 
 log = logging.getLogger(__name__)
+# Lets success of a committed batch run, and returns the batch as it is then.
+Succeed = Callable[[Batch], Batch]
 
 
 @dataclass(frozen=True, slots=True)
 class Trains:
-    """Brings the batches of runs to their commits, train by train. `finish` brings one by itself, and returns what came of it."""
+    """Brings the batches of runs to their commits, train by train, and has each succeed.
+
+    `finish` brings a run's by itself, and returns what came of it.
+    """
 
     steps: Steps
     application: Application
     finish: Callable[[Run], list[Batch]]
+    succeed: Succeed
     # Told before each batch how many are planned behind it.
     behind: Callable[[int], None] = lambda number: None
     # Told when all that is known to come is emitted, and the last of it is to be committed.
@@ -72,15 +78,16 @@ class Trains:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
             return [batch]
         now = self.steps.ledger.batch(batch.topology, batch.txid) if recorded is None else batch
+        if now.status is BatchStatus.COMMITTED:
+            return [self.succeed(now)]
         if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
             try:
                 committed = self.steps.commit(now, run, recorded)
             except (BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt) as error:
                 log.info("%s", error)
             else:
-                return [self.steps.succeeded(committed.batch)]
-        if now.status is not BatchStatus.COMMITTED:
-            beside.end()
+                return [self.succeed(committed.batch)]
+        beside.end()
         return self.finish(run)
 
 
