@@ -77,7 +77,6 @@ def test_a_retried_run_goes_on_where_it_was(made: dict[str, Any]) -> None:
     assert made["retried"]["note"] == "txids 3 to 5, 2024-01-03 00:00 to 2024-01-06 00:00 (UTC): 3 batches, 3 records"
 
 
-@pytest.mark.rule("R15")
 def test_a_run_that_is_cleared_after_its_end_announces_nothing_twice(made: dict[str, Any]) -> None:
     said = f"already committed as {made['retried']['note']}; nothing is changed"
     assert made["cleared"]["told"] == [said]
