@@ -138,28 +138,6 @@ def test_the_head_is_one_snapshot(bench: Bench) -> None:
 # ---- R10: two commit at once, R5: a newer attempt meanwhile
 
 
-def test_a_connection_cut_between_two_steps_is_made_anew(bench: Bench, postgres_url: str) -> None:
-    """As soon as it is cut, and without a word to it while it is not."""
-    batch, asked, ping = bench.emitted(words(dog=1)), list[object](), bench.engine.dialect.do_ping
-    bench.engine.dialect.do_ping = lambda each: asked.append(each) or ping(each)  # type: ignore[method-assign]
-    for _ in range(3):
-        bench.ledger.batch("word_count", batch.txid)
-    assert asked == []
-    terminate(bench, postgres_url)
-    assert bench.commit(batch, words(dog=1)) is True
-    assert len(asked) == 1
-
-
-def test_a_connection_that_was_put_back_long_ago_is_asked_whether_it_is_alive(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch, asked, ping = bench.emitted(words(dog=1)), list[object](), bench.engine.dialect.do_ping
-    bench.engine.dialect.do_ping = lambda each: asked.append(each) or ping(each)  # type: ignore[method-assign]
-    monkeypatch.setattr(engine_module, "_FRESH_SECONDS", 0)
-    assert bench.commit(batch, words(dog=1)) is True
-    assert asked
-
-
 @pytest.mark.rule("R10")
 def test_two_commits_of_one_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, calls = bench.emitted(words(dog=1)), Calls()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import select
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -14,8 +12,7 @@ import psycopg2
 from psycopg2 import errors
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from txbatch.core.errors import (
     BadRecord,
@@ -51,8 +48,6 @@ _SESSION = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "6",
 }
-# So long a connection that was put back is taken for alive, if it has said nothing since: a batch's steps may lie minutes apart.
-_FRESH_SECONDS = 1.0
 _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
 # By the version that brought them: an older server refuses a connection that names them, and logs that.
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
@@ -79,6 +74,7 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
         engine = create_engine(
             parse(url, what),
             pool_size=2,
+            pool_pre_ping=True,  # a batch's steps lie minutes apart
             isolation_level="READ COMMITTED",
             connect_args={
                 "application_name": application_name[:63],
@@ -90,8 +86,6 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
         raise _no_url(what) from None
     event.listen(engine, "do_connect", _connecting())
-    event.listen(engine, "checkout", _checking(engine.dialect))
-    event.listen(engine, "checkin", _put_back)
     return engine
 
 
@@ -133,34 +127,6 @@ def _connecting() -> Callable[..., DBAPIConnection]:
         return cast("DBAPIConnection", connection)
 
     return connecting
-
-
-def _put_back(_: object, record: ConnectionPoolEntry) -> None:
-    record.info["put_back"] = time.monotonic()
-
-
-def _checking(dialect: Dialect) -> Callable[..., None]:
-    """Return what asks a connection whether it is alive, and has another one made where it is not.
-
-    One that was at work just now is not asked: where its server or its session has ended, there is something to be read.
-    """
-
-    def checking(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) -> None:
-        put_back = record.info.get("put_back")
-        if put_back is None or (time.monotonic() - put_back < _FRESH_SECONDS and not _may_be_read(connection)):
-            return
-        try:
-            dialect.do_ping(connection)
-        except psycopg2.Error as error:
-            raise InvalidatePoolError from error
-
-    return checking
-
-
-def _may_be_read(connection: Any) -> bool:
-    waiting = select.poll()
-    waiting.register(connection.fileno(), select.POLLIN)
-    return bool(waiting.poll(0))
 
 
 def _settings(version: int) -> dict[str, str]:
