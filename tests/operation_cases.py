@@ -3,7 +3,7 @@ tests/golden/operations/.
 
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
 them (name, arguments, options; an aggregate is a list of its class, field and options,
-a window one of its field, length and options) and which records come out: `expect`.
+a window one of its field, length and options) and which records come out, or what of the `error` is said: `expect`.
 `static` has the fields and rows of static states.
 """
 
@@ -47,6 +47,7 @@ class OperationCase:
     stream: Stream
     read: Read
     expect: Counted
+    error: str | None = None
 
     @classmethod
     def load(cls, path: Path) -> OperationCase:
@@ -63,7 +64,8 @@ class OperationCase:
         stream = after(topology, case["operations"])
         named = ", ".join(f"{field.name} {field.type}" for field in stream.fields)
         assert named == case["expect"]["fields"]
-        return cls(stream, read, counted(typed(stream.fields, record) for record in case["expect"]["records"]))
+        records = case["expect"].get("records", ())
+        return cls(stream, read, counted(typed(stream.fields, each) for each in records), case["expect"].get("error"))
 
 
 def documented(line: str) -> tuple[Any, Topology]:

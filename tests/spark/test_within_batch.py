@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
@@ -40,7 +41,9 @@ from txbatch import (
     Sum,
     Topology,
 )
+from txbatch.core.errors import BadRecord
 from txbatch.core.nodes import Source
+from txbatch.spark.failures import in_our_words
 from txbatch.spark.frames import of_rows
 from txbatch.spark.operations import run_operations
 from txbatch.spark.within_batch import OF_FIELD
@@ -67,6 +70,13 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_golden(spark: SparkSession, path: Path) -> None:
     case = OperationCase.load(path)
+    if case.error:
+        with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+            rows(frame_of(spark, case.stream, case.read))
+        problem = in_our_words(failed.value)
+        assert isinstance(problem, BadRecord)
+        assert re.search(case.error, str(problem), re.IGNORECASE), problem
+        return
     assert counted(rows(frame_of(spark, case.stream, case.read))) == case.expect
 
 
