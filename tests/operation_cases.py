@@ -3,7 +3,7 @@ tests/golden/operations/.
 
 A case says the `streams` with their `fields` and the records of each of their partitions, the `operations` on the first of
 them (name, arguments, options; an aggregate is a list of its class, field and options,
-a window one of its field, length and options) and which records come out: `expect`.
+a window one of its field, length and options) and which records come out, or what of the `error` is said: `expect`.
 `static` has the fields and rows of static states. A function is a `lambda`, or that as `python` beside the `sql` that says
 the same, which Spark runs as well; a case of Spark's own code alone has `spark_only`. Where it says `persist`, the name of a
 state, the records that come out are its rows, of the batch at position 7.
@@ -71,6 +71,7 @@ class OperationCase:
     read: Read
     expect: Counted
     kept: PersistentAggregate | None
+    error: str | None = None
 
     @classmethod
     def load(cls, path: Path, language: str = "python") -> OperationCase:
@@ -88,8 +89,8 @@ class OperationCase:
         kept = stream.persist(AppendState(case["persist"])) if "persist" in case else None
         fields = (*ROW_KEYS, *stream.fields) if kept else stream.fields
         assert ", ".join(f"{field.name} {field.type}" for field in fields) == case["expect"]["fields"]
-        expect = counted(typed(fields, record) for record in case["expect"]["records"])
-        return cls(stream, read, expect, kept)
+        expect = counted(typed(fields, record) for record in case["expect"].get("records", ()))
+        return cls(stream, read, expect, kept, case["expect"].get("error"))
 
     def in_memory(self) -> Counted:
         """What comes out without Spark."""

@@ -182,11 +182,15 @@ def test_a_changed_definition_uses_no_txid(backing: Any, change: str, reached: s
         with pytest.raises(SchemaMismatch) as raised:
             refuse()
         assert says in str(raised.value)
-        assert "topology 't' has history, up to txid 1, and is defined otherwise now: " in str(raised.value)
-        way_out = "`txbatch rebuild t --why"
+        history = "" if reached == "planned" else " has history, up to txid 1, and"
+        assert f"topology 't'{history} is defined otherwise now: " in str(raised.value)
+        way_out = "Put it back as it was; or `txbatch rebuild t --why"
         if change in APPLIED:
-            way_out = f"`txbatch change jobs/job.py --why '...' --yes` applies it to 't', {APPLIED[change]}"
-        assert f"Put it back as it was; or {way_out}" in str(raised.value)
+            applied = f"applies it to 't', {APPLIED[change]}"
+            way_out = f"Put it back as it was; or `txbatch change jobs/job.py --why '...' --yes` {applied}"
+        if reached == "planned":
+            way_out = "Nothing is counted yet: put it back as it was; or `txbatch drop t` and run it again"
+        assert way_out in str(raised.value)
         assert "restate" not in str(raised.value)
     backing.ledger.check_definition(topology, "jobs/job.py")
     assert backing.initialize(topology, "1").txid == 1
@@ -213,7 +217,7 @@ def test_one_of_several_streams_that_reads_otherwise(backing: Any, before: str, 
     with pytest.raises(SchemaMismatch) as raised:
         backing.ledger.register(beside_days(READS[now]()), "jobs/job.py")
     reads = f"""stream 'in' reads {{"reads":"{now}"}}, but its batches were read from {{"reads":"{before}"}}"""
-    assert f"is defined otherwise now: {reads}. Put it back" in str(raised.value)
+    assert f"is defined otherwise now: {reads}. Nothing is counted yet: put it back" in str(raised.value)
 
 
 @pytest.mark.rule("R23")
@@ -252,6 +256,23 @@ def test_the_first_plan_is_that_of_the_definition_it_was_made_by(backing: Any) -
     with pytest.raises(SchemaMismatch, match="field 'n' of stream 'in' is gone"):
         backing.ledger.register(there, "jobs/there.py")
     backing.ledger.register(here, "jobs/here.py")
+
+
+def test_where_nothing_is_committed_the_simple_way_out_is_told(backing: Any) -> None:
+    """A batch is planned, and perhaps emitted, and has failed by the job as it was: there is nothing to rebuild."""
+    topology, told = (
+        defined("s"),
+        r"state 'more' is new. Nothing is counted yet: put it back as it was; or `txbatch drop t` and run it again$",
+    )
+    batch = backing.initialize(topology, "1")
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.initialize(defined("s", "more"), "1")
+    backing.emit(topology, batch, partials(topology), "1")
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.initialize(defined("s", "more"), "1")
+    backing.commit(topology, batch, partials(topology))
+    with pytest.raises(SchemaMismatch, match=r"has history, up to txid 1, .*txbatch rebuild t"):
+        backing.initialize(defined("s", "more"), "2")
 
 
 def test_what_was_aborted_is_no_history(backing: Any) -> None:

@@ -55,25 +55,31 @@ WAYS_OUT = (
     "source still has; or `txbatch drop t` and run it again: it counts all that the source still has, and its reports are empty "
     "until then"
 )
+NOTHING_COUNTED = "Nothing is counted yet: `txbatch drop t` and run it again"
+ENDS = {
+    "registered": NOTHING_COUNTED,
+    "planned": NOTHING_COUNTED.replace(": ", ": put it back as it was; or "),
+    "committed": WAYS_OUT,
+}
 
 
-@pytest.mark.parametrize("history", [True, False])
+@pytest.mark.parametrize("reached", ENDS)
 @pytest.mark.parametrize(("topology", "says"), [pytest.param(*each[1:], id=each[0]) for each in CHANGES])
 def test_a_changed_state_is_refused_and_nothing_is_changed(
-    engine: Engine, topology: Topology, says: str, history: bool
+    engine: Engine, topology: Topology, says: str, reached: str
 ) -> None:
     bench = Bench(engine, defined())
-    if history:
+    if reached == "planned":
         bench.planned()
+    if reached == "committed":
+        bench.whole({"s": [(("dog",), (1,))]})
     stored = "SELECT * FROM txbatch.state", "SELECT job, source::text, streams::text FROM txbatch.topology"
     before = [bench.rows(each) for each in stored]
     for refuse in (bench.ledger.check_definition, bench.ledger.register):
         with pytest.raises(SchemaMismatch) as raised:
             refuse(topology, "jobs/job.py")
         assert says in str(raised.value)
-        assert str(raised.value).endswith(
-            WAYS_OUT if history else "Nothing is counted yet: `txbatch drop t` and run it again"
-        )
+        assert str(raised.value).endswith(ENDS[reached])
     assert [bench.rows(each) for each in stored] == before
 
 

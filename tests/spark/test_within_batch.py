@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
@@ -44,9 +45,11 @@ from txbatch import (
     Sum,
     Topology,
 )
+from txbatch.core.errors import BadRecord
 from txbatch.core.nodes import Source
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN
 from txbatch.spark.appended import appended
+from txbatch.spark.failures import in_our_words
 from txbatch.spark.frames import of_rows
 from txbatch.spark.operations import run_operations
 from txbatch.spark.within_batch import OF_FIELD
@@ -81,7 +84,15 @@ def check(spark: SparkSession, case: OperationCase) -> None:
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_golden(spark: SparkSession, path: Path) -> None:
-    check(spark, OperationCase.load(path))
+    case = OperationCase.load(path)
+    if case.error is None:
+        check(spark, case)
+        return
+    with pytest.raises(Exception) as failed:  # noqa: PT011 (Spark's own, which one of ours stands for)
+        check(spark, case)
+    problem = in_our_words(failed.value)
+    assert isinstance(problem, BadRecord)
+    assert re.search(case.error, str(problem), re.IGNORECASE), problem
 
 
 @pytest.mark.parametrize("path", IN_SQL, ids=lambda path: path.stem)

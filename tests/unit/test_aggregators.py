@@ -276,6 +276,22 @@ def test_a_double_that_is_no_decimal_is_refused(kind: type[Sum], value: float) -
         (Avg("v"), "float", "Avg of 'v', a float, is not exact: give scale=digits or approximate=True"),
         (Sum("v"), "string", "Sum of 'v', a string, is not exact: sum a number"),
         (Sum("v"), "timestamp", "sum a number"),
+        *((kind("v", scale=2), "string", "a string, is not exact: sum a number") for kind in (Sum, Avg)),
+        *(
+            (
+                kind("v", scale=scale),
+                "double",
+                f"of 'v', a double: scale={scale!r} is no number of digits .* give one of 0 to 38",
+            )
+            for kind in (Sum, Avg)
+            for scale in (-1, 39, 2.5, True, "2")
+        ),
+        (
+            Avg("v", scale=38),
+            "int",
+            "Avg of 'v', a int: scale=38 is no number of digits after the point; give one of 0 to 37",
+        ),
+        (Variance("v", scale=19), "double", "Variance of 'v', a double: scale=19 is no .*; give one of 0 to 18"),
         (Variance("v"), "double", "Variance of 'v', a double, is not exact: give scale=digits$"),
         (StdDev("v"), "decimal(38,19)", "squares would have 38 digits after the point; give a scale of 0 to 18"),
         (BoolAnd("v"), "string", "BoolAnd of 'v', a string: it is not true or false; make a boolean field of it"),

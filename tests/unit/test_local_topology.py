@@ -13,12 +13,14 @@ import pytest
 from txbatch import (
     AppendState,
     Avg,
+    CollectSet,
     Count,
     CountIf,
     FileSpout,
     FixedBatchSpout,
     Interval,
     IntervalSpout,
+    Max,
     NonTransactionalState,
     OpaqueState,
     Spout,
@@ -39,7 +41,7 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.state import State
-from txbatch.core.transaction import BatchKind
+from txbatch.core.transaction import BatchKind, BatchStatus
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, submit_topology
 from txbatch.testing.local import POINTS
 
@@ -467,6 +469,29 @@ def test_a_spout_becomes_a_feeder_of_its_kind(tmp_path: Path) -> None:
 def test_a_record_that_does_not_fit_is_refused_where_it_is_fed(record: Any) -> None:
     with pytest.raises(BadRecord, match="FeederBatchSpout"):
         FeederBatchSpout("word string, n bigint").feed(record)
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (("a\0b", "v"), "key 'word' holds U\\+0000"),
+        (("a", "v\0"), "value 'last' holds U\\+0000"),
+        (("\u00fc" * 1_339, "v"), "key 'word' is too long .* takes at most 2,676 bytes; it begins: '\u00fc{40}'"),
+    ],
+)
+@pytest.mark.parametrize("show", [True, False])
+def test_what_postgresql_cannot_store_is_refused_and_its_batch_named(record: Any, told: str, show: bool) -> None:
+    spout, topology = FeederBatchSpout("word string, v string"), Topology("words", show_records=show)
+    grouped = topology.new_stream("in", spout).group_by("word")
+    grouped.persistent_aggregate(OpaqueState("words"), last=Max("v"), all=CollectSet("v", limit=3))
+    local = submit_topology(topology)
+    spout.feed(("\u00fc" * 1_338, "as long as may be"))
+    spout.feed(record)
+    with pytest.raises(
+        BadRecord, match=f"^words 2:1: state 'words': {told if show else told.partition(':')[0]}; filter such"
+    ):
+        local.run()
+    assert [batch.status for batch in local.batches()] == [BatchStatus.COMMITTED, BatchStatus.PLANNED]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -234,7 +235,7 @@ def test_a_stream_that_reads_a_state_as_another_type_is_refused_as_by_spark(type
 def test_a_null_key_is_refused() -> None:
     stream = sentences("a", None, fields="word string")
     stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
-    told = r"^state 'words': a key is null in \{'word': None\}; filter .* quarantine .* TOPOLOGY TXID"
+    told = r"^t 2:1: state 'words': a key is null in \{'word': None\}; filter .* quarantine .* TOPOLOGY TXID"
     with pytest.raises(BadRecord, match=told):
         run(stream.topology)
 
@@ -246,7 +247,7 @@ def test_a_value_that_cannot_be_added_names_state_and_record(total: Sum, told: s
     records = ("a", 1.0, 2**62), ("b", float("nan"), 2**62), ("a", 1.0, 2**62)
     stream = sentences(*records, fields="k string, x double, n bigint", size=3)
     stream.group_by("k").persistent_aggregate(OpaqueState("sums"), total=total)
-    with pytest.raises(BadRecord, match=rf"^state 'sums': .*{told}.*; the record is \{{'k': "):
+    with pytest.raises(BadRecord, match=rf"^t 1:1: state 'sums': .*{told}.*; the record is \{{'k': "):
         run(stream.topology)
 
 
@@ -260,7 +261,7 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
     numbers = stream.flat_map(lambda record: map(int, record["sentence"].split()), "n bigint")
     numbers.group_by("n").persistent_aggregate(OpaqueState("s"), count=Count())
     with pytest.raises(
-        BadRecord, match=rf"^stream 'in': 1. flat_map <lambda> raised {told}; tried again it failed again: mend"
+        BadRecord, match=rf"^t 1:1: stream 'in': 1. flat_map <lambda> raised {told}; tried again it failed again: mend"
     ):
         run(topology)
 
@@ -278,6 +279,35 @@ def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) 
     assert told.startswith("stream 'in': 1. map <lambda>: a function returned ")
     assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
     assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stream: stream.map(lambda record: 1 / 0, "k string"),
+        lambda stream: stream.map(lambda record: 1, "k string"),
+        lambda stream: stream.aggregate(n=Count(where=lambda record: 1 / 0)).map(lambda record: "a", "k string"),
+        lambda stream: stream.aggregate(k=Broken()),
+        lambda stream: stream.map(lambda record: (None, *record.values()), "k string, big string, n int"),
+        lambda stream: stream.each(lambda record: "a", "k string").filter(lambda record: record["nothing"]),
+    ],
+)
+def test_a_record_of_a_megabyte_is_cut_and_what_to_do_is_told(change: Callable[[Stream], Stream]) -> None:
+    stream = sentences(("x" * 1_000_000, 1), fields="big string, n int")
+    change(stream).group_by("k").persistent_aggregate(OpaqueState("s"), count=Count())
+    with pytest.raises(BadRecord, match=r"^t 1:1: .*'x{250,300}\.\.\.") as raised:
+        run(stream.topology)
+    assert len(str(raised.value)) < 1_000
+
+
+class Broken(ReducerAggregator):
+    result = "string"
+
+    def init(self) -> None:
+        return None
+
+    def reduce(self, value: None, record: dict[str, Any]) -> None:
+        raise ValueError("broken")
 
 
 class Inverse(CombinerAggregator):
@@ -316,7 +346,7 @@ def test_a_function_of_a_state_that_raises_is_named(values: dict[str, Any], told
         re.sub("{(.*)}", r": \1" if show else "", told),
         "; the record is {'k': 'Ada', 'v': 0}" if show else "",
     )
-    assert str(raised.value) == f"state 's': {cause}{shown}"
+    assert str(raised.value) == f"t 1:1: state 's': {cause}{shown}"
 
 
 def test_a_disk_that_fails_a_function_of_a_state_is_no_records_fault() -> None:
@@ -338,7 +368,9 @@ def test_a_function_of_an_aggregate_in_the_batch_that_raises_is_named(show: bool
         run(topology)
     cause = ": 'no Ada'" if show else ""
     shown = "; the record is {'k': 'Ada', 'v': 0}" if show else ""
-    assert str(raised.value) == f"stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
+    assert (
+        str(raised.value) == f"t 1:1: stream 'in': aggregate n: where asks raised KeyError{cause}; mend the job{shown}"
+    )
 
 
 def test_a_function_that_fails_once_or_by_what_is_no_records_fault_is_tried_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +31,7 @@ from txbatch.core.ledger import Head
 from txbatch.core.transaction import Run
 from txbatch.memory.runner import run
 
+NEW_YEAR = date(2026, 1, 1)
 AIRLINES = StaticState("airlines", [("AA", "American"), ("UA", "United")], "carrier string, name string")
 
 
@@ -103,12 +105,17 @@ def test_fields_are_looked_up_and_null_where_there_is_none() -> None:
     assert values(topology, "delays") == {("American",): (2, 7), ("unknown",): (2, 3)}
 
 
-def test_a_key_that_is_there_twice_is_refused() -> None:
-    topology = Topology("t")
-    twice = topology.new_static_state(StaticState("twice", [("a", 1), ("a", 2)], "word string, n int"))
-    words = fixed(topology, "words", "word string", "a").state_query(twice, "word", fields=["n"])
+@pytest.mark.parametrize(("show", "key"), [(True, r" \(a, 2026-01-01\)"), (False, "")])
+def test_a_key_that_is_there_twice_is_refused(show: bool, key: str) -> None:
+    topology = Topology("t", show_records=show)
+    twice = topology.new_static_state(
+        StaticState("twice", [("a", NEW_YEAR, n) for n in (1, 2)], "word string, day date, n int")
+    )
+    words = fixed(topology, "words", "word string, day date", ("a", NEW_YEAR)).state_query(twice, "word", "day")
     words.group_by("word").persistent_aggregate(OpaqueState("s"), n=Count())
-    with pytest.raises(BadRecord, match="static state 'twice' has two rows with one word; a key has one"):
+    with pytest.raises(
+        BadRecord, match=f"^t 1:1: static state 'twice' has two rows with one word, day{key}; a key has one"
+    ):
         run(topology)
 
 

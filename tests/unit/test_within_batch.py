@@ -12,7 +12,7 @@ from support import ListSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Sum, Topology, TransactionalState
 from txbatch.core.definition import column_changes, columns
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.guarantee import guarantees
 from txbatch.core.operations import one_for_one, per_batch
 from txbatch.memory.operations import records
@@ -36,6 +36,10 @@ def out(stream: Stream) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", sorted({*PATHS} - {*SPARK_ONLY}), ids=lambda path: path.stem)
 def test_golden(path: Path) -> None:
     case = OperationCase.load(path)
+    if case.error:
+        with pytest.raises(BadRecord, match=case.error):
+            case.in_memory()
+        return
     assert case.in_memory() == case.expect
 
 

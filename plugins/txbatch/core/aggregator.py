@@ -213,6 +213,8 @@ class Sum(CombinerAggregator):
         return (self.cast(value),)
 
     _exact_by = "give scale=digits or approximate=True"
+    _scale_max = DECIMAL_DIGITS_MAX
+    _any_type = "decimal(38,0)"
 
     def cast(self, value: Any) -> Any:
         """The value as it is added: with a `scale` a decimal, rounded half up as Spark does; BadRecord for what is none."""
@@ -238,18 +240,28 @@ class Sum(CombinerAggregator):
         return f"if(abs({name}) < double('infinity'), {name}, if({name} is null, null, raise_error({told})))"
 
     def sum_type(self, input: Field) -> str:
-        """The type in which values are added; DefinitionError for what has no exact sum."""
-        if self.scale is not None:
+        """The type in which values are added; DefinitionError for what has no exact sum, and for a scale that it cannot have."""
+        scale = decimal_scale(input.type)
+        is_number = scale is not None or input.type in INTEGER_TYPES | FLOATING_TYPES
+        if self.scale is not None and is_number:
+            self._check_scale(input, self.scale)
             return f"decimal(38,{self.scale})"
         if input.type in INTEGER_TYPES:
             return "bigint"
-        scale = decimal_scale(input.type)
         if scale is not None:
             return f"decimal(38,{scale})"
         if input.type in FLOATING_TYPES and self.approximate:
             return "double"
         hint = self._exact_by if input.type in FLOATING_TYPES else "sum a number"
         raise DefinitionError(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
+
+    def _check_scale(self, input: Field, scale: object) -> None:
+        most = min(self._scale_max, DECIMAL_DIGITS_MAX - (input.type in INTEGER_TYPES))
+        if type(scale) is not int or not 0 <= scale <= most:
+            raise DefinitionError(
+                f"{type(self).__name__} of {input.name!r}, a {input.type}: scale={scale!r} is no number of digits after the "
+                f"point; give one of 0 to {most}"
+            )
 
 
 class Avg(Sum):
@@ -285,6 +297,9 @@ class Avg(Sum):
 
     def finish_spark(self, columns: Sequence[str], type: str) -> str:
         total, count = columns
+        if decimal_scale(type) == _AVG_SCALE_MIN:
+            # A bigint would be divided as a double, and a cast to this type refuses sums that are too large for it.
+            return f"({total} + cast(0 as decimal(38,0))) / nullif({count}, 0)"
         return f"cast({total} as {type}) / nullif({count}, 0)"
 
 

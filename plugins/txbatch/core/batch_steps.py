@@ -8,10 +8,11 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import FLOATING_TYPES, Field, decimal_scale
 from txbatch.core.merge import EXACT
 from txbatch.core.nodes import After, Records
+from txbatch.core.python_types import misfit
 from txbatch.core.reducer import ReducerAggregator, Reducing
 from txbatch.core.where import check_where
 
@@ -134,10 +135,18 @@ def batch_value(records: Records, name: str, aggregator: CombinerAggregator | Re
 
 
 def fitted(finished: Any, type_: str) -> Any:
-    """Return a finished value as one of its field's type: a decimal has as many digits after the point."""
+    """Return a finished value as one of its field's type: a decimal has as many digits after the point.
+
+    BadRecord for a decimal that is out of range.
+    """
     if finished is None:
         return None
     if type_ in FLOATING_TYPES:
         return float(finished)
     scale = decimal_scale(type_)
-    return finished if scale is None else Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+    if scale is None:
+        return finished
+    rounded = Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+    if misfit(rounded, type_):
+        raise BadRecord(f"what it comes to is out of range for {type_}; filter such records out in the job")
+    return rounded

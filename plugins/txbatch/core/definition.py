@@ -121,17 +121,16 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
     """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
     name, found = topology.name, redefinitions(topology, known)
     changes = "; ".join(each.what for each in found)
-    if found and known.txid is None:
+    first = (
+        "" if known.was or job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
+    )
+    if found and known.committed is None:
+        back = "" if known.txid is None else "put it back as it was; or "
         raise SchemaMismatch(
-            f"topology {name!r} is defined otherwise now: {changes}. Nothing is counted yet: `txbatch drop {name}` and run it "
-            "again"
+            f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"
+            f"`txbatch drop {known.was or name}` and run it again"
         )
     if found:
-        first = (
-            ""
-            if known.was or job == known.job
-            else f"{known.job} defines it already: a second job is renamed in {job}. "
-        )
         raise SchemaMismatch(
             f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
             f"{ways(name, job, found, way_out(name))}"

@@ -109,7 +109,7 @@ class OwnCombiner(CombinerAggregator):
             raise self._raised("init", error) from (error if self.show else None)
 
     def combined(self, left: Partial, right: Partial) -> Partial:
-        """Return two partials as one; BadRecord when `combine` fails, or what it returns does not fit its declared types."""
+        """Return two partials as one; BadFunction when `combine` fails, or what it returns does not fit its declared types."""
         if left == self.nothing or right == self.nothing:
             return right if left == self.nothing else left
         return self.checked("combine", self._called("combine", left, right))
@@ -175,17 +175,19 @@ class OwnCombiner(CombinerAggregator):
         return BadFunction(f"{self.of}: {what} raised {told(error, show=self.show)}; mend the job")
 
     def checked(self, function: str, partial: Any) -> Partial:
-        """Return what a function returned, if it is a partial of the declared types; else BadRecord."""
+        """Return what a function returned, if it is a partial of the declared types; else BadFunction."""
         if not isinstance(partial, tuple) or len(partial) != len(self.fields):
             names = ", ".join(each.name for each in self.fields)
-            raise BadRecord(f"{self.of}: {function} returned {self._shown(partial)}; let it return a tuple, of {names}")
+            raise BadFunction(
+                f"{self.of}: {function} returned {self._shown(partial)}; let it return a tuple, of {names}"
+            )
         for value, field in zip(partial, self.fields, strict=True):
             if value is not None and (why := misfit(value, field.type)):
                 raise self._misfit(function, value, f"for {field.name!r}, declared {field.type}", why)
         return partial
 
-    def _misfit(self, function: str, value: Any, declared: str, why: str) -> BadRecord:
-        return BadRecord(
+    def _misfit(self, function: str, value: Any, declared: str, why: str) -> BadFunction:
+        return BadFunction(
             f"{self.of}: {function} returned {self._shown(value)} {declared}: {why}; convert it there, or declare another type"
         )
 

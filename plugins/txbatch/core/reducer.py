@@ -11,8 +11,10 @@ from txbatch.core.comparing import key_of
 from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
 from txbatch.core.fields import checked_type
 from txbatch.core.python_types import misfit
+from txbatch.core.text import shown, shown_record
 
 Record = dict[str, Any]
+_SHOWN_MAX = 100
 
 
 class ReducerAggregator:
@@ -74,14 +76,18 @@ class Reducing:
         except (TxbatchError, OSError, MemoryError):
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error} for the record {record}" if self.show else type(error).__name__
+            told = (
+                f"{type(error).__name__}: {error} for the record {shown_record(record)}"
+                if self.show
+                else type(error).__name__
+            )
             raise BadRecord(f"{self.of} {name}: reduce raised {told}; mend the job") from (error if self.show else None)
 
     def _checked(self, name: str, value: Any) -> Any:
         type_ = str(self.reducers[name].result)
         if why := misfit(value, type_):
-            shown = repr(value) if self.show else f"a {type(value).__name__}"
+            told = shown(repr(value), _SHOWN_MAX) if self.show else f"a {type(value).__name__}"
             raise BadRecord(
-                f"{self.of} {name}: made {shown}, declared {type_}: {why}; convert it there, or declare another type"
+                f"{self.of} {name}: made {told}, declared {type_}: {why}; convert it there, or declare another type"
             )
         return value

@@ -36,6 +36,7 @@ class Variance(Sum):
         super().__init__(input, scale=scale, where=where, was=was, since=since)
 
     _exact_by = "give scale=digits"
+    _scale_max = DIGITS_MAX
 
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         field = required(self, input)

@@ -11,6 +11,9 @@ from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How
 from txbatch.core.static import StaticState
 
+# Of a key that is refused, so many characters are told.
+KEY_CHARACTERS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class StateQuery:
@@ -48,11 +51,13 @@ class StateQuery:
         """True if each record comes out once."""
         return self.how is How.LEFT and not self.many
 
-    @property
-    def twice(self) -> BadRecord:
-        """The error of a key that has several rows where one was promised."""
-        keys = ", ".join(key.name for key in self.keys)
-        return BadRecord(f"{self.state} has two rows with one {keys}; a key has one, unless the look-up says many=True")
+    def twice(self, key: str = "") -> BadRecord:
+        """Return the error of a key that has several rows where one was promised; `key` is what may be shown of it."""
+        keys = ", ".join(each.name for each in self.keys)
+        told = f" ({key})" if key else ""
+        return BadRecord(
+            f"{self.state} has two rows with one {keys}{told}; a key has one, unless the look-up says many=True"
+        )
 
 
 def checked_how(how: str, what: str) -> How:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, checked_name, parse_fields
+from txbatch.core.text import RECORD_MAX, shown
 from txbatch.core.transaction import Metadata
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class StaticState:
         self.name, self.reader, self.fields = checked_name(name, "static state"), reader, parse_fields(fields)
         for row in () if isinstance(reader, Versioned) or callable(reader) else reader:
             if len(row) != len(self.fields):
-                raise DefinitionError(f"static state {name!r}: row {row!r} has not the fields {fields!r}")
+                raise DefinitionError(
+                    f"static state {name!r}: row {shown(repr(row), RECORD_MAX)} has not the fields {fields!r}"
+                )
 
     def __repr__(self) -> str:
         return f"static state {self.name!r}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 # Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
 LENGTH_MAX = 4_000
 # Of why somebody asked for something; in the ledger, in reports and in the UI.
 WHY_MAX = 1_000
+# Of a record within an error.
+RECORD_MAX = 300
 
 
 def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
@@ -26,6 +29,16 @@ def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
         return escaped
     told = f"... ({len(text):,} characters)"
     return escaped[: max(at_most - len(told), 0)] + told
+
+
+def shown_record(record: Mapping[str, Any]) -> str:
+    """A record as a part of an error, cut so that the rest of that has room.
+
+    >>> shown_record({"word": "a"})
+    "{'word': 'a'}"
+    """
+    told = repr(record)
+    return told if len(told) <= RECORD_MAX else told[:RECORD_MAX] + "..."
 
 
 def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:

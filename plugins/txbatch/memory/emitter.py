@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from txbatch.core.called import told
 from txbatch.core.comparing import grouped_by
 from txbatch.core.cuts import micros_of
-from txbatch.core.errors import REFUSED, BadFunction, BadRecord, DefinitionError, PartitionUnreadable, TxbatchError
+from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
 from txbatch.core.event_time import Marks, largest
 from txbatch.core.fields import parse_fields
 from txbatch.core.late import LateState
@@ -23,14 +23,16 @@ from txbatch.core.plan import BatchPlan, StreamPlan
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spout import SpoutKind
 from txbatch.core.staging import AttemptFolder
+from txbatch.core.storable import check_storable
 from txbatch.core.stream import Stream
+from txbatch.core.text import shown_record
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, digest
 from txbatch.core.upstream import stream_numbers
 from txbatch.core.watermark import MERGE
 from txbatch.memory.appended import appended
-from txbatch.memory.functions import holds, init_of, record_of
-from txbatch.memory.operations import records
+from txbatch.memory.functions import holds, init_of, record_of, refused
+from txbatch.memory.operations import Read, records
 from txbatch.memory.sessions import own_sessions
 from txbatch.memory.staging import MemoryStaging
 from txbatch.memory.state_query import NO_TABLES, Tables
@@ -91,18 +93,8 @@ def emit_batch(
         for name, planned in assignment.plan.streams.items()
     }
     read = {name: parts for name, (parts, _) in found.items()}
-    plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
-    kept = {each.state.name: list(records(each.stream, read, tables, plan)) for each in topology.aggregates}
-    for each in topology.aggregates:
-        if isinstance(each.state, QuarantineState):
-            found_failed = kept[each.state.name]
-            of = f"{assignment.topology} {assignment.attempt}"
-            check_number(of, each.state, len(found_failed), next(iter(found_failed), None))
-    counted = {each.state.name: counting(each, kept[each.state.name], marks) for each in topology.aggregates}
-    partials = {
-        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position, each.late_before(marks))
-        for each in topology.aggregates
-    }
+    with _named(assignment):
+        counted, partials = _counted(topology, assignment, read, tables)
     times = {name: says.time for name, says in topology.watermarks.items() if not says.planned}
     manifest = Manifest(
         assignment.topology,
@@ -121,6 +113,38 @@ def emit_batch(
         unreadable={name: holes for name, (_, holes) in found.items() if holes},
     )
     return manifest, partials
+
+
+def _counted(
+    topology: Topology, assignment: Assignment, read: Read, tables: Tables
+) -> tuple[dict[str, tuple[list[Record], int | None]], dict[str, list[tuple[Any, Partial]]]]:
+    """Return by state which records count and how many were late, as `counting` does, and what they contribute."""
+    plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
+    kept = {each.state.name: list(records(each.stream, read, tables, plan)) for each in topology.aggregates}
+    for state in (each.state for each in topology.aggregates if isinstance(each.state, QuarantineState)):
+        failed = kept[state.name]
+        check_number(_of(assignment), state, len(failed), next(iter(failed), None))
+    counted = {each.state.name: counting(each, kept[each.state.name], marks) for each in topology.aggregates}
+    partials = {
+        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position, each.late_before(marks))
+        for each in topology.aggregates
+    }
+    return counted, partials
+
+
+def _of(assignment: Assignment) -> str:
+    return f"{assignment.topology} {assignment.attempt}"
+
+
+@contextmanager
+def _named(assignment: Assignment) -> Iterator[None]:
+    """Context manager. Name the attempt in errors of ours about what is made of its records."""
+    try:
+        yield
+    except QuarantineFull:  # which names it
+        raise
+    except TxbatchError as error:
+        raise type(error)(f"{_of(assignment)}: {error}") from error.__cause__
 
 
 def described(part: list[Record], time: str | None = None, planned_at: int | None = None) -> ReadPartition:
@@ -186,21 +210,23 @@ def partials_of(
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
         if None in key:
-            shown = f" in {record}" if aggregate.stream.show_records else ""
+            shown = f" in {shown_record(record)}" if aggregate.stream.show_records else ""
             raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
         try:
             partial = _partial(aggregate, record)
             found[key] = combine(found[key], partial) if key in found else partial
         except BadRecord as error:
-            shown = _refused(error, record, show=aggregate.stream.show_records)
-            raise BadRecord(f"state {aggregate.state.name!r}: {shown}") from error
+            show = aggregate.stream.show_records
+            shown = f"; the record is {shown_record(record)}" if show else ""
+            raise BadRecord(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
+                error if show else None
+            )
+    for key, partial in found.items():
+        try:
+            check_storable(aggregate, key, partial)
+        except BadRecord as error:
+            raise BadRecord(f"state {aggregate.state.name!r}: {error}") from error
     return list(found.items())
-
-
-def _refused(error: BadRecord, record: Record, *, show: bool) -> str:
-    if show:
-        return f"{error}; the record is {record}"
-    return str(error) if isinstance(error, BadFunction) else "a value cannot be counted"
 
 
 def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:

@@ -41,6 +41,11 @@ def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = 
         )
 
 
+def refused(error: BadRecord, *, show: bool) -> str:
+    """Return what is said of a value that cannot be counted: nothing of it, unless that may be shown."""
+    return str(error) if show or isinstance(error, BadFunction) else "a value cannot be counted"
+
+
 def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> Partial:
     """Return what one record contributes to one value: that of no records, where `where` leaves it out.
 

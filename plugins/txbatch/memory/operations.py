@@ -34,6 +34,7 @@ from txbatch.core.operations import (
 from txbatch.core.plan import BatchPlan
 from txbatch.core.python_steps import MISFIT_UNSHOWN, Rows, is_of_record, operation_of, rows_of, told
 from txbatch.core.quarantine import FIELDS, failed_row
+from txbatch.core.text import shown_record
 from txbatch.memory.functions import needs_spark, record_of
 from txbatch.memory.state_query import NO_TABLES, Tables, state_query
 from txbatch.memory.within_batch import Record, aggregate, distinct, first_n, join, numbered, reduced
@@ -146,7 +147,7 @@ def _run(before: Iterable[Record], step: RecordStep, tables: Tables) -> Iterable
         case Project(fields=fields):
             return ({field.name: record[field.name] for field in fields} for record in before)
         case Lookup(query=query):
-            return state_query(before, query, tables)
+            return state_query(before, query, tables, show=step.show_records)
         case Windowed(window=window):
             return (record | {window.name: start} for record in before for start in window.starts(record[window.time]))
         case LiveLookup():
@@ -172,13 +173,13 @@ def _made(step: RecordStep, rows: Rows, record: Record) -> list[Record]:
 
 
 def _misfit(step: RecordStep, record: Record, error: BadRecord) -> BadRecord:
-    what = f"{error}; the record is {record}" if step.show_records else MISFIT_UNSHOWN
+    what = f"{error}; the record is {shown_record(record)}" if step.show_records else MISFIT_UNSHOWN
     return BadRecord(f"stream {step.name!r}: {operation_of(step)}: {what}")
 
 
 def _twice(step: RecordStep, rows: Rows, record: Record, error: Exception) -> TxbatchError:
     """Return what is said of a function that failed for a record: a BadRecord, if it does so again."""
-    shown = f", for the record {record}" if step.show_records else ""
+    shown = f", for the record {shown_record(record)}" if step.show_records else ""
     what = f"stream {step.name!r}: {operation_of(step)} raised {told(error, show=step.show_records)}{shown}"
     try:
         _tried(step, rows, record)

@@ -86,7 +86,7 @@ def _answered(told: _Told, step: Step, batches: Sequence[list[Record]], look_up:
         case LiveLookup():
             return _live(batches, step, look_up)
         case Lookup(query=static):
-            found = by_key(static)
+            found = by_key(static, show=told.query.shown)
             return ([*looked_up(records, static, found)] for records in batches)
         case Aggregate():
             values = step.values  # once for all questions

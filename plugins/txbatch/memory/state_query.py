@@ -11,7 +11,7 @@ from txbatch.core.comparing import key_of
 from txbatch.core.errors import DefinitionError
 from txbatch.core.live_state import LiveState
 from txbatch.core.nodes import How
-from txbatch.core.state_query import StateQuery
+from txbatch.core.state_query import KEY_CHARACTERS, StateQuery
 from txbatch.core.static import Versioned
 from txbatch.memory.functions import record_of
 from txbatch.memory.within_batch import Record
@@ -22,19 +22,23 @@ NO_TABLES: Tables = MappingProxyType({})
 ByKey = dict[tuple[object, ...], list[Record]]
 
 
-def state_query(records: Iterable[Record], query: StateQuery, tables: Tables) -> Iterator[Record]:
+def state_query(records: Iterable[Record], query: StateQuery, tables: Tables, *, show: bool = True) -> Iterator[Record]:
     """Return each record with the values of its key; null, or left out, where there is none."""
-    return looked_up(records, query, by_key(query, tables))
+    return looked_up(records, query, by_key(query, tables, show=show))
 
 
-def by_key(query: StateQuery, tables: Tables = NO_TABLES) -> ByKey:
-    """Return the rows of the state by key; BadRecord for a key that has several where one was promised."""
+def by_key(query: StateQuery, tables: Tables = NO_TABLES, *, show: bool = True) -> ByKey:
+    """Return the rows of the state by key; BadRecord for a key that has several where one was promised.
+
+    The error has the key, if that may be shown.
+    """
     keys, found = [key.name for key in query.keys], ByKey()
     for row in _rows(query, tables):
         if all(row[name] is not None for name in keys):
             found.setdefault(key_of(row[name] for name in keys), []).append(row)
-    if not query.many and any(len(rows) > 1 for rows in found.values()):
-        raise query.twice
+    twice = None if query.many else next((rows[0] for rows in found.values() if len(rows) > 1), None)
+    if twice is not None:
+        raise query.twice(", ".join(str(twice[name]) for name in keys)[:KEY_CHARACTERS] if show else "")
     return found
 
 

@@ -13,7 +13,8 @@ from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
 from txbatch.core.merge import Partial, merger
 from txbatch.core.nodes import How, Join
-from txbatch.memory.functions import init_of, record_of
+from txbatch.core.text import shown_record
+from txbatch.memory.functions import init_of, record_of, refused
 
 Record = dict[str, Any]
 
@@ -102,7 +103,7 @@ def _init(aggregator: CombinerAggregator, record: Record, *, show: bool) -> Part
     try:
         return init_of(aggregator, record, show=show)
     except BadFunction as error:
-        raise BadFunction(f"{error}; the record is {record}" if show else str(error)) from error
+        raise BadFunction(f"{error}; the record is {shown_record(record)}" if show else str(error)) from error
 
 
 def _match(record: Record, node: Join) -> tuple[Any, ...]:
@@ -119,6 +120,7 @@ def _value(value: BatchValue, group: Sequence[Record], step: Aggregate) -> Any:
     try:
         made = (_init(aggregator, record, show=step.show_records) for record in group)
         partial: Partial = reduce(combine, made, aggregator.zero())
+        return fitted(aggregator.finish(partial), value.type)
     except BadRecord as error:
-        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {error}") from error
-    return fitted(aggregator.finish(partial), value.type)
+        told = refused(error, show=step.show_records)
+        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {told}") from error

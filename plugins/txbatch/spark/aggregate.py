@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from txbatch.core.errors import REFUSED, BadRecord, TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
 from txbatch.core.late import LateState
 from txbatch.core.manifest import StagedState
@@ -19,6 +19,7 @@ from txbatch.core.plan import Ranges
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
+from txbatch.core.storable import HOLDS_NUL, NO_UTF8, TOLD_CHARACTERS, refused_value, too_long
 from txbatch.core.watermark import MERGE
 from txbatch.core.watermarked import watermarks
 from txbatch.spark.appended import appended
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 REMOVES = "_txbatch_removes"  # whether a record removes its key
 _BAD_VALUE = re.compile(r"txbatch bad value\|(\d+)\|([^|]+)\|([0-9A-F]*)\|")
 _OUT_OF_RANGE = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
-# Of a value that is refused, so many characters are told.
-_TOLD_CHARACTERS = 40
 _WAYS = "mend the source or the function, or abort the batch"
 Met = TypeVar("Met", bound=TxbatchError)
 # A stream and one of its partitions.
@@ -177,12 +176,8 @@ class BatchAggregator:
         found = _BAD_VALUE.search(str(error))
         if not found:
             return None
-        names = [
-            *(f"key {key.name!r}" for key in self.aggregate.keys),
-            *(f"value {each.name!r}" for each in self.aggregate.columns),
-        ]
-        value = f": {bytes.fromhex(found[3]).decode(errors='replace')!r}" if found[3] and self.show else ""
-        return BadRecord(f"{names[int(found[1])]} {found[2]}{value}; {REFUSED}")
+        told = bytes.fromhex(found[3]).decode(errors="replace")
+        return refused_value(self.aggregate, int(found[1]), found[2], told)
 
     def _out_of_range(self, error: Exception) -> str:
         """Return where a number may have outgrown its type, of which Spark says no more than that it did, and what to do."""
@@ -296,8 +291,8 @@ def _bad(value: str, type_: str, number: int, told: str) -> list[tuple[str, str]
     """What a value of this type may not be, with the error for it, which tells a time as `told`."""
     if type_ == "string":
         return [
-            (f"instr({value}, char(0)) > 0", _error(number, "holds U+0000")),
-            (f"not is_valid_utf8({value})", _error(number, "is invalid UTF-8")),
+            (f"instr({value}, char(0)) > 0", _error(number, HOLDS_NUL)),
+            (f"not is_valid_utf8({value})", _error(number, NO_UTF8)),
         ]
     if type_ not in TIME_RANGES:
         return []
@@ -310,9 +305,8 @@ def _short_enough(checked: str, keys: Sequence[Field], number: int) -> str:
     """A key's column, or an error where all columns together are too long for an index."""
     name, most = spark_name(keys[number].name), key_bytes_max([key.type for key in keys])
     size = " + ".join(f"octet_length({spark_name(key.name)})" for key in keys if key.type in KEY_TEXTS)
-    several = f", with the other columns of its key {most:,}" if len(keys) > 1 else f" {most:,}"
-    start = name if keys[number].type == "string" else f"hex(substring({name}, 1, {_TOLD_CHARACTERS}))"
-    told = _error(number, f"is too long for an index, which takes at most{several} bytes; it begins", start)
+    start = name if keys[number].type == "string" else f"hex(substring({name}, 1, {TOLD_CHARACTERS}))"
+    told = _error(number, too_long(keys), start)
     value = checked.removesuffix(f" as {name}")
     return f"{_refused([(f'{size} > {most}', told)], value)} as {name}"
 
@@ -323,5 +317,5 @@ def _refused(cases: Sequence[tuple[str, str]], value: str) -> str:
 
 def _error(number: int, reason: str, value: str = "''") -> str:
     """An expression that raises what `_BAD_VALUE` finds; `value` is that of a text whose beginning is told."""
-    start = f"hex(encode(left({value}, {_TOLD_CHARACTERS}), 'utf-8'))"
+    start = f"hex(encode(left({value}, {TOLD_CHARACTERS}), 'utf-8'))"
     return f"raise_error(concat('txbatch bad value|{number}|{reason}|', {start}, '|'))"

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JNetworkError
 from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
 from txbatch.core.python_steps import is_of_record
+from txbatch.core.text import shown_record
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")
@@ -35,7 +36,6 @@ _DAMAGED = re.compile(
 )
 # A path, whose words say nothing of what is wrong.
 _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
-_RECORD_LENGTH_MAX = 300
 _OPERATION = re.compile(r"^txbatch operation (.*)$", re.MULTILINE)
 _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
@@ -186,9 +186,3 @@ def _record_note(error: Exception, record: Mapping[str, Any], *, show: bool) -> 
     """Return the record's digest, unless a disk, a network or memory may be at fault, and the record, if it may be shown."""
     digest = hashlib.sha256(repr(record).encode(errors="surrogatepass")).hexdigest() if is_of_record(error) else ""
     return f"txbatch record {digest}: {shown_record(record) if show else ''}"
-
-
-def shown_record(record: Mapping[str, Any]) -> str:
-    """A record in one line, cut."""
-    told = repr(record)
-    return told if len(told) <= _RECORD_LENGTH_MAX else told[:_RECORD_LENGTH_MAX] + "..."

@@ -133,7 +133,7 @@ def run_step(frame: DataFrame, step: RecordStep, tables: Tables = NO_TABLES) -> 
         case Project(fields=fields):
             return frame.select(*carried(frame), *(spark_name(field.name) for field in fields))
         case Lookup(query=query):
-            return state_query(frame, query, tables)
+            return state_query(frame, query, tables, show=step.show_records)
         case LiveLookup():
             raise needs_ask(step)
         case Windowed(window=window):

@@ -15,7 +15,8 @@ from txbatch.core.nodes import Source
 from txbatch.core.operations import Node
 from txbatch.core.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record, operation_of
 from txbatch.core.spout import PartitionedSpout
-from txbatch.spark.failures import raise_for, shown_record
+from txbatch.core.text import shown_record
+from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl
 from txbatch.spark.within_batch import OF_FIELD, carried
 

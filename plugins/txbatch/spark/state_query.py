@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.live_state import LiveState
 from txbatch.core.spark_sql import spark_name
-from txbatch.core.state_query import StateQuery
+from txbatch.core.state_query import KEY_CHARACTERS, StateQuery
 from txbatch.core.static import StaticState, Versioned
 from txbatch.spark.frames import ddl, of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+# Stands for a key that is not known yet.
+_KEY = "{key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,13 @@ class Tables:
                 state.reader.check(self.static[state.name])
 
 
-def state_query(frame: DataFrame, query: StateQuery, tables: Tables) -> DataFrame:
+def state_query(frame: DataFrame, query: StateQuery, tables: Tables, *, show: bool = True) -> DataFrame:
     """Each record with the values of its key: null, or left out, where there is none. Columns of the state go by number."""
     from pyspark.sql import functions as F
 
     columns = [F.col(spark_name(name)) for name in frame.columns]
     rows = _many(query, tables.rows(frame.sparkSession, query.state))
-    rows = rows if query.many else _single(query, rows)
+    rows = rows if query.many else _single(query, rows, show=show)
     same = [F.col(spark_name(key.name)) == F.col(f"_txbatch_key_{n}") for n, key in enumerate(query.keys)]
     found = [F.col(f"_txbatch_value_{n}").alias(value.name) for n, value in enumerate(query.values)]
     return frame.join(rows, same, query.how.value).select(*columns, *found)
@@ -66,19 +69,23 @@ def _many(query: StateQuery, rows: DataFrame) -> DataFrame:
     return rows.select(*keys, *values)
 
 
-def _single(query: StateQuery, rows: DataFrame) -> DataFrame:
-    """A row for each key; an error in place of one that has several."""
+def _single(query: StateQuery, rows: DataFrame, *, show: bool) -> DataFrame:
+    """A row for each key; an error in place of one that has several, with the key, if that may be shown."""
     from pyspark.sql import functions as F
 
     keys = [f"_txbatch_key_{n}" for n in range(len(query.keys))]
-    values = [_one(query, f"_txbatch_value_{n}").alias(f"_txbatch_value_{n}") for n in range(len(query.values))]
+    told = (
+        [F.left(F.concat_ws(", ", *(F.col(key).cast("string") for key in keys)), F.lit(KEY_CHARACTERS))] if show else []
+    )
+    before, after = str(query.twice(_KEY)).split(_KEY) if show else (str(query.twice()), "")
+    twice = F.raise_error(F.concat(F.lit(before), *told, F.lit(after)))
+    values = [_one(twice, f"_txbatch_value_{n}").alias(f"_txbatch_value_{n}") for n in range(len(query.values))]
     return rows.groupBy(*keys).agg(F.lit(True).alias("_txbatch_found"), *values)
 
 
-def _one(query: StateQuery, name: str) -> Column:
+def _one(twice: Column, name: str) -> Column:
     from pyspark.sql import functions as F
 
-    twice = F.raise_error(F.lit(str(query.twice)))
     return F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.any_value(F.col(name)))
 
 

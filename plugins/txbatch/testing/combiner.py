@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import reduce
 from math import isclose
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
 from txbatch.core.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.batch_steps import fitted
 from txbatch.core.comparing import key_of
 from txbatch.core.declared import fields_ddl, values_of
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.fields import Field, array_of, parse_fields
 from txbatch.core.merge import Partial
 from txbatch.core.own_combiner import own_combiners
+from txbatch.core.python_types import misfit
+from txbatch.core.text import shown_record
 from txbatch.memory.functions import init_of
 from txbatch.testing.values import some_value
 
@@ -55,12 +59,19 @@ class _Check:
         self.aggregator: CombinerAggregator = own_combiners({"tried": aggregator})["tried"]
         self.fields = fields
         self.columns = self.aggregator.columns_of(self._field)
+        self.result = self._result()
         names = [field.name for field in fields]
         self.given = [_named(record, names) for record in given or ()]
         self.taken = 0
 
     def once(self, random: Random) -> None:
         """Check some records, cut into three batches; DefinitionError with a counterexample."""
+        try:
+            self._check(random)
+        except BadRecord as error:
+            self._fail(str(error))
+
+    def _check(self, random: Random) -> None:
         tried = [self._init(random) for _ in range(random.randint(0, RECORDS_MAX))]
         inits = [self._partial("init", init) for init in tried if init is not None]
         zero = self._partial("zero()", self.aggregator.zero())
@@ -71,7 +82,18 @@ class _Check:
         once = self._partial("combine", reduce(self._combine, inits, zero))
         others = random.sample(inits, len(inits))
         self._check_same(f"combine depends on order: of {others!r} it", reduce(self._combine, others, zero), once)
-        self.aggregator.finish(once)
+        self._check_finish(once)
+
+    def _check_finish(self, partial: Partial) -> None:
+        finished = self.aggregator.finish(partial)
+        if self.result is not None and (why := misfit(fitted(finished, self.result), self.result)):
+            self._fail(f"finish of {partial!r} made {finished!r}, declared {self.result}: {why}")
+
+    def _result(self) -> str | None:
+        """Return the type of what `finish` makes; None where it says none, and where that is no field's."""
+        with suppress(DefinitionError):
+            return self.aggregator.result_type(self._field)
+        return None
 
     def _batches(self, inits: Sequence[Partial], zero: Partial, random: Random) -> list[Partial]:
         """Return the partials of three batches that have the records, one after the other."""
@@ -98,7 +120,7 @@ class _Check:
         try:
             made = init_of(self.aggregator, record)
         except BadFunction as error:
-            self._fail(f"for the record {record!r}, {error}")
+            self._fail(f"for the record {shown_record(record)}, {error}")
         except BadRecord:
             return None
         self.taken += 1

@@ -13,6 +13,7 @@ from txbatch.core.declared import fields_ddl, values_of
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
 from txbatch.core.fields import parse_fields
 from txbatch.core.spout import PartitionedSpout, Spout, SpoutKind
+from txbatch.core.text import RECORD_MAX, shown
 from txbatch.core.transaction import Metadata, TransactionAttempt
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class Feeder(Spout):
             record = tuple(record[name] for name in names)
         values = values_of(record, names)
         if isinstance(record, Mapping) or len(values) != len(fields):
-            raise BadRecord(f"{type(self).__name__}: record {record!r} has not the fields {self.fields!r}")
+            raise BadRecord(
+                f"{type(self).__name__}: record {shown(repr(record), RECORD_MAX)} has not the fields {self.fields!r}"
+            )
         for value, field in zip(values, fields, strict=True):
             arrow_array([value], field, f"{type(self).__name__} was fed")
         return values
