@@ -206,6 +206,17 @@ def test_a_plan_of_a_source_that_is_not_there(txbatch: Txbatch, write_job: Write
 # ---- who waits for whom
 
 
+def test_status_says_once_why_all_batches_of_a_job_failed(txbatch: Txbatch, steps: Steps, job: str) -> None:
+    for batch, name in [(planned(steps, name), name) for name in ("cli:one", "cli:two")]:
+        with pytest.raises(TimeoutError):
+            steps.emit_batch(batch, Run(name), fail)
+    (failed,) = [line for line in txbatch("status").stdout.splitlines() if "failed" in line]
+    assert failed.startswith("log: 2 attempts, 1:1 to 2:1, failed, the last at 20")
+    assert failed.endswith(": Spark was away")
+    (row,) = json_rows(txbatch("status", "--json"))
+    assert [each["attempt"] for each in row["failing"]] == ["1:1", "2:1"]
+
+
 @pytest.mark.rule("R6")
 def test_status_says_who_waits_for_whom_and_why(txbatch: Txbatch, steps: Steps, job: str) -> None:
     first, second = planned(steps, "cli:one"), planned(steps, "cli:two")

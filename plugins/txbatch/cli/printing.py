@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -131,10 +133,8 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             )
         for each in row["half_committed"]:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
-        for each in row["failing"]:
-            _say(
-                f"{row['topology']}: attempt {each['attempt']} failed at {plain(each['finished_at'])}: {each['error']}"
-            )
+        for error, failing in groupby(row["failing"], itemgetter("error")):
+            _say(f"{row['topology']}: {_failed(list(failing))}: {error}")
         for each in row["waiting"]:
             who = each["run"] if each["txid"] is None else f"txid {each['txid']} of {each['run']}"
             until = f"left alone until {plain(each['lease_until'])}, or longer while it works"
@@ -150,6 +150,15 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             _say(f"{row['topology']}: {_windows_left(each)}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
+
+
+def _failed(failing: Sequence[Mapping[str, Any]]) -> str:
+    """Say which attempts failed for the same reason, as all of one job do, and when."""
+    first, last = failing[0], failing[-1]
+    if first is last:
+        return f"attempt {first['attempt']} failed at {plain(first['finished_at'])}"
+    at = plain(max(each["finished_at"] for each in failing))
+    return f"{len(failing):,} attempts, {first['attempt']} to {last['attempt']}, failed, the last at {at}"
 
 
 def _windows_left(row: Mapping[str, Any]) -> str:
