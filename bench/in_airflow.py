@@ -1,10 +1,12 @@
-"""The year of flights in a real Airflow: by one run that catches up, and by a backfill; and what an idle Airflow costs.
+"""The flights in a real Airflow: the year by one run that catches up, days of it by a backfill; and what an idle one costs.
 
-The flights are Parquet sorted by time, as in `bench.year`. Each Airflow has a home and databases of its own.
+The flights are Parquet sorted by time, as in `bench.year`. Each Airflow has a home and databases of its own. A backfill is of
+BENCH_BACKFILL_DAYS days, 365 are the year; without coalescing it is of BENCH_ALONE_DAYS. They are compared by the day.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,39 +20,49 @@ import psutil
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch
 from bench.results import Results
-from bench.year import DAYS, FIRST, ONE_BY_ONE, ZONE, check, counted_in_one_call, day, prepare, txbatch
+from bench.year import DAYS, FIRST, ZONE, check, counted_in_one_call, day, prepare, txbatch
 from txbatch import settings
 from txbatch.local.airflow import LocalAirflow
 from txbatch.local.airflow_api import FINAL_RUN_STATES, AirflowApi, wait
 
+BACKFILLED, ALONE = int(os.environ.get("BENCH_BACKFILL_DAYS", "80")), int(os.environ.get("BENCH_ALONE_DAYS", "24"))
 IDLE_SECONDS, SETTLED_SECONDS = 120, 90  # its DAG processor parses all files first
 HOUR = 3600.0
 
 
 def year(section: str, results: Results) -> None:
-    """`txbatch run`, a run that catches up, a backfill of the year, and of a month one that is not coalesced: once each."""
+    """`txbatch run`, a run that catches up, and backfills of some days, coalesced and not: once each."""
     with server() as running:
         job = prepare(running.home)
-        month = _timed(running, job, "alone", partial(_backfill, ONE_BY_ONE), coalesce=False)
         runs = {
             "txbatch run": [counted_in_one_call(running, job, "year")],
             "one run": [_timed(running, job, "one_run", _catch_up)],
-            "backfill": [_timed(running, job, "backfill", partial(_backfill, DAYS))],
-            "not coalesced, computed": [Stopwatch(month.seconds * DAYS / ONE_BY_ONE, month.cpu * DAYS / ONE_BY_ONE)],
+            "a day of a backfill": [_day_of(running, job, "backfill", BACKFILLED, coalesce=True)],
+            "a day, not coalesced": [_day_of(running, job, "alone", ALONE, coalesce=False)],
         }
-    results.add(section, runs, YEAR, computed=f"{DAYS} from {ONE_BY_ONE} real runs")
+    results.add(section, runs, YEAR, days={"backfill": BACKFILLED, "not coalesced": ALONE})
 
 
 def idle(section: str, results: Results) -> None:
-    """What all processes of an Airflow take while nothing is to be done: with our DAGs, and without any."""
+    """What all processes of an Airflow take while nothing is to be done: with our DAGs, and without any, at the same time."""
     with server() as running:
         none = running.home / "no_dags"
         none.mkdir()
-        runs = {
-            "without DAGs": [_idle(running, "without", none)],
-            "with our DAGs": [_idle(running, "with_ours", settings.project_root() / "dags")],
-        }
+        ours = settings.project_root() / "dags"
+        with _idle(running, "without", none) as without, _idle(running, "with_ours", ours) as with_ours:
+            airflows = {"without DAGs": without, "with our DAGs": with_ours}
+            time.sleep(SETTLED_SECONDS)
+            before = {name: _cpu(airflow) for name, airflow in airflows.items()}
+            time.sleep(IDLE_SECONDS)
+            runs = {name: [Stopwatch(_cpu(airflow) - before[name])] for name, airflow in airflows.items()}
+    print("    " + ", ".join(f"{name} {found[0].seconds:.1f} s of CPU" for name, found in runs.items()), flush=True)
     results.add(section, runs, IDLE, of_seconds=IDLE_SECONDS)
+
+
+def _day_of(running: Server, job: Path, name: str, days: int, *, coalesce: bool) -> Stopwatch:
+    """Return what a backfill of so many days takes for each."""
+    watch = _timed(running, job, name, partial(_backfill, days), coalesce=coalesce)
+    return Stopwatch(watch.seconds / days, watch.cpu / days)
 
 
 def _timed(
@@ -123,28 +135,18 @@ def _backfill(days: int, api: AirflowApi) -> int:
     return days
 
 
-def _idle(running: Server, name: str, dags: Path) -> Stopwatch:
+@contextmanager
+def _idle(running: Server, name: str, dags: Path) -> Iterator[LocalAirflow]:
+    """Context manager. Yield an Airflow that has nothing to do but to look after these DAGs."""
     running.run(f"CREATE DATABASE {name}")
     txbatch(running, name, "migrate")
-    watch = Stopwatch()
     with _airflow(running, name, dags) as airflow:
-        time.sleep(SETTLED_SECONDS)
-        before = _cpu(airflow)
-        time.sleep(IDLE_SECONDS)
-        watch.seconds = watch.cpu = _cpu(airflow) - before
-    print(f"    {name}: {watch.cpu:.1f} s of CPU in {IDLE_SECONDS} s", flush=True)
-    return watch
+        yield airflow
 
 
 YEAR = [
     Figure(f"{DAYS} days, one run in Airflow / txbatch run", "one run", "txbatch run", 1.5, 1.2),
-    Figure(
-        f"{DAYS} days, a backfill in Airflow / not coalesced (computed)",
-        "backfill",
-        "not coalesced, computed",
-        0.25,
-        0.2,
-    ),
+    Figure("a day of a backfill in Airflow / not coalesced", "a day of a backfill", "a day, not coalesced", 0.25, 0.2),
 ]
 IDLE = [Figure("an idle Airflow's CPU, with our DAGs / without any", "with our DAGs", "without DAGs", 1.1, 1.05)]
 SECTIONS = {"a year in Airflow": year, "an idle Airflow": idle}

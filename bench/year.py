@@ -1,7 +1,7 @@
-"""A year of flights, a batch a day: all days in one call, against `txbatch run` for each, and against one job by hand.
+"""A year of flights, a batch a day: all days in one call, against one job by hand, and against `txbatch run` for each.
 
-Spark reads the package's flights from Parquet sorted by time, in row groups of 2,000: of its CSV file it would read the
-whole year for each day. 30 days are run one by one, and 365 are computed from them.
+The flights are the package's CSV, and the same as Parquet sorted by time, in row groups of 2,000. Of Parquet some days are run
+one by one, and 365 are computed from them: of CSV each would read the whole year.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench import extras
+from bench.by_hand import submitted_as
 from bench.database import Server, server
 from bench.flights_job import parquet_job
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from bench.words import Command
 from txbatch import settings
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.launch.job_file import load_job
-from txbatch.launch.submission import submission
 from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
 
-DAYS, ONE_BY_ONE = 365, 30
+DAYS, ONE_BY_ONE = 365, 10
+COMPUTED = f"{DAYS} days one by one, computed from {ONE_BY_ONE}"
 FIRST = date(2013, 1, 1)
 ZONE = "America/New_York"
 
 
 def measure(section: str, results: Results) -> None:
-    """One run of each: a day is a run of its own, thirty times; the year is long enough."""
+    """`txbatch run` of the year, and one PySpark job by hand that is submitted as we do; then some days, each by a run."""
     with server() as running:
         job = prepare(running.home)
-        year = counted_in_one_call(running, job, "year")
-        print(f"    {DAYS} days by one call: {year.seconds:.0f} s", flush=True)
-        check(running, "year")
-        each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(day, range(ONE_BY_ONE))]
-        computed = DAYS * statistics.mean(watch.seconds for watch in each)
-        print(
-            f"    {ONE_BY_ONE} days one by one: {computed / DAYS:.2f} s each; {DAYS}, computed: {computed:.0f} s",
-            flush=True,
-        )
-    runs = {
-        "a day": each,
-        f"{DAYS} days one by one, computed from {ONE_BY_ONE}": [Stopwatch(computed)],
-        "one call": [year],
-    }
-    figure = Figure(f"{DAYS} daily batches by one call / one by one (computed)", "one call", list(runs)[1], 0.01, 0.006)
-    results.add(
-        section, runs, [figure], computed=f"{DAYS} from {ONE_BY_ONE} real runs", source="Parquet sorted by time"
-    )
+        places = {
+            "parquet": (job, str(running.home / "source")),
+            "csv": (settings.project_root() / "jobs" / "flights.py", str(running.home / "package" / "flights")),
+        }
+        contestants: dict[str, Contestant] = {}
+        for form, (path, source) in places.items():
+            contestants[f"txbatch run, {form}"] = partial(_ours, running, path, source)
+            contestants[f"one job by hand, {form}"] = partial(_by_hand, running, path, form, source)
+        runs = interleaved(contestants)
+        runs |= _one_by_one(running, *places["parquet"])
+    results.add(section, runs, FIGURES, computed=f"{DAYS} from {ONE_BY_ONE} real runs")
+
+
+def _one_by_one(running: Server, job: Path, source: str) -> dict[str, list[Stopwatch]]:
+    """Return how long the first days took, and what the year would take so."""
+    os.environ["FLIGHTS_FOLDER"] = source
+    each = [_run(running, job, day, day + timedelta(1), "days", ()) for day in map(day, range(ONE_BY_ONE))]
+    mean = statistics.mean(watch.seconds for watch in each)
+    print(f"    {ONE_BY_ONE} days one by one: {mean:.2f} s each; {DAYS}, computed: {DAYS * mean:.0f} s", flush=True)
+    return {"a day": each, COMPUTED: [Stopwatch(DAYS * mean)]}
 
 
 def prepare(home: Path) -> Path:
@@ -113,22 +113,6 @@ def midnight(day: date) -> str:
     return pd.Timestamp(day, tz=ZONE).isoformat()
 
 
-def beside_one_job(section: str, results: Results) -> None:
-    """`txbatch run` of the year, and one PySpark job by hand that is submitted as we do; of Parquet and of CSV."""
-    with server() as running:
-        job = prepare(running.home)
-        places = {
-            "parquet": (job, str(running.home / "source")),
-            "csv": (settings.project_root() / "jobs" / "flights.py", str(running.home / "package" / "flights")),
-        }
-        contestants: dict[str, Contestant] = {}
-        for form, (path, source) in places.items():
-            contestants[f"txbatch run, {form}"] = partial(_ours, running, path, source)
-            contestants[f"one job by hand, {form}"] = partial(_by_hand, running, path, form, source)
-        runs = interleaved(contestants)
-    results.add(section, runs, BESIDE)
-
-
 def _ours(running: Server, job: Path, source: str, watch: Stopwatch) -> None:
     os.environ["FLIGHTS_FOLDER"] = source
     running.run("DROP DATABASE IF EXISTS year WITH (FORCE)")
@@ -138,16 +122,10 @@ def _ours(running: Server, job: Path, source: str, watch: Stopwatch) -> None:
 
 
 def _by_hand(running: Server, job: Path, form: str, source: str, watch: Stopwatch) -> None:
-    """With our configuration and class archive, as a short job."""
-    plan = {"format": 1, "streams": {"flights": {"partitions": {}}}}
-    assignment = Assignment("flights", TransactionAttempt(1, 1), "token", plan, "0" * 64)
-    ours = submission(load_job(str(job)), assignment, "memory://bench", settings.home(), local=True, short=True)
-    conf = [part for name, value in ours.conf.items() for part in ("--conf", f"{name}={value}")]
-    program = [str(extras.PROGRAMS / "flights_by_day.py"), form, source]
     running.run("DROP DATABASE IF EXISTS by_hand WITH (FORCE)", "CREATE DATABASE by_hand")
-    environment = {**os.environ, **ours.environment, **running.told("by_hand")}
+    command = submitted_as(job, "flights_by_day.py", form, source, told=running.told("by_hand"))
     with watch.timed():
-        Command([extras.spark_submit(), "--master", "local[*]", *conf, *program], environment).run()
+        command.run()
     connection = running.connect("by_hand")
     with connection, connection.cursor() as cursor:
         cursor.execute("SELECT sum(flights) FROM flights")
@@ -164,4 +142,8 @@ BESIDE = [
     )
     for form, asked in {"parquet": (2, 1.5), "csv": (2.3, 1.8)}.items()
 ]
-SECTIONS = {"365 daily batches": measure, "a year beside one job": beside_one_job}
+ONE_CALL = Figure(
+    f"{DAYS} daily batches by one call / one by one (computed)", "txbatch run, parquet", COMPUTED, 0.01, 0.006
+)
+FIGURES = [*BESIDE, ONE_CALL]
+SECTIONS = {"365 daily batches": measure}
