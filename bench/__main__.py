@@ -63,7 +63,7 @@ SECTIONS: dict[str, Callable[[str, Results], None]] = {
     **words.SECTIONS,
 }
 QUICK = ("commit 100 k", "cold start", "imports")  # under three minutes, with three runs each
-# What is measured of many batches by one call, within 25 minutes: once what is over half a minute.
+# Many batches by one call, and following: by reckoning 25 minutes, as what is over half a minute is run once.
 CATCHING_UP = (
     "365 daily batches",
     "planning 1,000 batches",
