@@ -41,8 +41,5 @@ class InThisProcess:
     def wait(self) -> None:
         """It is done."""
 
-    def let_end(self) -> None:
-        """Nothing is to end."""
-
     def close(self) -> None:
         """The session is that of all tests."""

@@ -74,9 +74,6 @@ class WithoutSpark:
     def wait(self) -> None:
         """It is done."""
 
-    def let_end(self) -> None:
-        """Nothing is to end."""
-
     def close(self) -> None:
         """Nothing was started."""
 
