@@ -53,10 +53,10 @@ def open_steps(job: Job, settings: Settings, *, lease_seconds: int = CLI_LEASE_S
     return Steps(job, ledger, Staging(settings.staging), PostgresRunLocks(engine))
 
 
-def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER, *, once: bool = False) -> Runner:
-    """Return a runner of the job's batches, all in one Spark application; called `once`, that ends beside the last commits."""
-    steps, application = open_steps(job, settings), open_application(job, settings, master)
-    return Runner(steps, application, differing_from_plan, emitted=application.let_end if once else None)
+def open_runner(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Runner:
+    """Return a runner of the job's batches, all in one Spark application."""
+    steps = open_steps(job, settings)
+    return Runner(steps, open_application(job, settings, master), differing_from_plan)
 
 
 def open_application(job: Job, settings: Settings, master: str = LOCAL_MASTER) -> Application:

@@ -582,9 +582,9 @@ UPDATE txbatch.attempt SET status = 'committed'
 
 -- succeed --
 -- success ran; no row when it had run before. It may run twice, so nobody waits for the disk (R8).
-SET LOCAL synchronous_commit TO off;
 UPDATE txbatch.batch SET succeeded_at = clock_timestamp()
- WHERE topology = :topology AND txid = :txid AND status = 'committed' AND succeeded_at IS NULL RETURNING txid;
+ WHERE topology = :topology AND txid = :txid AND status = 'committed' AND succeeded_at IS NULL
+   AND set_config('synchronous_commit', 'off', true) = 'off' RETURNING txid;
 
 -- abort --
 -- The batch's records are free; why it was asked for stays known.

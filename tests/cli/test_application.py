@@ -227,11 +227,7 @@ class Launched:
 
 
 class Warm(Launched):
-    """One that is told no attempt before it has started; `ended` once nobody tells it any more."""
-
-    def __init__(self, what: Submission) -> None:
-        super().__init__(what)
-        self.ended = Event()
+    """One that is told no attempt before it has started."""
 
     def run(self) -> None:
         with Client(self.socket) as submitter, suppress(EOFError):
@@ -239,7 +235,6 @@ class Warm(Launched):
                 submitter.recv_bytes()
                 submitter.send_bytes(b"begun")
                 submitter.send_bytes(b"done")
-        self.ended.set()
 
 
 class Sized:
@@ -297,26 +292,6 @@ def test_it_starts_before_the_attempts_begin(job: Job, home: Path, folder: Path)
         spark.emit(*first)
     (what,) = started
     assert what.arguments[:2] == ("--attempt-folder", "--stages")
-    assert sockets() == []
-
-
-def test_it_is_let_end_beside_what_goes_on_and_started_anew_for_what_comes_after_all(
-    job: Job, home: Path, folder: Path
-) -> None:
-    started: list[Warm] = []
-
-    def launch(what: Submission) -> Warm:
-        started.append(Warm(what))
-        return started[-1]
-
-    with Application(job, home, launch, local=True) as spark:
-        spark.let_end()
-        for number in (1, 2):
-            spark.start([attempt(number, folder)[1].plan], "code")
-            spark.emit(*attempt(number, folder))
-            spark.let_end()
-            assert started[-1].ended.wait(30), "it was not let end"
-    assert len(started) == 2
     assert sockets() == []
 
 

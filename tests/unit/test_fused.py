@@ -664,16 +664,6 @@ def test_a_train_is_committed_while_the_next_one_which_is_longer_is_emitted(trai
     assert (trains.beside.alone, trains.count) == ([], 8)
 
 
-def test_it_is_told_when_all_is_emitted_and_the_last_commits_are_left(trains: Trains) -> None:
-    """Spark is let end beside them."""
-    trains.runner.emitted = lambda: trains.beside.done.append("emitted")
-    assert trains.run(5) == [1, 2, 3, 4, 5]
-    assert trains.beside.done[2:] == [
-        *["begin 3 4 5", "commit 1", "commit 2", "wait"],
-        *["emitted", "commit 3", "commit 4", "commit 5"],
-    ]
-
-
 def test_what_this_call_has_emitted_is_committed_without_asking_for_it_again(
     trains: Trains, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,7 +263,7 @@ def run(
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(_engine(where))
-    with open_runner(loaded, where, master, once=not follow) as runner:
+    with open_runner(loaded, where, master) as runner:
         if follow:
             return reader.batches_by_txid(loaded.topology.name, newest(following.look(runner, parameters)))
         if pieces is None:

@@ -60,7 +60,7 @@ def restate(
     loaded = arguments.job_of(job, where)
     check_emission(loaded)
     between = arguments.interval(loaded, interval)
-    with open_runner(loaded, where, master, once=True) as runner:
+    with open_runner(loaded, where, master) as runner:
         reader = reader_beside(runner.steps)
         asked = txids if between is None else _within(reader, loaded, between)
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)

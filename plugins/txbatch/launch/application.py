@@ -105,11 +105,6 @@ class Application:
         if self._running is not None:
             self._running.launched.kill()
 
-    def let_end(self) -> None:
-        """Let it end while this process goes on. What is emitted behind that starts another one."""
-        if self._running is not None and not self._running.busy:
-            self._running.hang_up()
-
     def close(self) -> None:
         """End it; in the middle of an attempt, it is killed."""
         running, self._running = self._running, None
@@ -204,16 +199,12 @@ class _Running:
             self.launched.kill()
         self._thread.join()
 
-    def hang_up(self) -> None:
-        """Tell it that nothing else comes, if it waits to be told."""
-        if self._connection is not None:
-            self._connection.close()
-
     def close(self) -> None:
         """End it, gently when it has nothing to do, and waits to be told."""
         self._close_socket()
         gently = self._connection is not None and not self.busy
-        self.hang_up()
+        if self._connection is not None:
+            self._connection.close()
         self._thread.join(_STOP_SECONDS if gently else 0)
         while self._thread.is_alive():
             self.launched.kill()

@@ -42,12 +42,9 @@ class Runner:
         differs: Differs = lambda topology, batch: (),
         waits: Waits | None = None,
         succeed: Succeed | None = None,
-        emitted: Callable[[], None] | None = None,
     ) -> None:
-        """`emitted` is told when several batches are emitted, no other is known to come, and their commits are left."""
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
-        self.emitted = emitted or (lambda: None)
         self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
     @property
@@ -157,9 +154,7 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(
-                self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.emitted
-            )
+            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind)
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:

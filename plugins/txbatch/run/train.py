@@ -39,16 +39,12 @@ class Trains:
     succeed: Succeed
     # Told before each batch how many are planned behind it.
     behind: Callable[[int], None] = lambda number: None
-    # Told when all that is known to come is emitted, and the last of it is to be committed.
-    emitted: Callable[[], None] = lambda: None
 
     def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
         train, left, full, lengths = list[Planned](), list[Run](), True, fused.lengths()
         recorded: Mapping[int, Recorded] = {}
         while (left := [*left, *islice(runs, fused.BATCHES_MAX - len(left))]) or train:
-            if not left:
-                self.emitted()
             length = next(lengths)
             # The run behind those of a train that is not full has no batch as things stand.
             goes_on = not train or (full and all(batch.status is not BatchStatus.PLANNED for batch, _ in train))
