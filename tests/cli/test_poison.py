@@ -44,7 +44,7 @@ def test_a_poison_record_is_named_and_the_rest_flows_once_it_is_given_up(
         return started.returncode, out, err
 
     told = (
-        "amounts 1:1, stream 'in', state 'amounts': 1. map amount raised ValueError: invalid literal for int() with base 10: "
+        "amounts 1:1, stream 'in', state 'amounts': 1. each amount raised ValueError: invalid literal for int() with base 10: "
         "'four' (amounts.py, line 4, in amount), for the record {'record_offset': 1, 'line': 'four'} (in south)"
     )
     code, _, err = txbatch("run", job)

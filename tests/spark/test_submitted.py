@@ -135,7 +135,7 @@ def test_a_failure_is_told_once_reason_first(
     said = AttemptFolder((tmp_path / "attempt 1").as_uri()).read_error()
     assert said is not None
     assert said["kind"] == "terminal"
-    raised = "1. filter kept raised ZeroDivisionError: division by zero (job.py, line "
+    raised = "2. filter kept raised ZeroDivisionError: division by zero (job.py, line "
     assert said["message"].startswith("helped 1:1, stream 'in', state 'helped': " + raised)
     assert said["message"].endswith(
         ", in kept), for the record {'word': 'do'} (in 2.txt); tried again it failed again: mend the source or the function, or "
