@@ -342,16 +342,11 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 SELECT COALESCE(max(txid), 0) FROM txbatch.batch WHERE topology = :topology;
 
 -- neighbours --
--- The lowest txid below this one that is not final, and the highest committed ordinary txid; null where there is none.
+-- The lowest txid below this one that is not final, null when it is this one's turn; and the highest committed ordinary txid.
 SELECT (SELECT min(txid) FROM txbatch.batch
          WHERE topology = :topology AND txid < :txid AND status IN ('planned', 'emitted')) AS open_before,
        (SELECT max(txid) FROM txbatch.batch
          WHERE topology = :topology AND status = 'committed' AND kind <> 'restate') AS last_committed;
-
--- open_before --
--- The lowest txid below this one that is not final; null when it is this one's turn.
-SELECT min(txid) FROM txbatch.batch
- WHERE topology = :topology AND txid < :txid AND status IN ('planned', 'emitted');
 
 -- consumed --
 -- Where each partition's next batch starts.

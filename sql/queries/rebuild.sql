@@ -173,13 +173,6 @@ UPDATE txbatch.batch b SET records = d.records FROM txbatch.rebuilt d
 UPDATE txbatch.batch SET status = 'planned', token = gen_random_uuid()::text
  WHERE topology = :topology AND status IN ('planned', 'emitted') AND fence > 0 RETURNING txid;
 
--- newest_cut --
--- The newest committed txid below which nothing is open; 0: there is none.
-SELECT COALESCE(max(b.txid), 0) FROM txbatch.batch b
- WHERE b.topology = :topology AND b.status = 'committed'
-   AND b.txid < COALESCE((SELECT min(o.txid) FROM txbatch.batch o
-                           WHERE o.topology = :topology AND o.status IN ('planned', 'emitted')), b.txid + 1);
-
 -- rebuild_swapped --
 -- The new generation counts.
 UPDATE txbatch.rebuild SET status = 'swapped', ended_at = clock_timestamp(), swapped_txid = :txid, past = CAST(:past AS json)

@@ -1,15 +1,17 @@
 -- Named statements of states that other topologies read. See ledger.sql for the form.
 
 -- upstream_state --
--- How far a state is, for whoever reads it: a skip above what is open is not passed to before that is final (R16).
-SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at, l.kept, l.left_before,
-       COALESCE((SELECT max(b.txid) FROM txbatch.batch b
-                  WHERE b.topology = s.topology AND b.status = 'committed'
-                    AND b.txid < COALESCE((SELECT min(o.txid) FROM txbatch.batch o
-                                            WHERE o.topology = s.topology AND o.status IN ('planned', 'emitted')), b.txid + 1)),
-                0) AS txid
+-- A state, for whoever reads it.
+SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at, l.kept, l.left_before
   FROM txbatch.state s JOIN txbatch.topology t USING (topology) LEFT JOIN txbatch.windows_left l USING (state)
  WHERE s.state = :state;
+
+-- newest_cut --
+-- How far a topology is: its newest committed txid below which nothing is open; 0: there is none. A skip may be above what is open (R16).
+SELECT COALESCE(max(b.txid), 0) FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed'
+   AND b.txid < COALESCE((SELECT min(o.txid) FROM txbatch.batch o
+                           WHERE o.topology = :topology AND o.status IN ('planned', 'emitted')), b.txid + 1);
 
 -- upstream_replaced --
 -- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -109,6 +110,13 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         assert connection.execute(text(records)).scalar_one() == said.total()
 
 
+def follows(started: Popen[str]) -> bool:
+    """True once a command catches SIGTERM: the one that came again may find all counted before it has come so far."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{started.pid}/status").read_text(), re.MULTILINE)
+    assert caught is not None
+    return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def two_days(folder: Path, write_job: Callable[[str, str], str]) -> str:
     """A job that counts by days, and a source that has one in each of two years."""
     (folder / "in").mkdir()
@@ -164,7 +172,7 @@ def test_two_that_follow_the_clock_count_each_interval_once(
         killed.communicate()
         followers.append(begin())
         done = f"SELECT count(*) = {years} FROM txbatch.batch WHERE status = 'committed'"
-        wait_for(lambda: asked(done), followers, seconds=200)
+        wait_for(lambda: asked(done) and all(map(follows, followers)), followers, seconds=200)
         time.sleep(1)
         for each in followers:
             assert each.poll() is None, each.communicate()

@@ -46,19 +46,28 @@ def emitted(bench: Bench, name: str, at: datetime, partials: Any) -> tuple[Batch
     return bench.ledger.record_manifest(assignment, replace(honest, streams={"in": read}, states=states)), partials
 
 
+def planned_while_it_commits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, batch: tuple[Batch, Any], name: str
+) -> tuple[dict[str, Any], set[str]]:
+    """What a commit and a plan that waits for it came to, and the types of all locks while it waits."""
+    calls = Calls()
+    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
+        calls.start("commit", lambda: bench.commit(*batch))
+        assert reached.wait(30)
+        calls.start("plan", lambda: bench.planned(name))
+        wait_for_lock(bench)
+        locks = {type_ for (type_,) in bench.rows("SELECT locktype FROM pg_locks")}
+        go_on.set()
+        return calls.join(), locks
+
+
 @pytest.mark.rule("R26")
 def test_a_plan_waits_for_a_commit_that_closes_windows_and_counts_in_none_of_them(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, at = hours(engine)
-    first, calls = read_up_to(bench, "1", at + timedelta(hours=3), h10=2, h13=1), Calls()
-    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
-        calls.start("commit", lambda: bench.commit(*first))
-        assert reached.wait(30)
-        calls.start("plan", lambda: bench.planned("2"))
-        wait_for_lock(bench)
-        go_on.set()
-        answers = calls.join()
+    first = read_up_to(bench, "1", at + timedelta(hours=3), h10=2, h13=1)
+    answers, _ = planned_while_it_commits(bench, monkeypatch, first, "2")
     assert answers["commit"] is True
     closed_to = micros_of(at + timedelta(hours=2, minutes=50))
     assert answers["plan"].plan.watermark == {"in": closed_to}
@@ -75,16 +84,9 @@ def test_what_keeps_plans_and_commits_apart_no_reader_can_hold(engine: Engine, m
     """Any role may take an advisory lock whose key it knows, or sees in `pg_locks`."""
     bench, at = hours(engine)
     bench.commit(*read_up_to(bench, "1", at, h10=1))
-    second, calls = read_up_to(bench, "2", at + timedelta(hours=3), h10=2, h13=1), Calls()
-    with held(monkeypatch, "commit.before_commit") as (reached, go_on):
-        calls.start("commit", lambda: bench.commit(*second))
-        assert reached.wait(30)
-        calls.start("plan", lambda: bench.planned("3"))
-        wait_for_lock(bench)
-        advisory = bench.rows("SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory'")
-        go_on.set()
-        answers = calls.join()
-    assert advisory == []
+    second = read_up_to(bench, "2", at + timedelta(hours=3), h10=2, h13=1)
+    answers, locks = planned_while_it_commits(bench, monkeypatch, second, "3")
+    assert "advisory" not in locks
     assert answers["plan"].plan.watermark == {"in": micros_of(at + timedelta(hours=2, minutes=50))}
 
 

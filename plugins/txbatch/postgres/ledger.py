@@ -276,8 +276,7 @@ class PostgresLedger:
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
         with transaction(self.engine) as connection:
-            open_before = connection.execute(query("open_before"), {"topology": topology, "txid": txid})
-            return cast("int | None", open_before.scalar_one())
+            return cast("int | None", rows.one(connection, "neighbours", topology=topology, txid=txid)["open_before"])
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None

@@ -158,8 +158,8 @@ def known(connection: Connection, state: str) -> UpstreamState:
     columns = tuple(changes_columns(*_shown(row["columns"])))
     closed = _columns_of_closed(connection, state)
     left = None if row["kept"] is None else _left(row["kept"], row["left_before"])
-    at = row["txid"], row["horizon"]
-    return UpstreamState(state, row["topology"], made, *at, tuple(replaced), columns, closed, left)
+    txid = connection.execute(query("newest_cut"), given).scalar_one()
+    return UpstreamState(state, row["topology"], made, txid, row["horizon"], tuple(replaced), columns, closed, left)
 
 
 def _left(kept: Mapping[str, Any], before: int, txid: int = 0) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch
-from txbatch.postgres import apart
+from txbatch.postgres import apart, rows
 from txbatch.postgres.apart import StateApart
 from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.queries import query
@@ -123,7 +123,7 @@ class Warehouses:
         TerminalError when rows are there that cannot be taken back. Nothing can be there while a lower txid is open.
         """
         ids = {"topology": batch.topology, "txid": batch.txid}
-        if not batch.fence or ledger.execute(query("open_before"), ids).scalar_one() is not None:
+        if not batch.fence or rows.one(ledger, "neighbours", **ids)["open_before"] is not None:
             return
         with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
             for state in states:
@@ -231,8 +231,8 @@ def _view(ledger: Connection, topology: str, last: LastWriter, committed: int | 
 
 def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
     name = topology if isinstance(topology, str) else topology.name
-    rows = ledger.execute(query("states_of"), {"topology": name}).mappings()
-    return [row for row in rows if row["database"] is not None]
+    found = ledger.execute(query("states_of"), {"topology": name}).mappings()
+    return [row for row in found if row["database"] is not None]
 
 
 def identity_of(engine: Engine) -> str:
