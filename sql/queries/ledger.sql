@@ -34,7 +34,8 @@ UPDATE txbatch.topology
 SELECT t.job, t.by_interval, t.source, t.streams, t.watermarks, c.txid AS committed_txid, c.counted,
        (SELECT max(txid) FROM txbatch.batch b
          WHERE b.topology = t.topology AND status <> 'aborted') AS txid,
-       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned
+       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned,
+       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology AND status = 'committed') AS any_committed
   FROM txbatch.topology t
   LEFT JOIN LATERAL (
        SELECT txid, ARRAY(SELECT json_object_keys(keys)) AS counted FROM txbatch.batch b

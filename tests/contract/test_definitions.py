@@ -295,7 +295,14 @@ def test_what_was_aborted_can_still_be_given_up_so_its_source_stays(backing: Any
 def test_what_was_given_up_is_history(backing: Any) -> None:
     backing.initialize(defined("s"), "1")
     backing.ledger.skip("t", 1, "poison")
-    with pytest.raises(SchemaMismatch, match="state 'more' is new"):
+    told = r"has history, up to txid \d, .*state 'more' is new\..* Put it back"
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.ledger.register(defined("s", "more"), "jobs/job.py")
+    mended = replace(run("mended"), restate=Restate(2, "it was mended", skipped=True))
+    again = coordinator.initialize_transaction(backing.ledger, defined("s"), mended)
+    backing.emit(defined("s"), again, partials(defined("s")), "mended")
+    backing.commit(defined("s"), again, partials(defined("s")))
+    with pytest.raises(SchemaMismatch, match=told):
         backing.ledger.register(defined("s", "more"), "jobs/job.py")
     backing.ledger.register(defined("s"), "jobs/job.py")
 

@@ -276,7 +276,7 @@ def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) 
     with pytest.raises(BadRecord) as raised:
         run(topology)
     told = str(raised.value)
-    assert told.startswith("stream 'in': 1. map <lambda>: a function returned ")
+    assert told.startswith("t 1:1: stream 'in': 1. map <lambda>: a function returned ")
     assert ("a function returned ('secret', 'b', " in told, "secret" in told) == (show, show)
     assert told.endswith("(5,010 characters); expected a tuple of 1 values; the record is {'k': 'secret'}") == show
 

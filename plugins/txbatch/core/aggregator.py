@@ -256,7 +256,8 @@ class Sum(CombinerAggregator):
         raise DefinitionError(f"{type(self).__name__} of {input.name!r}, a {input.type}, is not exact: {hint}")
 
     def _check_scale(self, input: Field, scale: object) -> None:
-        most = min(self._scale_max, DECIMAL_DIGITS_MAX - (input.type in INTEGER_TYPES))
+        before_point = 1 if input.type in INTEGER_TYPES else 0
+        most = min(self._scale_max, DECIMAL_DIGITS_MAX - before_point)
         if type(scale) is not int or not 0 <= scale <= most:
             raise DefinitionError(
                 f"{type(self).__name__} of {input.name!r}, a {input.type}: scale={scale!r} is no number of digits after the "

@@ -94,8 +94,9 @@ class Known:
 
     `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
     both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
-    at all: what is aborted can still be given up, and is of the source that it was planned from. `was` is the name by which all
-    this is known, where that is not the topology's. `watermarks` are those of its streams, as they are stored (R25).
+    at all: what is aborted can still be given up, and is of the source that it was planned from. `counted` says whether any of
+    them is committed, be it one that was given up or counted again. `was` is the name by which all this is known, where that is
+    not the topology's. `watermarks` are those of its streams, as they are stored (R25).
     """
 
     job: str
@@ -108,6 +109,7 @@ class Known:
     planned: bool = False
     was: str | None = None
     watermarks: Mapping[str, Metadata] = field(default_factory=dict)
+    counted: bool = False
 
     def counts(self, state: str) -> bool:
         """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
@@ -124,7 +126,7 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
     first = (
         "" if known.was or job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
     )
-    if found and known.committed is None:
+    if found and not known.counted:
         back = "" if known.txid is None else "put it back as it was; or "
         raise SchemaMismatch(
             f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"

@@ -57,4 +57,4 @@ def _bytes(value: Any) -> bytes:
 
 
 def _start(value: Any) -> str:
-    return value[:TOLD_CHARACTERS] if isinstance(value, str) else bytes(value[:TOLD_CHARACTERS]).hex().upper()
+    return (value if isinstance(value, str) else bytes(value).hex().upper())[:TOLD_CHARACTERS]

@@ -364,6 +364,7 @@ class Tables:
             (read[-1].txid, self._counted(read[-1])) if read else None,
             bool(self.batches_of(name)),
             watermarks=stored.watermarks,
+            counted=any(batch.status is BatchStatus.COMMITTED for batch in alive),
         )
         return found if name == topology.name else by_name(found, name, topology)
 

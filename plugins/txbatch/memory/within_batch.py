@@ -123,4 +123,6 @@ def _value(value: BatchValue, group: Sequence[Record], step: Aggregate) -> Any:
         return fitted(aggregator.finish(partial), value.type)
     except BadRecord as error:
         told = refused(error, show=step.show_records)
-        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {told}") from error
+        raise BadRecord(f"stream {step.name!r}: aggregate {value.name}: {told}") from (
+            error if step.show_records else None
+        )

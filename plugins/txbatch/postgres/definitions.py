@@ -97,9 +97,17 @@ def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> K
         return Known("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
-    watermarks, planned = row["watermarks"] or {}, row["planned"]
     return Known(
-        row["job"], row["by_interval"], streams, own, owners, row["txid"], committed, planned, None, watermarks
+        row["job"],
+        row["by_interval"],
+        streams,
+        own,
+        owners,
+        row["txid"],
+        committed,
+        row["planned"],
+        watermarks=row["watermarks"] or {},
+        counted=row["any_committed"],
     )
 
 

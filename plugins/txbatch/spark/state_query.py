@@ -77,7 +77,7 @@ def _single(query: StateQuery, rows: DataFrame, *, show: bool) -> DataFrame:
     told = (
         [F.left(F.concat_ws(", ", *(F.col(key).cast("string") for key in keys)), F.lit(KEY_CHARACTERS))] if show else []
     )
-    before, after = str(query.twice(_KEY)).split(_KEY) if show else (str(query.twice()), "")
+    before, _, after = str(query.twice(_KEY)).rpartition(_KEY) if show else (str(query.twice()), "", "")
     twice = F.raise_error(F.concat(F.lit(before), *told, F.lit(after)))
     values = [_one(twice, f"_txbatch_value_{n}").alias(f"_txbatch_value_{n}") for n in range(len(query.values))]
     return rows.groupBy(*keys).agg(F.lit(True).alias("_txbatch_found"), *values)
