@@ -38,7 +38,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
     errors += [f"jobs/{Path(job).name}{why}" for job, why in wrong.items()]
     if errors:
         raise DefinitionError("; ".join(errors))
-    return f"{dags} DAGs in dags/ and {len(jobs)} jobs in jobs/ of {root} load"
+    return f"{dags} DAG{'s'[: dags != 1]} in dags/ and {len(jobs)} job{'s'[: len(jobs) != 1]} in jobs/ of {root} load"
 
 
 def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:
