@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.text import how_many
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Run
 from txbatch.orchestration import intervals, result
@@ -85,7 +86,7 @@ class Asked:
         if self.intervals is None:
             return "until nothing is new"
         many, whole = len(self.intervals), Interval(self.intervals[0].start, self.intervals[-1].end)
-        return self.with_left_out(f"{many:,} interval{'s'[: many != 1]}, {whole}")
+        return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
 
     def with_left_out(self, line: str) -> str:
         """Add to a line what is said of the intervals that are left out."""
@@ -129,6 +130,4 @@ def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
     what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
     records = sum(row["records"] or 0 for row in rows)
-    return (
-        f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {records:,} record{'s'[: records != 1]}"
-    )
+    return f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {how_many(records, 'record')}"
