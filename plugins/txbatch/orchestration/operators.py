@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -188,9 +189,12 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self.not_now(wait, steps, replace(waiting, run=run))
 
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
+        tell = logged(
+            topology.name, partial(result.tell, waiting.context)
+        )  # what a run that is marked failed has as its note
         with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
             many = None if asked is None else len(asked)
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, logged(topology.name))]
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:
