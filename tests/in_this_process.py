@@ -41,5 +41,8 @@ class InThisProcess:
     def wait(self) -> None:
         """It is done."""
 
+    def let_end(self) -> None:
+        """It goes on."""
+
     def close(self) -> None:
         """The session is that of all tests."""

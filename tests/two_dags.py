@@ -68,8 +68,11 @@ class TwoDags:
         """The file of this DAG's job."""
         return self.folder / "jobs" / f"{name}.py"
 
-    def told(self, program: str, database_url: str) -> dict[str, Any]:
-        """What this program, which has `dag_tasks` at hand, prints as JSON in its last line, in a process of its own."""
+    def told(self, program: str, database_url: str, *more: str) -> dict[str, Any]:
+        """What this program, which has `dag_tasks` at hand, prints as JSON in its last line, in a process of its own.
+
+        `more` are further arguments of it, behind the DAGs and the source.
+        """
         environment = os.environ | {
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'tests'}",
@@ -77,7 +80,7 @@ class TwoDags:
             "TXBATCH_HOME": str(self.folder / "home"),
         }
         dags = [str(self.folder / "dags" / f"{name}.py") for name in ("words", "days")]
-        command = [sys.executable, "-c", program, *dags, str(self.source)]
+        command = [sys.executable, "-c", program, *dags, str(self.source), *more]
         said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert said.returncode == 0, said.stderr
         return dict(json.loads(said.stdout.splitlines()[-1]))

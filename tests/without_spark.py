@@ -74,6 +74,9 @@ class WithoutSpark:
     def wait(self) -> None:
         """It is done."""
 
+    def let_end(self) -> None:
+        """It goes on."""
+
     def close(self) -> None:
         """Nothing was started."""
 

@@ -307,6 +307,29 @@ def test_where_it_started_and_no_attempt_did_it_is_ended_at_once(job: Job, home:
     assert sockets() == []
 
 
+def test_let_end_it_ends_beside_what_comes_and_another_starts_where_something_is_emitted_all_the_same(
+    job: Job, home: Path, folder: Path
+) -> None:
+    ended = [Event(), Event()]
+
+    class Ending(Launched):
+        def run(self) -> None:
+            super().run()
+            next(event for event in ended if not event.is_set()).set()
+
+    spark = Application(job, home, Ending, local=True)
+    spark.let_end()
+    spark.emit(*attempt(1, folder))
+    spark.let_end()
+    assert ended[0].wait(30)
+    spark.start([attempt(2, folder)[1].plan], "code")
+    spark.emit(*attempt(2, folder))
+    assert not ended[1].is_set()
+    spark.close()
+    assert ended[1].is_set()
+    assert sockets() == []
+
+
 def test_where_it_did_not_start_the_attempts_start_another(job: Job, home: Path, folder: Path) -> None:
     ends = iter(["spark-submit ended with 127", ""])
     with Application(job, home, lambda what: Launched(what, next(ends)), local=True) as spark:

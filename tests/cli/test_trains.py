@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from sqlalchemy import Engine, text
 from txbatch import settings
 
 ROOT = settings.project_root()
-# Trains of two and then of four, whose partials are there when they are waited for; dies at the KILL_AT'th failpoint.
+# Trains of two and then of four, whose partials are there when they are waited for; dies where KILL_AT says: at which failpoint
+# and the how manieth time it is reached.
 PROGRAM = """
 import os, signal, sys
 import txbatch.wiring
@@ -33,18 +34,30 @@ class Beside(WithoutSpark):
 
 txbatch.wiring.Application = Beside
 fused.BATCHES_FIRST, fused.GROWS, fused.BATCHES_MAX = 2, 2, 4
-left = int(os.environ["KILL_AT"])
+where, left = os.environ["KILL_AT"].split()[0], int(os.environ["KILL_AT"].split()[1])
 
 def reached(name):
     global left
-    left -= 1
+    left -= name == where
     if left == 0:
-        print(name, file=sys.stderr)
         os.kill(os.getpid(), signal.SIGKILL)
 
 with failpoints.watched(reached):
     main(prog_name="txbatch")
 """
+# Failpoints, and the how manieth time each is reached.
+KILLS = (
+    "initialize.planned 2",
+    "emit.attempt_started 2",
+    "emit.manifest_written 2",
+    "emit.recorded 1",
+    "commit.loaded 2",
+    "success.cleaned 1",
+    "emit.recorded 3",
+    "commit.before_commit 2",
+    "commit.committed 2",
+    "emit.manifest_written 1",
+)
 DAY = ("--interval", "2026-01-01T00Z", "2026-01-11T00Z", "--cron", "0 0 * * *")
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,23 +72,23 @@ def test_killed_anywhere_in_trains_each_day_counts_once(
     hours = [f"2026-01-{day:02}T{hour:02}:00+00:00,hour{hour}" for day in range(1, 11) for hour in range(day)]
     (root / "a").write_text("\n".join(hours) + "\n")
     call = [sys.executable, "-P", "-c", PROGRAM, "run", write_job("days.py", DAYS.format(root=str(root))), *DAY]
-    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
-    killed_at = set[str]()
-    for kill_at in (3, 6, 9, 12, 19, 23, 14, 29, 37, 45, 1_000):
-        environment = {**os.environ, "TXBATCH_DATABASE_URL": postgres_url, "PYTHONPATH": path, "KILL_AT": str(kill_at)}
-        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        killed_at.add(done.stderr.splitlines()[-1])
+    for kill_at in KILLS:
+        done = _called(call, postgres_url, kill_at)
+        assert done.returncode == -signal.SIGKILL, (kill_at, done.stderr)
         _check_counted(engine)
+    done = _called(call, postgres_url, "nowhere 1")
     assert done.returncode == 0, done.stderr
-    assert {"initialize.planned", "emit.attempt_started", "emit.recorded", "commit.loaded"} <= killed_at
     with engine.connect() as connection:
         days = connection.execute(text("SELECT txid, status, records FROM report.batches ORDER BY txid")).tuples().all()
         counts = dict(connection.execute(text('SELECT name, "count" FROM report.days')).tuples().all())
     assert days == [(day, "committed", day) for day in range(1, 11)]
     assert counts == {f"hour{hour}": 10 - hour for hour in range(10)}
+
+
+def _called(call: Sequence[str], postgres_url: str, kill_at: str) -> subprocess.CompletedProcess[str]:
+    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
+    environment = {**os.environ, "TXBATCH_DATABASE_URL": postgres_url, "PYTHONPATH": path, "KILL_AT": kill_at}
+    return subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def _check_counted(engine: Engine) -> None:

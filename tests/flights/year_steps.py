@@ -59,6 +59,9 @@ class Spark:
         if error:
             raise TransientError(error)
 
+    def let_end(self) -> None:
+        """It goes on."""
+
     def close(self) -> None:
         """Leave it to the next life."""
 

@@ -10,8 +10,11 @@ from conftest import TEMPLATE
 from databases import Pool, in_database
 from two_dags import TwoDags
 
+OUTSIDE = ("2024-01-01/2024-01-07", "2024-01-10/2024-01-12")
 PROGRAM = """
 import json
+import runpy
+import sys
 from dag_tasks import TASKS, done, form, given
 from without_spark import WithoutSpark
 from txbatch.orchestration import intervals
@@ -33,7 +36,7 @@ told = {
     "again": caught_up("c", WHOLE),
     "wrong": [caught_up("w", each)["told"] for each in
               ("soon", "2024-01-01", "2024-01-01/2024-01-01", "2024-01-01T12:00/2024-01-03", "2024-01-01/2024-01-01T05:00",
-               "2024-01-01/2124-01-01")],
+               "2024-01-01/2124-01-01", "2024-01-03/2024-01-01")],
     "both": caught_up("x", WHOLE, restate="1")["told"],
     "ordinary": caught_up("y", " ", TASKS[:1])["told"],
     "until_idle": caught_up("u", True, dag=words),
@@ -41,6 +44,11 @@ told = {
     "not_idle": caught_up("i", False, TASKS[:1], dag=words)["told"],
     **form(days),
 }
+bounded = runpy.run_path(sys.argv[4])["dag"]
+TEN = "2024-01-01/2024-01-11"
+told["bounded"] = caught_up("d", TEN, dag=bounded)
+told["bounded_again"] = caught_up("e", TEN, dag=bounded)
+told["outside"] = [caught_up("o", each, TASKS[:1], bounded)["told"] for each in sys.argv[5:]]
 intervals.INTERVALS_MAX = 4
 told["many"] = caught_up("m", WHOLE, TASKS[:1])["told"]
 print(json.dumps(told))
@@ -52,9 +60,13 @@ def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool])
     """What the tasks of some runs said, in this order: five days, of which two were caught up first; and a log of three."""
     five = " ".join(f"2024-01-0{day}T10:00Z,{word}" for day, word in enumerate("abcab", 1))
     dags = TwoDags.written(tmp_path_factory.mktemp("catch_up"), "None", five)
+    dates = "start_date=datetime(2024, 1, 7, tzinfo=UTC), end_date=datetime(2024, 1, 9, tzinfo=UTC), schedule="
+    days = (dags.folder / "dags" / "days.py").read_text().replace("schedule=", dates)
+    bounded = dags.folder / "dags" / "bounded.py"
+    bounded.write_text(days.replace("from airflow", "from datetime import UTC, datetime\nfrom airflow", 1))
     pool = pools(TEMPLATE)
     name = pool.take()
-    yield dags.told(PROGRAM, in_database(pool.server, name))
+    yield dags.told(PROGRAM, in_database(pool.server, name), str(bounded), *OUTSIDE)
     pool.give_back(name)
 
 
@@ -90,8 +102,9 @@ def test_what_is_committed_is_found_again_and_not_announced_twice(made: dict[str
 
 
 def test_a_form_that_cannot_be_meant_is_refused_at_once(made: dict[str, Any]) -> None:
-    soon, day, empty, parts, none, future = ["".join(each) for each in made["wrong"]]
-    assert "give start before end" in empty
+    soon, day, empty, parts, none, future, reversed_ = ["".join(each) for each in made["wrong"]]
+    for each in (empty, reversed_):
+        assert each.endswith("is not one: give start before end")
     for each in (soon, day):
         assert "is no interval; write one, whose end is not part of it: 2013-01-03/2013-01-05" in each
     assert "those in it are 2024-01-02T00:00:00+00:00/2024-01-03T00:00:00+00:00" in parts
@@ -99,6 +112,29 @@ def test_a_form_that_cannot_be_meant_is_refused_at_once(made: dict[str, Any]) ->
     assert "is not over yet" in future
     assert "has more than 4 intervals" in "".join(made["many"])
     assert "either catches up or counts again" in "".join(made["both"])
+
+
+def test_a_form_without_dates_and_range_is_told_of_both(made: dict[str, Any]) -> None:
+    assert made["ordinary"] == [
+        "'days' reads by time, and run 'y' has no data interval; trigger it with a logical date, or to count many intervals "
+        "write 2013-01-03/2013-01-05 into Catch up"
+    ]
+
+
+def test_the_dates_of_the_dag_bound_a_range(made: dict[str, Any]) -> None:
+    left_out = "7 intervals are left out: the DAG has start_date 2024-01-07 and end_date 2024-01-09 (UTC)"
+    counted = "txids 6 to 8, 2024-01-07 00:00 to 2024-01-10 00:00 (UTC): 3 batches, 0 records"
+    assert made["bounded"]["note"] == f"{counted}; {left_out}"
+    assert made["bounded"]["extra"]["txids"] == [6, 7, 8]
+    assert made["bounded_again"]["told"] == [f"already committed, all of it; {left_out}; nothing is changed"]
+
+
+def test_a_range_outside_the_dates_of_the_dag_is_refused(made: dict[str, Any]) -> None:
+    for said, range_ in zip(made["outside"], OUTSIDE, strict=True):
+        assert said == [
+            f"no interval in {range_} is counted: the DAG has start_date 2024-01-07 and end_date 2024-01-09 (UTC); name "
+            "intervals that begin within, or change the DAG's file"
+        ]
 
 
 def test_a_topology_without_intervals_goes_on_until_nothing_is_new(made: dict[str, Any]) -> None:

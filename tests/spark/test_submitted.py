@@ -121,7 +121,7 @@ def test_helpers_beside_the_job_travel(
     out, err = capfd.readouterr()
     assert out == ""
     said = [line for line in err.splitlines() if "incubator" not in line]
-    last = "txbatch helped 1:1: read 2 records, staged 3 keys for helped, 1 keys for places"
+    last = "txbatch helped 1:1: read 2 records, staged 3 keys for helped, 1 key for places"
     assert said == [last] if master == LOCAL_MASTER else last in said
 
 

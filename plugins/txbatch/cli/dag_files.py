@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import txbatch
 from txbatch.core.errors import DefinitionError, TxbatchError
+from txbatch.core.text import how_many
 from txbatch.launch.job_file import Job, check_dag_files, check_emission, load_job
 
 _SECONDS = 120
@@ -38,7 +39,7 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
     errors += [f"jobs/{Path(job).name}{why}" for job, why in wrong.items()]
     if errors:
         raise DefinitionError("; ".join(errors))
-    return f"{dags} DAGs in dags/ and {len(jobs)} jobs in jobs/ of {root} load"
+    return f"{how_many(dags, 'DAG')} in dags/ and {how_many(len(jobs), 'job')} in jobs/ of {root} load"
 
 
 def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:

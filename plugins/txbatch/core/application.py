@@ -62,5 +62,8 @@ class Application(Protocol):
     def wait(self) -> None:
         """Until what was begun is done. Raises as `emit_fused` does."""
 
+    def let_end(self) -> None:
+        """Say that nothing more is to be emitted, and go on: it ends beside what comes. Where something is, another starts."""
+
     def close(self) -> None:
-        """End it."""
+        """End it, and wait until it has ended."""

@@ -41,6 +41,15 @@ def shown_record(record: Mapping[str, Any]) -> str:
     return told if len(told) <= RECORD_MAX else told[:RECORD_MAX] + "..."
 
 
+def how_many(count: int, one: str, many: str | None = None) -> str:
+    """So many of something, in words.
+
+    >>> how_many(1, "key"), how_many(1_000, "key"), how_many(2, "batch", "batches")
+    ('1 key', '1,000 keys', '2 batches')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
     """The same for a text of several lines: each is shown, and of too many the last ones."""
     lines = _text(value).splitlines()

@@ -53,10 +53,10 @@ class Interval:
             raise DefinitionError(
                 f"interval {self.start!r}/{self.end!r} is not one: give two datetimes, both with a zone"
             )
-        if self.start.tzinfo is None or self.end.tzinfo is None or self.start >= self.end:
-            raise DefinitionError(
-                f"interval {self.start}/{self.end} is not one: give start before end, both with a zone"
-            )
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise DefinitionError(f"interval {self.start}/{self.end} is not one: give both with a zone")
+        if self.start >= self.end:
+            raise DefinitionError(f"interval {self.start}/{self.end} is not one: give start before end")
         object.__setattr__(self, "start", self.start.astimezone(UTC))
         object.__setattr__(self, "end", self.end.astimezone(UTC))
 

@@ -51,7 +51,9 @@ def _on_sources(of: str, node: Node, place: int | None, says: Watermark) -> Node
             united = tuple(_on_sources(of, each, place, says) for each in inputs)
             return replace(node, fields=fields + new, inputs=united)
         case Watermarked(name=name):
-            raise DefinitionError(f"{of}: {name!r} has a watermark already; say it once")
+            raise DefinitionError(
+                f"{of}: {name!r} has a watermark already, by with_watermark or with_processing_time; say it once"
+            )
         case _:
             raise DefinitionError(
                 f"{of}: it comes first, before any operation: its time is that of the records as they are read"

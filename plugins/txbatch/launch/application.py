@@ -55,6 +55,7 @@ class Application:
         self.job, self.home, self.launch, self.local = job, home, launch, local
         self.killed = False
         self._running: _Running | None = None
+        self._ending = list[_Running]()
         self._at_work = ""
 
     def start(self, plans: Sequence[BatchPlan], code: str) -> None:
@@ -102,14 +103,25 @@ class Application:
     def kill(self) -> None:
         """End it in the middle of what it does, for good: nothing is started any more."""
         self.killed = True
-        if self._running is not None:
-            self._running.launched.kill()
+        for running in self._all:
+            running.launched.kill()
+
+    def let_end(self) -> None:
+        """Let Spark end beside what comes, if it runs; another starts for what is emitted all the same."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.let_end()
+            self._ending.append(running)
 
     def close(self) -> None:
         """End it; in the middle of an attempt, it is killed."""
-        running, self._running = self._running, None
-        if running is not None:
+        ending, self._running, self._ending = self._all, None, []
+        for running in ending:
             running.close()
+
+    @property
+    def _all(self) -> list[_Running]:
+        return [*self._ending, *([] if self._running is None else [self._running])]
 
     def __enter__(self) -> Self:
         return self
@@ -199,12 +211,16 @@ class _Running:
             self.launched.kill()
         self._thread.join()
 
-    def close(self) -> None:
-        """End it, gently when it has nothing to do, and waits to be told."""
+    def let_end(self) -> None:
+        """Tell it that nothing more comes."""
         self._close_socket()
-        gently = self._connection is not None and not self.busy
         if self._connection is not None:
             self._connection.close()
+
+    def close(self) -> None:
+        """End it, gently when it has nothing to do, and waits to be told."""
+        gently = self._connection is not None and not self.busy
+        self.let_end()
         self._thread.join(_STOP_SECONDS if gently else 0)
         while self._thread.is_alive():
             self.launched.kill()

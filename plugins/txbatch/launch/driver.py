@@ -17,7 +17,7 @@ from txbatch.core.late import check_kept_aside
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
-from txbatch.core.text import shown_lines
+from txbatch.core.text import how_many, shown_lines
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment
 from txbatch.core.upstream import stream_numbers
@@ -159,8 +159,11 @@ class Driver:
         for _, assignment in attempts:
             self._check(assignment)
         staged = stage(self._spark(attempts[0][1]), self.topology, attempts)
-        for folder, assignment in filter(may_go_on, attempts):
+        manifests = [
             self._write_manifest(folder, assignment, *staged[assignment.attempt.txid])
+            for folder, assignment in filter(may_go_on, attempts)
+        ]
+        _say_several(self.topology, manifests)
 
     def _emit_alone(self, attempt: Attempt) -> str | None:
         """Emit one of several by itself; return why it failed, as its folder says then."""
@@ -188,7 +191,7 @@ class Driver:
             readers, unreadable = _readers(emitters, self._spark(assignment), topology, assignment, folder)
             read = {name: reader.audit() for name, reader in readers.items()}
             states = write_partials(topology, folder, readers)
-        self._write_manifest(folder, assignment, read, states, unreadable)
+        _say(self.topology, self._write_manifest(folder, assignment, read, states, unreadable))
 
     def _write_manifest(
         self,
@@ -197,7 +200,7 @@ class Driver:
         read: Mapping[str, Mapping[str, ReadPartition]],
         states: Mapping[str, StagedState],
         unreadable: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    ) -> None:
+    ) -> Manifest:
         manifest = Manifest(
             topology=assignment.topology,
             attempt=assignment.attempt,
@@ -210,7 +213,7 @@ class Driver:
         )
         check_manifest(manifest, assignment)
         folder.write_manifest(manifest)
-        _say(self.topology, assignment, manifest)
+        return manifest
 
     def _spark(self, assignment: Assignment | None = None) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
@@ -277,14 +280,22 @@ def write_partials(
     return staged
 
 
-def _say(topology: Topology, assignment: Assignment, manifest: Manifest) -> None:
+def _say(topology: Topology, manifest: Manifest) -> None:
     failed = next((each.state.name for each in topology.aggregates if isinstance(each.state, QuarantineState)), None)
-    keys = ", ".join(f"{state.rows:,} keys for {name}" for name, state in manifest.states.items() if name != failed)
-    quarantined = f", {manifest.states[failed].rows:,} records in quarantine" if failed else ""
-    print(
-        f"txbatch {assignment.topology} {assignment.attempt}: read {manifest.records:,} records, staged {keys}{quarantined}",
-        flush=True,
-    )
+    told = [f"{how_many(of.rows, 'key')} for {name}" for name, of in manifest.states.items() if name != failed]
+    if failed:
+        told.append(f"{how_many(manifest.states[failed].rows, 'record')} in quarantine")
+    what, read = f"{manifest.topology} {manifest.attempt}", how_many(manifest.records, "record")
+    print(f"txbatch {what}: read {read}, staged {', '.join(told)}", flush=True)
+
+
+def _say_several(topology: Topology, manifests: Sequence[Manifest]) -> None:
+    """In one line: of a year of days a line for each would hide all others."""
+    if not manifests:
+        return
+    read, txids = sum(manifest.records for manifest in manifests), [manifest.attempt.txid for manifest in manifests]
+    of = f"{how_many(len(txids), 'batch', 'batches')}, txids {txids[0]} to {txids[-1]}"
+    print(f"txbatch {topology.name}: read {how_many(read, 'record')} of {of}", flush=True)
 
 
 def _fail(folder: AttemptFolder, error: Exception, *, show: bool = True) -> None:

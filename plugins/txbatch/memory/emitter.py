@@ -74,6 +74,9 @@ class MemoryApplication:
     def wait(self) -> None:
         """It is done."""
 
+    def let_end(self) -> None:
+        """Nothing was started."""
+
     def close(self) -> None:
         """Nothing was started."""
 

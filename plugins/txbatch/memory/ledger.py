@@ -262,16 +262,23 @@ class MemoryLedger:
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
+        return self.record_manifests([(assignment, manifest)])[0]
+
+    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
+        """Take the work of several attempts: all of it, or nothing and raise as of the first refused."""
         with self.transaction() as tables:
-            now = tables.batch(assignment.topology, assignment.attempt.txid)
-            protocol.check_fence(now, assignment)
-            check_manifest(manifest, assignment)
-            earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
-            missing = now.restate is not None and now.restate.accept_missing
-            check_same_records(manifest, earlier, tables.topologies[now.topology].source, accept_missing=missing)
-            at = now.topology, now.attempt
-            tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
-            return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
+            return [self._recorded(tables, assignment, manifest) for assignment, manifest in recorded]
+
+    def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
+        now = tables.batch(assignment.topology, assignment.attempt.txid)
+        protocol.check_fence(now, assignment)
+        check_manifest(manifest, assignment)
+        earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
+        missing = now.restate is not None and now.restate.accept_missing
+        check_same_records(manifest, earlier, tables.topologies[now.topology].source, accept_missing=missing)
+        at = now.topology, now.attempt
+        tables.attempts[at] = replace(tables.attempts[at], status="emitted", manifest=manifest, error=None)
+        return self._lease(tables, replace(now, status=BatchStatus.EMITTED))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""

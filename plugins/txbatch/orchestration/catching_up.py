@@ -6,12 +6,13 @@ Each batch is a run of its own for the ledger, named after the DAG run and a num
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.text import how_many
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Run
 from txbatch.orchestration import intervals, result
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from txbatch.run.steps import Steps
 
 CATCH_UP_PARAM = "catch_up"
+_HOW = "2013-01-03/2013-01-05"
 
 
 def params(topology: Topology) -> dict[str, Param]:
@@ -35,7 +37,8 @@ def params(topology: Topology) -> dict[str, Param]:
         return {CATCH_UP_PARAM: Param(False, type="boolean", title="Catch up", description=what)}
     what = (
         "An interval (2013-01-03/2013-01-05, whose end is not part of it): each interval of the schedule in it that is not "
-        "committed yet is counted by this one run, and nothing else. It needs no logical date: empty it."
+        "committed yet is counted by this one run, and nothing else. What begins outside of the DAG's start and end date is left "
+        "out. It needs no logical date: empty it."
     )
     return {CATCH_UP_PARAM: Param(None, type=["null", "string"], title="Catch up", description=what)}
 
@@ -52,36 +55,56 @@ def asks(topology: Topology, context: Context) -> bool:
     return True
 
 
+def check_interval(topology: Topology, run: Run) -> None:
+    """DefinitionError for a run that does not catch up and has no interval, where the topology reads by time."""
+    if topology.by_interval and run.interval is None:
+        many = (
+            "" if CATCH_UP_PARAM in topology.parameters else f", or to count many intervals write {_HOW} into Catch up"
+        )
+        raise DefinitionError(
+            f"{topology.name!r} reads by time, and run {run.run_id!r} has no data interval; trigger it with a logical date{many}"
+        )
+
+
 def run(topology: Topology, context: Context) -> Run:
     """Return the run that all batches belong to."""
     return replace(run_of(topology, context), interval=None)
 
 
-def asked(topology: Topology, context: Context) -> list[Interval] | None:
-    """Return the intervals that the form names; None: until nothing is new. DefinitionError for what it cannot mean."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How far a run catches up: the intervals to count, None: until nothing is new; and what is said of those left out.
+
+    >>> print(Asked())
+    until nothing is new
+    """
+
+    intervals: Sequence[Interval] | None = None
+    left_out: str | None = None
+
+    def __str__(self) -> str:
+        if self.intervals is None:
+            return "until nothing is new"
+        many, whole = len(self.intervals), Interval(self.intervals[0].start, self.intervals[-1].end)
+        return self.with_left_out(f"{how_many(many, 'interval')}, {whole}")
+
+    def with_left_out(self, line: str) -> str:
+        """Add to a line what is said of the intervals that are left out."""
+        return f"{line}; {self.left_out}" if self.left_out else line
+
+
+def asked(topology: Topology, context: Context) -> Asked:
+    """Return what the form asks for, within the DAG's dates. DefinitionError for what it cannot mean."""
     if not topology.by_interval:
-        return None
+        return Asked()
     given, dag = str(context["params"][CATCH_UP_PARAM]).strip(), context["dag"]
     try:
         whole = intervals.parse(given, result.zone_of(dag.timetable))
     except (ValueError, OverflowError) as error:
         raise DefinitionError(
-            f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: 2013-01-03/2013-01-05"
+            f"catch_up {given[:200]!r} is no interval; write one, whose end is not part of it: {_HOW}"
         ) from error
-    return intervals.cut(whole, dag)
-
-
-def described(asked: Sequence[Interval] | None) -> str:
-    """Say how far a run catches up.
-
-    >>> described(None)
-    'until nothing is new'
-    """
-    return (
-        "until nothing is new"
-        if asked is None
-        else f"{len(asked):,} intervals, {Interval(asked[0].start, asked[-1].end)}"
-    )
+    return Asked(*intervals.between_dates(intervals.cut(whole, dag), whole, dag))
 
 
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
@@ -107,6 +130,4 @@ def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
     what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
     records = sum(row["records"] or 0 for row in rows)
-    return (
-        f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {records:,} record{'s'[: records != 1]}"
-    )
+    return f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {how_many(records, 'record')}"

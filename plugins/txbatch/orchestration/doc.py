@@ -26,8 +26,9 @@ _CATCH_UP = {
     True: (
         "**To catch up**, trigger one run with a whole range in `catch_up`, `2013-01-01/2014-01-01`, and empty the form's "
         "logical date: it brings each interval of the schedule that is not committed yet to its commit, a txid each, in one "
-        "Spark application, beside scheduled runs and backfills. Retried or cleared it goes on where it was; a later run of "
-        "such an interval says *already committed as txid n*."
+        "Spark application, beside scheduled runs and backfills. As in a backfill, what begins before the DAG's start date or "
+        "after its end date is left out. Retried or cleared it goes on where it was; a later run of such an interval says "
+        "*already committed as txid n*."
     ),
     False: (
         "**To catch up**, trigger one run with `catch_up`: it counts batch after batch, a txid each, in one Spark application, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.transaction import INTERVALS_MAX, Interval
+from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -58,6 +59,38 @@ def cut(whole: Interval, dag: DAG) -> list[Interval]:
             f"{whole} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {covered}"
         )
     return found
+
+
+def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple[list[Interval], str | None]:
+    """Return those of the intervals in the whole that begin within the DAG's dates, and what is to be said of the others.
+
+    So Airflow does it: a run whose logical date is outside of them has no tasks. DefinitionError where none is within.
+    """
+    task = dag.tasks[0]  # its dates are those of the DAG, or of default_args where these are narrower
+    start, end = task.start_date, task.end_date
+    within = [each for each in found if (not start or start <= each.start) and (not end or each.start <= end)]
+    if len(within) == len(found):
+        return within, None
+    zone = zone_of(dag.timetable)
+    dates = [f"{name} {_written(date, zone)}" for name, date in (("start_date", start), ("end_date", end)) if date]
+    has = f"the DAG has {' and '.join(dates)} ({zone})"
+    if not within:
+        raise DefinitionError(
+            f"no interval in {_written(whole.start, zone)}/{_written(whole.end, zone)} is counted: {has}; name intervals that "
+            "begin within, or change the DAG's file"
+        )
+    left_out = len(found) - len(within)
+    return within, f"{left_out:,} {'interval is' if left_out == 1 else 'intervals are'} left out: {has}"
+
+
+def _written(moment: datetime, zone: str) -> str:
+    """Write a moment as `parse` reads it, in the zone.
+
+    >>> _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "America/New_York"), _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "UTC")
+    ('2013-01-03', '2013-01-03T05:00')
+    """
+    local = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return f"{local:%Y-%m-%d}" if local.time() == datetime.min.time() else local.isoformat(timespec="minutes")
 
 
 def _within(whole: Interval, timetable: Any) -> Iterator[Interval]:

@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -64,6 +65,8 @@ class TransactionOperator(BaseOperator):
             else:
                 again = restating.runs(steps, context)
                 run, step = again[0] if again else run_of(topology, context), self.step
+                if not again:
+                    catching_up.check_interval(topology, run)
             return step(steps, run, Waiting(topology, run, context, deadlines or {}))
 
     @abstractmethod
@@ -146,7 +149,7 @@ class InitializeTransactionOperator(TransactionOperator):
         check_emission(self.job)
         asked = catching_up.asked(self.job.topology, waiting.context)
         steps.register()
-        log.info("%s: catches up %s", self.job.topology.name, catching_up.described(asked))
+        log.info("%s: catches up %s", self.job.topology.name, asked)
 
 
 class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
@@ -185,10 +188,13 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))
 
-        topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context)
+        topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
+        tell = logged(
+            topology.name, partial(result.tell, waiting.context)
+        )  # what a run that is marked failed has as its note
         with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
             many = None if asked is None else len(asked)
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, logged(topology.name))]
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:
@@ -348,10 +354,11 @@ class SuccessOperator(TransactionOperator):
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
         """Note and say which batches the run made, unless that was said; it has told the spouts of each already."""
         topology, context = self.job.topology.name, waiting.context
-        rows = catching_up.committed_by(steps, run)
+        asked, rows = catching_up.asked(self.job.topology, context), catching_up.committed_by(steps, run)
         if not rows:
-            self.skip("already committed, all of it; nothing is changed", waiting)
-        line, txids = catching_up.counted(rows, result.zone_of(context["dag"].timetable)), [row["txid"] for row in rows]
+            self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
+        line = asked.with_left_out(catching_up.counted(rows, result.zone_of(context["dag"].timetable)))
+        txids = [row["txid"] for row in rows]
         noted = [steps.ledger.success(topology, txid) for txid in txids]
         if not any(noted):
             self.skip(f"already committed as {line}; nothing is changed", waiting)

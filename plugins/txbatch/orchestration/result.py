@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from txbatch.core.text import how_many
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -23,14 +25,14 @@ def committed(batch: Mapping[str, Any], zone: str) -> str:
     """A row of `report.batches`: its txid, what it counted, its records, keys and attempts."""
     start, end = batch["interval_start"], batch["interval_end"]
     what = f", {interval(start, end, zone)}" if start and end else ""
-    parts = [*_counted(batch), _number(batch["attempts"], "attempt")]
+    parts = [*_counted(batch), how_many(batch["attempts"], "attempt")]
     return f"txid {batch['txid']}{what}: {', '.join(parts)}"
 
 
 def _counted(batch: Mapping[str, Any]) -> list[str]:
     keys = batch["keys"] or {}
-    told = [_number(count, "key") + f" of {state}" * (len(keys) > 1) for state, count in keys.items()]
-    return [_number(batch["records"] or 0, "record"), *told]
+    told = [how_many(count, "key") + f" of {state}" * (len(keys) > 1) for state, count in keys.items()]
+    return [how_many(batch["records"] or 0, "record"), *told]
 
 
 def restated(batches: Iterable[Mapping[str, Any]]) -> str:
@@ -56,7 +58,3 @@ def zone_of(schedule: object) -> str:
     """The zone in which a schedule cuts its intervals: Airflow's own classes hide the one that those of its SDK show."""
     zone = getattr(schedule, "timezone", None) or getattr(schedule, "_timezone", None) or "UTC"
     return str(getattr(zone, "name", zone))
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -230,17 +230,26 @@ class PostgresLedger:
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
         """Take an attempt's work for committing. Raises StaleAttempt (R5), Incomplete (R7)."""
+        return self.record_manifests([(assignment, manifest)])[0]
+
+    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
+        """Take the work of several attempts, by ascending txids: all of it, or nothing and raise as of the first refused."""
         with transaction(self.engine) as connection:
-            now = rows.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-            protocol.check_fence(now, assignment)
-            check_manifest(manifest, assignment)
+            return [self._recorded(connection, assignment, manifest) for assignment, manifest in recorded]
+
+    def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
+        now = rows.lock_batch(connection, assignment.topology, assignment.attempt.txid)
+        protocol.check_fence(now, assignment)
+        check_manifest(manifest, assignment)
+        earlier = _earlier_manifests(connection, assignment)
+        if earlier or manifest.unreadable:
             source = rows.one(connection, "topology", topology=assignment.topology)["source"]
             missing = now.restate is not None and now.restate.accept_missing
-            check_same_records(manifest, _earlier_manifests(connection, assignment), source, accept_missing=missing)
-            row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
-            connection.execute(query("attempt_emitted"), row)
-            lease = {"lease_seconds": self.lease_seconds}
-            return rows.batch_from(rows.one(connection, "batch_emitted", **_ids(assignment), **lease))
+            check_same_records(manifest, earlier, source, accept_missing=missing)
+        row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
+        connection.execute(query("attempt_emitted"), row)
+        lease = {"lease_seconds": self.lease_seconds}
+        return rows.batch_from(rows.one(connection, "batch_emitted", **_ids(assignment), **lease))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
@@ -298,9 +307,10 @@ class PostgresLedger:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
-            batch = rows.lock_batch(connection, **ids)
-            protocol.check_success(batch)
-            return connection.execute(query("succeed"), ids).first() is not None
+            if connection.execute(query("succeed"), ids).first() is not None:
+                return True
+            protocol.check_success(rows.lock_batch(connection, **ids))
+            return False
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16). TerminalError for a committed one."""

@@ -66,14 +66,34 @@ class Emission:
         except TxbatchError as error:
             self._failure = error
         emitted = dict[int, Batch]()
+        for assignment, batch, manifest in self._recorded():
+            emitted[batch.txid], self.recorded[batch.txid] = batch, (assignment, manifest)
+            failpoints.hit("emit.recorded")
+        self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
+
+    def _recorded(self) -> Iterator[tuple[Assignment, Batch, Manifest]]:
+        """Give the ledger what was staged, at once where all of it can be; else each by itself."""
+        staged = []
         for folder, assignment in self.attempts:
+            with _left_to_its_own_run(), self.steps.failure_told(folder, assignment):
+                _check_staged(folder, assignment, self._failure)
+                staged.append((folder, assignment))
+        try:
+            taken = self.steps.record_manifests(staged)
+        except TxbatchError:
+            yield from self._recorded_one_by_one(staged)
+        else:
+            for (_, assignment), (batch, manifest) in zip(staged, taken, strict=True):
+                yield assignment, batch, manifest
+
+    def _recorded_one_by_one(
+        self, staged: Sequence[tuple[AttemptFolder, Assignment]]
+    ) -> Iterator[tuple[Assignment, Batch, Manifest]]:
+        for folder, assignment in staged:
             with _left_to_its_own_run():
                 with self.steps.failure_told(folder, assignment):
-                    txid = assignment.attempt.txid
-                    emitted[txid], manifest = _take(self.steps, folder, assignment, self._failure)
-                    self.recorded[txid] = assignment, manifest
-                failpoints.hit("emit.recorded")
-        self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
+                    batch, manifest = self.steps.record_manifest(folder, assignment)
+                yield assignment, batch, manifest
 
 
 @contextmanager
@@ -128,13 +148,10 @@ def _started(
                 yield folder, assignment
 
 
-def _take(
-    steps: Steps, folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None
-) -> tuple[Batch, Manifest]:
-    """Give the ledger what an attempt staged; raise what the job failed with where it did not get that far."""
+def _check_staged(folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> None:
+    """Raise what the job failed with where an attempt did not get as far as its manifest."""
     if not folder.said_something() or folder.read_error() is not None:
         raise failure or TransientError(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
-    return steps.record_manifest(folder, assignment)
 
 
 @contextmanager

@@ -83,8 +83,8 @@ def watched(
         yield batch
 
 
-def logged(topology: str) -> Tell:
-    """Return what logs how far a call has come: at its end, where that is known, and every few seconds before."""
+def logged(topology: str, note: Callable[[str], None] = lambda line: None) -> Tell:
+    """Return what logs how far a call has come, and notes it: at its end, where that is known, and every few seconds before."""
     told = time.monotonic()
 
     def tell(now: Progress) -> None:
@@ -93,5 +93,6 @@ def logged(topology: str) -> Tell:
         if last or time.monotonic() - told > LOGGED_SECONDS:
             told = time.monotonic()
             log.info("%s: %s", topology, now)
+            note(str(now))
 
     return tell

@@ -152,6 +152,15 @@ class Steps:
         manifest = folder.read_manifest()
         return self.ledger.record_manifest(assignment, manifest), manifest
 
+    def record_manifests(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> list[tuple[Batch, Manifest]]:
+        """Do the same of several attempts at once: of all, or of none and raise as of the first that cannot be."""
+        recorded = []
+        for folder, assignment in attempts:
+            failpoints.hit("emit.manifest_written")
+            recorded.append((assignment, folder.read_manifest()))
+        batches = self.ledger.record_manifests(recorded)
+        return [(batch, manifest) for batch, (_, manifest) in zip(batches, recorded, strict=True)]
+
     @contextmanager
     def failure_told(self, folder: AttemptFolder, assignment: Assignment) -> Iterator[None]:
         """Context manager. Tell the ledger why an attempt failed, and raise that."""

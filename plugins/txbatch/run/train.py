@@ -59,6 +59,8 @@ class Trains:
                 if until_idle and not done:
                     return
             train, recorded, left, full = emission.planned, emission.recorded, left[len(ahead) :], len(ahead) >= length
+            if not left:
+                self.application.let_end()
 
     def _commit(self, train: Sequence[Planned], recorded: Mapping[int, Recorded], beside: Emission) -> Iterator[Batch]:
         """Commit a train, in order, while the next one is emitted. `recorded` is what this call has emitted of it."""
