@@ -119,6 +119,32 @@ def test_killed_between_the_commit_and_the_success_of_what_it_adopted(
     assert counts(engine) == {"one": 1, "two": 1, "three": 1}
 
 
+@pytest.mark.rule("R5", "R6")
+@pytest.mark.parametrize("lower", [False, True], ids=["its own", "one that it finishes first"])
+def test_a_batch_that_another_run_takes_over_while_it_is_emitted(runner: Runner, engine: Engine, lower: bool) -> None:
+    """As where the server ended the sessions by which others know that it lives: it looks again, and finds its own committed."""
+    other, taken = Run("cli:other"), list[int]()
+    if lower:
+        planned(runner, Run("cli:dead"))
+    own = planned(runner, MINE)
+    if lower:
+        end_leases(engine, 1)
+
+    def submit(folder: AttemptFolder, assignment: Assignment) -> None:
+        runner.submit(folder, assignment)
+        if assignment.attempt.txid == 1 and not taken:
+            taken.append(1)
+            end_leases(engine, 1)
+            Advance(runner.steps, other, runner.submit).to_commit()
+
+    found = Advance(runner.steps, MINE, submit).to_commit()
+    assert isinstance(found, Finished)
+    assert runner.steps.ledger.batch("words", 1).attempt.attempt_id == 2
+    assert found.batch.txid == own.txid == 1 + lower
+    assert len(list(runner.run("other"))) == 1
+    assert counts(engine) == {"one": 1, "two": 1, **({"three": 1} if lower else {})}
+
+
 @pytest.mark.rule("R6")
 def test_an_heir_that_fails_goes_on_where_it_was(runner: Runner, engine: Engine) -> None:
     dead = planned(runner, Run("cli:dead"))

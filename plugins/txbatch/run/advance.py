@@ -8,13 +8,14 @@ own. What another live run looks after is waited for, by the caller.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core import coordinator, protocol
 from txbatch.core.application import Submit
 from txbatch.core.coordinator import FinishFirst, NothingNew, Turn, Yours
-from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt
+from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TxbatchError
 from txbatch.core.ledger import Committed
 from txbatch.core.protocol import Wait
 from txbatch.core.transaction import Batch, BatchStatus, Run
@@ -70,6 +71,8 @@ class Advance:
             if not isinstance(found, Batch):
                 return found
             match self._emit_and_take_turn(found):
+                case LookAgain():
+                    continue
                 case Wait() as wait:
                     return wait
                 case FinishFirst(lowest):
@@ -83,23 +86,38 @@ class Advance:
                 case turn:
                     assert_never(turn)
 
-    def _emit_and_take_turn(self, own: Batch) -> Turn:
+    def _emit_and_take_turn(self, own: Batch) -> Turn | LookAgain:
         if own.status.final:
             return Yours()
         if own.status is BatchStatus.PLANNED:
-            emitted = self.steps.emit_or_wait(own, self.run, self.submit)
-            if isinstance(emitted, Wait):
+            emitted = self._emit(own)
+            if not isinstance(emitted, Batch):
                 return emitted
         return coordinator.take_turn(self.steps.ledger, own, self.run)
+
+    def _emit(self, batch: Batch) -> Batch | Wait | LookAgain:
+        """Emit a batch. Look again where a newer attempt of another run took its place: this one may fail with anything then."""
+        try:
+            return self.steps.emit_or_wait(batch, self.run, self.submit)
+        except TxbatchError as error:
+            if not self._was_taken(batch):
+                raise
+            log.info("%s", error)
+            return LookAgain(str(error))
+
+    def _was_taken(self, batch: Batch) -> bool:
+        """True if another run has made a newer attempt than the one that this run made of the batch as it was."""
+        with suppress(TxbatchError):
+            now = self.steps.ledger.batch(batch.topology, batch.txid)
+            return now.lease_run != self.run.name and now.fence > batch.fence + 1
+        return False
 
     def _finish_first(self, batch: Batch, own: Batch) -> tuple[int, ...]:
         """Emit, commit and succeed an adopted batch, while the run's own is kept; return its txid, or none to look again."""
         log.info("%s: nobody looks after txid %s of %s; it is finished first", batch.topology, batch.txid, batch.key)
         with batch_kept(self.steps.ledger, own, self.run, self.steps.repeat):
-            if batch.status is BatchStatus.PLANNED:
-                emitted = self.steps.emit_or_wait(batch, self.run, self.submit)
-                if isinstance(emitted, Wait):
-                    return ()
+            if batch.status is BatchStatus.PLANNED and not isinstance(self._emit(batch), Batch):
+                return ()
             if isinstance(self._commit(batch), LookAgain):
                 return ()
             self.steps.success(batch)
