@@ -65,9 +65,13 @@ class Noting:
         return getattr(self.story.ledger, name)
 
     def record_manifest(self, assignment: Assignment, manifest: Manifest) -> Batch:
-        batch = self.story.ledger.record_manifest(assignment, manifest)
-        self.story.note(Work(assignment, batch, self.story.reads(assignment)))
-        return batch
+        return self.record_manifests([(assignment, manifest)])[0]
+
+    def record_manifests(self, recorded: Sequence[tuple[Assignment, Manifest]]) -> list[Batch]:
+        batches = self.story.ledger.record_manifests(recorded)
+        for batch, (assignment, _) in zip(batches, recorded, strict=True):
+            self.story.note(Work(assignment, batch, self.story.reads(assignment)))
+        return batches
 
 
 class Application(MemoryApplication):
