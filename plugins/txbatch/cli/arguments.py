@@ -18,7 +18,7 @@ import click
 from txbatch.cli.cron import cut
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import encodable
-from txbatch.core.text import WHY_MAX, shown
+from txbatch.core.text import WHY_MAX, how_many, shown
 from txbatch.core.transaction import Interval
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.jobs import job_above
@@ -206,7 +206,7 @@ def _columns_of(key: str, columns: Collection[str]) -> list[str]:
     parts: list[str] = next(csv.reader([key]), [])
     if len(parts) != len(columns):
         raise TerminalError(
-            f"key {key!r} has {len(parts)} part{'s'[: len(parts) != 1]}; the state's keys are {', '.join(columns)}: write them "
+            f"key {key!r} has {how_many(len(parts), 'part')}; the state's keys are {', '.join(columns)}: write them "
             "as CSV"
         )
     return parts

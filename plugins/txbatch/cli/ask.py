@@ -14,6 +14,7 @@ from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import TerminalError
 from txbatch.core.fields import Field
+from txbatch.core.text import how_many
 from txbatch.reports import Reports
 
 _OF_TEXT: dict[str, Callable[[str], Any]] = {
@@ -58,7 +59,7 @@ def _question(query: str, fields: Sequence[Field], text: str) -> tuple[Any, ...]
     takes = f"query {query!r} takes {', '.join(f'{field.name} {field.type}' for field in fields)}"
     parts: list[str] = [text] if len(fields) == 1 else next(csv.reader([text]), [])
     if len(parts) != len(fields):
-        raise TerminalError(f"{takes}; {text!r} has {len(parts)} part{'s'[: len(parts) != 1]}: write a question as CSV")
+        raise TerminalError(f"{takes}; {text!r} has {how_many(len(parts), 'part')}: write a question as CSV")
     return tuple(_typed(takes, field, part) for field, part in zip(fields, parts, strict=True))
 
 

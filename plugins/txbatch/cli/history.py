@@ -12,7 +12,7 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core.text import shown
+from txbatch.core.text import how_many, shown
 from txbatch.launch.jobs import jobs_above
 from txbatch.postgres.past_reader import PastReader
 from txbatch.tables import plain
@@ -139,7 +139,7 @@ def _about(version: Mapping[str, Any]) -> list[str]:
 
 def _ends(row: Mapping[str, Any], what: str) -> str:
     counted = sum(each["counts"] for each in row["versions"])
-    those = f"{counted:,} contribution{'s'[: counted != 1]}"
+    those = how_many(counted, "contribution")
     match row["equal"]:
         case None:
             return f"  {those}; whether they amount to the value, its job alone can say: it has a merge of its own"

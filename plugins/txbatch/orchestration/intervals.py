@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.text import how_many
 from txbatch.core.transaction import INTERVALS_MAX, Interval
 from txbatch.orchestration.result import zone_of
 
@@ -80,7 +81,7 @@ def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple
             "begin within, or change the DAG's file"
         )
     left_out = len(found) - len(within)
-    return within, f"{left_out:,} {'interval is' if left_out == 1 else 'intervals are'} left out: {has}"
+    return within, f"{how_many(left_out, 'interval is', 'intervals are')} left out: {has}"
 
 
 def _written(moment: datetime, zone: str) -> str:

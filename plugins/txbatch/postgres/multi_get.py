@@ -12,6 +12,7 @@ from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord, SchemaMismatch, TerminalError, UnknownName
 from txbatch.core.fields import SIMPLE_TYPES, Field, encodable
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.text import how_many
 from txbatch.postgres.expressions import listed, pg_name
 from txbatch.postgres.getter import getter_name
 from txbatch.postgres.queries import query
@@ -97,7 +98,7 @@ def _columns(state: str, key: Key, typed: Mapping[str, str]) -> tuple[Any, ...]:
     if not typed and columns:
         raise TerminalError(f"state {state!r} is one global value and has no key; ask without {key!r}")
     if len(columns) != len(typed):
-        number = f"{len(columns)} part{'s'[: len(columns) != 1]}"
+        number = how_many(len(columns), "part")
         raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {key!r} has {number}")
     return columns
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DataError
 from txbatch.core.changes import Counted
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.plan import BatchPlan
+from txbatch.core.text import how_many
 from txbatch.core.transaction import Interval
 from txbatch.postgres.engine import transaction
 from txbatch.postgres.expressions import pg_name, select_all, sql_type
@@ -219,7 +220,7 @@ def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
         raise TerminalError(f"the state is one global value and has no key; ask without {','.join(key)!r}")
     if len(key) != len(names):
         raise TerminalError(
-            f"key {','.join(key)!r} has {len(key)} part{'s'[: len(key) != 1]}; the state's keys are {', '.join(names)}"
+            f"key {','.join(key)!r} has {how_many(len(key), 'part')}; the state's keys are {', '.join(names)}"
         )
     return key
 

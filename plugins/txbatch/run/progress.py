@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from txbatch.core.text import how_many
 from txbatch.core.transaction import Batch
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,8 @@ class Progress:
         one = (self.of if of else self.batches) == 1
         said = [
             f"{self.batches:,}{of} {'batch is' if one else 'batches are'} committed",
-            *([f"{self.behind:,} more {'is' if self.behind == 1 else 'are'} planned"] if self.behind else []),
-            f"{self.records:,} record{'s'[: self.records != 1]}",
+            *([f"{how_many(self.behind, 'more is', 'more are')} planned"] if self.behind else []),
+            how_many(self.records, "record"),
         ]
         if self.seconds:
             said.append(f"{self.records / self.seconds:,.0f} a second")

@@ -148,9 +148,7 @@ class Steps:
 
     def record_manifest(self, folder: AttemptFolder, assignment: Assignment) -> tuple[Batch, Manifest]:
         """Give the ledger what an attempt read and wrote; return its batch as it is then, and that."""
-        failpoints.hit("emit.manifest_written")
-        manifest = folder.read_manifest()
-        return self.ledger.record_manifest(assignment, manifest), manifest
+        return self.record_manifests([(folder, assignment)])[0]
 
     def record_manifests(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> list[tuple[Batch, Manifest]]:
         """Do the same of several attempts at once: of all, or of none and raise as of the first that cannot be."""
