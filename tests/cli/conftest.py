@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,27 +58,40 @@ def write_job(tmp_path: Path) -> Callable[[str, str], str]:
 
 
 @pytest.fixture
-def process() -> Callable[..., subprocess.Popen[str]]:
+def process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the command in a process group of its own, for what a test in this process cannot do."""
-    return _starting(COMMAND)
+    with _starting(COMMAND) as begin:
+        yield begin
 
 
 @pytest.fixture
-def process_without_spark() -> Callable[..., subprocess.Popen[str]]:
+def process_without_spark() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """The same; partials are computed without Spark."""
     stand_in = (
         "import txbatch.wiring; from without_spark import WithoutSpark; txbatch.wiring.Application = WithoutSpark"
     )
-    return _starting(f"{stand_in}; {COMMAND}")
+    with _starting(f"{stand_in}; {COMMAND}") as begin:
+        yield begin
 
 
-def _starting(code: str) -> Callable[..., subprocess.Popen[str]]:
+@contextmanager
+def _starting(code: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Context manager. What starts processes; those that a failed test leaves behind are killed at its end."""
+    started: list[subprocess.Popen[str]] = []
+
     def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-P", "-c", code, *arguments]
         given = {**os.environ, "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'tests'}", **environment}
         pipe = subprocess.PIPE
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, env=given, text=True, stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True
         )
+        started.append(process)
+        return process
 
-    return begin
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:
+            pass

@@ -38,7 +38,8 @@ class Disk:
         subprocess.run(["mount", *how, str(self.folder)], check=True)
 
     def fill(self) -> None:
-        """Leave nothing."""
+        """Leave nothing: not before what was staged is gone, which would make room again."""
+        until(lambda: not any(path.is_file() for path in self.folder.rglob("*")))
         with (self.folder / "ballast").open("wb", buffering=0) as file:
             try:
                 while True:
