@@ -41,9 +41,9 @@ Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[Any] | Versioned
 class StaticState:
     """Rows with these `fields`, read anew by every attempt that looks something up.
 
-    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves: tuples or lists in the
-    order of the fields, dicts by their names, or of a dataclass; or a function from the Spark session to a DataFrame. What such
-    a function reads belongs to no txid: should it change, batches see the change from then on, also one that is retried.
+    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves: tuples or lists in
+    the order of the fields, dicts by their names, or of a dataclass; or a function from the Spark session to a DataFrame. What
+    such a function reads belongs to no txid: should it change, batches see the change from then on, also one that is retried.
     """
 
     def __init__(self, name: str, reader: Reader, fields: Fields) -> None:

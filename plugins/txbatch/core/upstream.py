@@ -295,6 +295,11 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
         ) from error
 
 
+def shown_columns(columns: Metadata) -> dict[str, str]:
+    """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+    return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+
+
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
     """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
     if keys != before:
