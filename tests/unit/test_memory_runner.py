@@ -19,6 +19,7 @@ from txbatch import (
     Count,
     DistinctSketch,
     FixedBatchSpout,
+    LiveState,
     Max,
     Min,
     OpaqueState,
@@ -228,8 +229,29 @@ def test_a_stream_that_reads_a_state_as_another_type_is_refused_as_by_spark(type
     up.group_by("word").persistent_aggregate(OpaqueState("sums"), total=Sum("n"))
     changes = down.new_stream("changes", StateSpout("sums", f"word string, total_after {type_}"))
     changes.group_by("word").persistent_aggregate(OpaqueState("seen"), count=Count())
-    with pytest.raises(BadRecord, match=f"the state has .* for 'total_after', declared {type_}: .*; convert it there"):
+    with pytest.raises(
+        BadRecord, match=f"stream 'changes': the state has .* for 'total_after', declared {type_}: .*; convert it there"
+    ):
         run(down, run(up.topology))
+
+
+def test_a_value_of_another_type_is_refused_with_the_state_that_is_looked_up() -> None:
+    up, down = sentences(("a", 2**40), fields="word string, n bigint", name="up"), Topology("down")
+    up.group_by("word").persistent_aggregate(OpaqueState("sums"), total=Sum("n"))
+    words = down.new_stream("words", FixedBatchSpout("word string", 1, "a"))
+    seen = words.state_query(LiveState("sums", "word string, total int"), "word")
+    seen.group_by("word").persistent_aggregate(OpaqueState("seen"), count=Count())
+    with pytest.raises(
+        BadRecord, match="state 'sums', looked up: the state has 1099511627776 for 'total', declared int"
+    ):
+        run(down, run(up.topology))
+    stream = sentences("a", fields="word string")
+    rates = stream.topology.new_static_state(StaticState("rates", [("a", 2.7)], "word string, n int"))
+    stream.state_query(rates, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
+    with pytest.raises(
+        BadRecord, match=r"static state 'rates' has 2\.7 for 'n', declared int: it is of the type float"
+    ):
+        run(stream.topology)
 
 
 def test_a_null_key_is_refused() -> None:

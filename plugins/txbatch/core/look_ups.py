@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core import upstream as upstreams
+from txbatch.core.called import naming
 from txbatch.core.definition import state_definition
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
 from txbatch.core.fields import Field, decimal_scale
@@ -111,7 +112,8 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
         shown = upstream.fields(state.name, cut["txid"])
         _check_fields(state, cut, shown)
         rows = upstream.rows(state.name, cut["txid"], [field.name for field in state.fields])
-        folder.write_export(number, state.fields, _fitted(rows, state.fields, shown))
+        with naming(f"{state}, looked up"):
+            folder.write_export(number, state.fields, _fitted(rows, state.fields, shown))
 
 
 def _check_fields(state: LiveState, cut: Metadata, shown: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from txbatch.core.called import naming
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.jobs import Jobs, defined, python_rule
 from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
@@ -401,7 +402,8 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
     for name, spout in exported(topology).items():
         if name in planned:
             records = spout.export(upstream, planned[name].ranges)
-            folder.write_export(numbers[name], topology.streams[name].fields, records)
+            with naming(f"stream {name!r}"):
+                folder.write_export(numbers[name], topology.streams[name].fields, records)
 
 
 def stream_numbers(topology: Topology) -> dict[str, int]:
