@@ -254,6 +254,25 @@ def test_a_value_of_another_type_is_refused_with_the_state_that_is_looked_up() -
         run(stream.topology)
 
 
+@pytest.mark.parametrize("database", [None, "wh"])
+@pytest.mark.parametrize(
+    ("type_", "most", "instead"),
+    [
+        ("bigint", 2**63 - 1, "a decimal with more digits"),
+        ("decimal(38,2)", Decimal("9" * 36 + ".99"), "fewer digits after the point"),
+    ],
+)
+def test_what_fails_in_the_commit_names_batch_and_state_as_postgresql_does(
+    type_: str, most: Any, instead: str, database: str | None
+) -> None:
+    words = sentences(("a", most), ("a", most), fields=f"word string, n {type_}")
+    words.group_by("word").persistent_aggregate(OpaqueState("sums", database=database), total=Sum("n"))
+    with pytest.raises(
+        BadRecord, match=f"^t 2:1, state 'sums': .* is out of range for its type; sum {instead} instead"
+    ):
+        run(words.topology)
+
+
 def test_a_null_key_is_refused() -> None:
     stream = sentences("a", None, fields="word string")
     stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count())
