@@ -593,6 +593,10 @@ def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path
             lambda s: s.each(lambda r: "x", "a string, b string"),
             r"1\. each <lambda>: a function returned 'x'; expected a tuple of 2 values",
         ),
+        (
+            lambda s: s.flat_map(lambda r: r["line"], "letter string"),
+            r"1\. flat_map <lambda>: a function returned '\w+'; expected a list of records, also of one",
+        ),
     ],
 )
 def test_another_number_of_values_names_the_record(emit: Emit, tmp_path: Path, step: Step, told: str) -> None:

@@ -307,6 +307,18 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
         run(topology)
 
 
+@pytest.mark.parametrize("made", ["ab", b"ab", {"letter": "a"}])
+def test_a_text_or_a_dict_is_no_list_of_records(made: Any) -> None:
+    """It was taken apart: a record for each character, or for each key."""
+    words = sentences("ab").flat_map(lambda record: made, "letter string")
+    words.group_by("letter").persistent_aggregate(OpaqueState("s"), count=Count())
+    told = (
+        rf"1\. flat_map <lambda>: a function returned {re.escape(repr(made))}; expected a list of records, also of one"
+    )
+    with pytest.raises(BadRecord, match=told):
+        run(words.topology)
+
+
 @pytest.mark.parametrize("show", [True, False])
 def test_too_many_values_are_the_records_fault_and_cut_or_not_shown(show: bool) -> None:
     topology = Topology("t", show_records=show)
