@@ -11,10 +11,11 @@ from txbatch.arrow import arrow_array
 from txbatch.core.batch_spout import PlainSpout
 from txbatch.core.declared import fields_ddl, given_values
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
-from txbatch.core.fields import parse_fields
+from txbatch.core.fields import Field, parse_fields
 from txbatch.core.spout import PartitionedSpout, Spout, SpoutKind
 from txbatch.core.text import RECORD_MAX, shown
 from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.memory.functions import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,17 @@ class Feeder(Spout):
             )
         for value, field in zip(values, fields, strict=True):
             arrow_array([value], field, f"{type(self).__name__} was fed")
+            self._check_year(value, field)
         return values
+
+    def _check_year(self, value: Any, field: Field) -> None:
+        try:
+            record_of([value], [field])
+        except OverflowError as error:
+            raise BadRecord(
+                f"{type(self).__name__} was fed {value!r} for {field.name!r}, declared {field.type}: it is outside the years "
+                "1 to 9999 in UTC; convert it there, or declare another type"
+            ) from error
 
 
 class FeederBatchSpout(PlainSpout, Feeder):
