@@ -594,7 +594,7 @@ def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path
             r"1\. each <lambda>: a function returned 'x'; expected a tuple of 2 values",
         ),
         (
-            lambda s: s.flat_map(lambda r: r["line"], "letter string"),
+            lambda s: s.flat_map(lambda r: r["line"], "line string"),
             r"1\. flat_map <lambda>: a function returned '\w+'; expected a list of records, also of one",
         ),
     ],
