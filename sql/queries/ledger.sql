@@ -11,9 +11,10 @@ INSERT INTO txbatch.topology (topology, job, by_interval) VALUES (:topology, :jo
 -- row, makes rows that refer to the topology, and would wait for whoever waits for that batch.
 SELECT topology, job, by_interval, source FROM txbatch.topology WHERE topology = :topology FOR NO KEY UPDATE;
 
--- share_topology --
--- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23).
-SELECT FROM txbatch.topology WHERE topology = :topology FOR KEY SHARE;
+-- begin_commit --
+-- The first lock of every commit, which keeps out the swap of a rebuild and no plan (R23); and what others see of this session
+-- in pg_stat_activity, until the transaction ends.
+SELECT set_config('application_name', :name, true) FROM txbatch.topology WHERE topology = :topology FOR KEY SHARE;
 
 -- topology --
 -- The same, without a lock.
@@ -30,18 +31,20 @@ UPDATE txbatch.topology
                          CAST(:watermarks AS text));
 
 -- definition --
--- What is known of a topology's definition, how far its history goes, and which states its newest committed txid counted.
+-- What is known of a topology's definition, null if it is not known; how far its history goes, which states its newest committed
+-- txid counted, and its states, with whoever has the names that it gives them.
 SELECT t.job, t.by_interval, t.source, t.streams, t.watermarks, c.txid AS committed_txid, c.counted,
        (SELECT max(txid) FROM txbatch.batch b
          WHERE b.topology = t.topology AND status <> 'aborted') AS txid,
        EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology) AS planned,
-       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology AND status = 'committed') AS any_committed
-  FROM txbatch.topology t
+       EXISTS (SELECT FROM txbatch.batch b WHERE b.topology = t.topology AND status = 'committed') AS any_committed,
+       (SELECT json_agg(s) FROM txbatch.state s WHERE topology = :topology OR state = ANY (:states)) AS states
+  FROM (VALUES (:topology)) asked (topology)
+  LEFT JOIN txbatch.topology t USING (topology)
   LEFT JOIN LATERAL (
        SELECT txid, ARRAY(SELECT json_object_keys(keys)) AS counted FROM txbatch.batch b
         WHERE b.topology = t.topology AND status = 'committed' AND kind <> 'restate' AND keys IS NOT NULL
-        ORDER BY txid DESC LIMIT 1) c ON true
- WHERE t.topology = :topology;
+        ORDER BY txid DESC LIMIT 1) c ON true;
 
 -- had_other_name --
 -- Whether a topology has no states yet, and one of the name that it had has history (R23).
@@ -118,11 +121,6 @@ SELECT v.rebuild, v.txid, v.metadata, v.streams FROM txbatch.rebuilt v JOIN txba
 -- rename_rebuilt --
 -- What a rebuild has read, by a stream's other name.
 UPDATE txbatch.rebuilt SET metadata = :metadata, streams = :streams WHERE rebuild = :rebuild AND txid = :txid;
-
--- definition_of_states --
--- The states of a topology, and whoever has these names.
-SELECT state, topology, kind, contributions, database, columns, streams, values_since, joined FROM txbatch.state
- WHERE topology = :topology OR state = ANY (:states);
 
 -- insert_state --
 -- Take a state's name for a topology; no row comes back when it is taken.
@@ -255,10 +253,6 @@ SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
 -- The same at once; no row while somebody holds it.
 SELECT b.*, b.lease_until > clock_timestamp() AS lease_live FROM txbatch.batch b
  WHERE topology = :topology AND txid = :txid FOR UPDATE SKIP LOCKED;
-
--- set_application_name --
--- What others see of this session in pg_stat_activity, until the transaction ends.
-SELECT set_config('application_name', :name, true);
 
 -- look_again --
 -- What pg_stat_activity shows stays the same in a transaction, unless asked for anew.
@@ -565,16 +559,14 @@ UPDATE txbatch.batch
  WHERE topology = :topology AND txid = :txid;
 
 -- batch_committed --
--- The batch is final.
+-- The batch is final, and its newest attempt is the one that counts.
+WITH counts AS (
+    UPDATE txbatch.attempt SET status = 'committed'
+     WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id)
 UPDATE txbatch.batch
    SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
        keys = CAST(:keys AS json), kept = CAST(:kept AS json)
  WHERE topology = :topology AND txid = :txid;
-
--- attempt_committed --
--- Its newest attempt is the one that counts.
-UPDATE txbatch.attempt SET status = 'committed'
- WHERE topology = :topology AND txid = :txid AND attempt_id = :attempt_id;
 
 -- succeed --
 -- success ran; no row when it had run before. It may run twice, so nobody waits for the disk (R8).

@@ -28,7 +28,6 @@ from txbatch.core.rebuild import Rebuild, Swapped
 from txbatch.core.transaction import Batch, BatchStatus, Restate, TransactionAttempt
 from txbatch.postgres import stalled_commit
 from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.queries import query
 
 TESTS = Path(__file__).parents[1]
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
@@ -646,7 +645,7 @@ def test_waiting_for_the_row_leaves_no_timeout_behind(bench: Bench) -> None:
 def test_the_name_of_a_commit_is_not_cut(engine: Engine, topology: str) -> None:
     name = stalled_commit.commit_name(topology, TransactionAttempt(123456789, 12))
     with engine.begin() as connection:
-        connection.execute(query("set_application_name"), {"name": name})
+        connection.exec_driver_sql("SELECT set_config('application_name', %(name)s, true)", {"name": name})
         shown = connection.exec_driver_sql("SHOW application_name").scalar_one()
     assert (shown, shown.endswith(" 123456789:12")) == (name, True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import DecimalException
 from typing import Any
 
 from txbatch.core.declared import values_of
@@ -97,5 +98,16 @@ def is_of_record(error: Exception) -> bool:
 
 
 def told(error: Exception, *, show: bool) -> str:
-    """Return an exception in one line; its text may have values of the record, which are not always shown."""
-    return f"{type(error).__name__}: {error}" if show else type(error).__name__
+    """Return an exception in one line; its text may have values of the record, which are not always shown.
+
+    >>> from decimal import Decimal
+    >>> try:
+    ...     Decimal("1,5")
+    ... except ArithmeticError as error:
+    ...     told(error, show=True)
+    'InvalidOperation: ConversionSyntax'
+    """
+    text = str(error)
+    if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
+        text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
+    return f"{type(error).__name__}: {text}" if show else type(error).__name__

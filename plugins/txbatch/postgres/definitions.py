@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping
@@ -55,9 +56,7 @@ def known(connection: Connection, topology: Topology) -> Known:
     """Return what the ledger knows of a topology, and of who has the names of its states."""
     name = name_of(connection, topology)
     names = {"topology": name, "states": [aggregate.state.name for aggregate in topology.aggregates]}
-    states = list(connection.execute(query("definition_of_states"), names).mappings())
-    row = connection.execute(query("definition"), names).mappings().first()
-    found = _known(name, row, states)
+    found = _known(name, connection.execute(query("definition"), names).mappings().one())
     return found if name == topology.name else by_name(found, name, topology)
 
 
@@ -90,10 +89,11 @@ def row(topology: Topology, job: str) -> dict[str, Any]:
     }
 
 
-def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> Known:
+def _known(topology: str, row: RowMapping) -> Known:
+    states = row["states"] or []
     own = {each["state"]: _state(each) for each in states if each["topology"] == topology}
     owners = {each["state"]: each["topology"] for each in states}
-    if row is None:
+    if row["job"] is None:
         return Known("", False, {}, own, owners, None, None)
     streams = stream_definitions(row["source"] or {}, row["streams"])
     committed = (row["committed_txid"], row["counted"]) if row["committed_txid"] else None
@@ -111,6 +111,6 @@ def _known(topology: str, row: RowMapping | None, states: list[RowMapping]) -> K
     )
 
 
-def _state(row: RowMapping) -> StateDefinition:
+def _state(row: Mapping[str, Any]) -> StateDefinition:
     traits = row["kind"], row["contributions"], row["database"]
     return StateDefinition(*traits, row["columns"], row["streams"], row["values_since"] or {}, row["joined"])

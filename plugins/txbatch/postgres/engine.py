@@ -27,6 +27,8 @@ from txbatch.core.errors import (
 )
 
 SERVER_VERSION_MIN = 150000
+# A session keeps the temporary tables of its commits, which no vacuum may freeze: none lives for weeks.
+RECYCLE_SECONDS = 3600
 _SESSION = {
     "default_transaction_isolation": r"read\ committed",
     "default_transaction_read_only": "off",
@@ -42,6 +44,7 @@ _SESSION = {
     "intervalstyle": "postgres",
     "extra_float_digits": "1",  # else doubles are read rounded
     "search_path": "pg_catalog",
+    "client_min_messages": "warning",  # what SQLAlchemy would log else: that a table is there already
     "jit": "off",
     # A client or a server whose host is gone is known to be within two minutes.
     "tcp_keepalives_idle": "60",
@@ -75,6 +78,7 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
             parse(url, what),
             pool_size=2,
             pool_pre_ping=True,  # a batch's steps lie minutes apart
+            pool_recycle=RECYCLE_SECONDS,
             isolation_level="READ COMMITTED",
             connect_args={
                 "application_name": application_name[:63],

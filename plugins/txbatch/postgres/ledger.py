@@ -298,8 +298,7 @@ class PostgresLedger:
         """
         failpoints.hit("commit.before_lock")
         with transaction(self.engine) as connection:
-            stalled_commit.say_commit(connection, batch)
-            rows.share_topology(connection, batch.topology)
+            stalled_commit.begin_commit(connection, batch)
             now = rows.lock_batch(connection, batch.topology, batch.txid, run)
             return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 

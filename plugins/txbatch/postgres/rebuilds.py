@@ -211,7 +211,7 @@ def write(
     """
     (assignment, manifest, partials), refolded, keys = again, decided.refolded(version, topology), dict[str, int]()
     for number, aggregate in enumerate(topology.aggregates):
-        statements = statements_of(aggregate, f"staged_{version.txid}_{number}", generation)
+        statements = statements_of(aggregate, f"staged_{number}", generation)
         writer: StateWriter = LedgerWriter(connection, statements, assignment)
         if aggregate.state.contributions:
             state_tables.create_partition(connection, aggregate.state.name, version.txid, generation)
@@ -220,6 +220,9 @@ def write(
         elif before:
             decided.refuse_again(version, aggregate.state.name)
         keys[writer.name] = writer.apply(writer.load(partials[writer.name], manifest.states[writer.name]))
+        state_tables.execute(
+            connection, f"TRUNCATE {statements.staged}"
+        )  # for the next version, in the same transaction
     return keys
 
 

@@ -87,11 +87,6 @@ def lock_topology(connection: Connection, topology: str) -> RowMapping:
     return row
 
 
-def share_topology(connection: Connection, topology: str) -> None:
-    """Hold the topology as it is defined, together with other commits: the first lock of each, before the batch's (R1, R23)."""
-    connection.execute(query("share_topology"), {"topology": topology})
-
-
 def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch, ...]:
     """The batches that a named statement finds."""
     return tuple(batch_from(row) for row in connection.execute(query(name), parameters).mappings())

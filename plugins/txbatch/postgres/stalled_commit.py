@@ -40,9 +40,13 @@ def commit_name(topology: str, attempt: TransactionAttempt) -> str:
     return name
 
 
-def say_commit(connection: Connection, batch: Batch) -> None:
-    """Let others see, until the transaction ends, whose commit this session is at work on."""
-    connection.execute(query("set_application_name"), {"name": commit_name(batch.topology, batch.attempt)})
+def begin_commit(connection: Connection, batch: Batch) -> None:
+    """Hold the topology as it is defined, together with other commits: the first lock of each, before the batch's (R1, R23).
+
+    Others see, until the transaction ends, whose commit this session is at work on.
+    """
+    of = {"topology": batch.topology, "name": commit_name(batch.topology, batch.attempt)}
+    connection.execute(query("begin_commit"), of)
 
 
 @contextmanager

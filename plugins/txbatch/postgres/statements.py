@@ -5,6 +5,7 @@ Every name is pg_name; the only values are txids, which are integers.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 from txbatch.core.merge import folded, grouped
@@ -37,7 +38,10 @@ RESTORED_MARKS = ("removed = false", "counted = true")
 
 
 class StateStatements:
-    """The statements of one persistent aggregate. `staged` is the name of the temporary table with its partials."""
+    """The statements of one persistent aggregate. `staged` begins the name of the temporary table with its partials.
+
+    The columns of that table end it, so that one of another shape is another one.
+    """
 
     _prev_txid = "s.txid"
     _restored: Sequence[str] = ()
@@ -55,7 +59,9 @@ class StateStatements:
         self.previous = [pg_name(PREVIOUS_PREFIX + column.name) for column in self.columns]
         name = aggregate.state.name
         self.state, self.contribution = generation.state(name), generation.contribution(name)
-        self.staged, self.staged_name = f"pg_temp.{pg_name(staged)}", staged
+        shape = hashlib.sha256(listed(self._columns()).encode()).hexdigest()[:12]
+        self.staged_name = f"{staged}_{shape}"
+        self.staged = f"pg_temp.{pg_name(self.staged_name)}"
 
     def create_state(self) -> str:
         """The state's table: fillfactor leaves room for HOT updates, vacuum comes early."""
@@ -79,22 +85,21 @@ class StateStatements:
         return f"CREATE TABLE {self.contribution} ({listed([*columns, primary_key])}) PARTITION BY RANGE (txid)"
 
     def create_staged(self) -> str:
-        """A table of this transaction alone, for COPY."""
-        return self.create_like_staged(self.staged)
+        """A table of this session alone, for COPY: there for the next commit as well, and empty again at this one's end."""
+        name = self.staged.removeprefix("pg_temp.")
+        return f"CREATE TEMP TABLE IF NOT EXISTS {name} ({listed(self._columns())}) ON COMMIT DELETE ROWS"
 
     def beside_staged(self, what: str) -> str:
         """The name of another one, for what is made of it."""
         return f"pg_temp.{pg_name(f'{self.staged_name}_{what}')}"
 
     def create_like_staged(self, table: str, *more: str, marks: bool = True) -> str:
-        """Another one of its shape, with `more` columns behind, or without marks."""
-        columns = [
-            *self._typed_keys(),
-            *self._typed_values(self.values),
-            *(self._typed_marks() if marks else ()),
-            *more,
-        ]
-        return f"CREATE TEMP TABLE {table.removeprefix('pg_temp.')} ({listed(columns)}) ON COMMIT DROP"
+        """Another one of its shape, of this transaction alone, with `more` columns behind, or without marks."""
+        columns = listed([*self._columns(marks=marks), *more])
+        return f"CREATE TEMP TABLE {table.removeprefix('pg_temp.')} ({columns}) ON COMMIT DROP"
+
+    def _columns(self, *, marks: bool = True) -> list[str]:
+        return [*self._typed_keys(), *self._typed_values(self.values), *(self._typed_marks() if marks else ())]
 
     def copy(self) -> str:
         """COPY into it, from CSV in which only null is unquoted and empty."""
@@ -276,7 +281,7 @@ class RemovableStatements(StateStatements):
 def statements_of(
     aggregate: PersistentAggregate, staged: str = "staged", generation: Generation = CURRENT
 ) -> StateStatements:
-    """Return the statements of a persistent aggregate; `staged` is the name of its temporary table."""
+    """Return the statements of a persistent aggregate; `staged` begins the name of its temporary table."""
     return (RemovableStatements if aggregate.removable else StateStatements)(aggregate, staged, generation)
 
 

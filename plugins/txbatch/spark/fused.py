@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     # Gives records the txid of their batch, in a column in front or behind.
     Given = Callable[[DataFrame], DataFrame]
 
-_PARTITION = "_txbatch_partition"
+_PLANNED = "_txbatch_planned"
 
 
 @contextmanager
@@ -112,9 +112,9 @@ class FusedReader(BatchReader):
         """Return what gives records the txid of the batch that has their partition, by the names that are read."""
         from pyspark.sql import functions as F
 
-        fields = [OF_FIELD, Field(_PARTITION, "string")]
+        fields = [OF_FIELD, Field(_PLANNED, "string")]
         rows = of_rows(self.spark, fields, [(str(txid), partition) for partition, txid in txids.items()])
-        same = F.expr(f"{PARTITION_COLUMN} = {_PARTITION}")
+        same = F.expr(f"{PARTITION_COLUMN} = {_PLANNED}")
         return lambda records: records.join(F.broadcast(rows), same, "inner")
 
     def _by_time(self, attempts: Sequence[Assignment]) -> Given | None:
