@@ -61,6 +61,8 @@ def test_a_question_of_several_fields_is_csv_and_no_answer_is_said(txbatch: Txba
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no answer\n")
     typed = "-7,1.5,true,2026-01-05,2026-01-05T08:00:00Z,1.5,00ff,"
     assert rows(txbatch("ask", words, "every", typed, "--json"))[0]["a"] == -7
+    (bare,) = rows(txbatch("ask", words, "every", typed.replace("Z", ""), "--json"))
+    assert bare["e"] == rows(txbatch("ask", words, "every", typed, "--json"))[0]["e"]
 
 
 def test_what_does_not_fit_is_refused_by_name(txbatch: Txbatch, words: str) -> None:
@@ -71,7 +73,11 @@ def test_what_does_not_fit_is_refused_by_name(txbatch: Txbatch, words: str) -> N
         (words, "pair", "a,b"): "query 'pair' takes word string, size int; 'b' is no int",
         (words, "pair", "a,3000000000"): "for 'size', declared int",
         (words, "every", "1,2,maybe,4,5,6,7,8"): "'maybe' is no boolean",
-        (words, "every", "1,2,true,2026-01-05,2026-01-05T08:00:00,6,7,8"): "'2026-01-05T08:00:00' is no timestamp",
+        (
+            words,
+            "every",
+            "1,2,true,2026-01-05,8 o'clock,6,7,8",
+        ): "no timestamp: write it like 2026-01-05T08:00:00Z; without",
         (words, "fails", "a"): "query 'fails' of topology 'words': map <lambda> (line ",
     }.items():
         refused(txbatch("ask", *arguments), told)

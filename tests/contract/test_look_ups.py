@@ -273,3 +273,28 @@ def test_a_topology_that_looks_up_in_its_own_state_is_not_rebuilt(case: LookUps)
     case.looked("a")
     with pytest.raises(TerminalError, match="looks up in its own state 'looks', which a rebuild makes anew"):
         case.backing.rebuilds.begin(case.looks, JOB, "code", "one more", "ann")
+
+
+def own(fields: str = "word string, count bigint", **options: Any) -> Topology:
+    """Words that come in, with how often the topology itself has counted each."""
+    topology = Topology("own")
+    stream = topology.new_stream("seen", LogSpout({"a": 1000})).state_query(LiveState("own", fields), "word")
+    stream.group_by("word").persistent_aggregate(OpaqueState("own", **options), count=Count())
+    return topology
+
+
+def test_a_state_of_the_topology_itself_is_empty_before_it_is_made(backing: Any) -> None:
+    """`txbatch plan` of a new job asks it before the topology is registered; `txbatch run` registers it first."""
+    case = LookUps(backing, own())
+    assert look_ups.cuts(own(), case.ledger.upstream, {}) == {"own": {"txid": 0, "of": []}}
+    batch = case.plans("first")
+    assert batch.plan.as_of["own"]["txid"] == 0, batch
+    for refused, says in (
+        (own("word string, most bigint"), "has no 'most'"),
+        (own(contributions=False), "contributions"),
+    ):
+        backing.lose_ledger()
+        with pytest.raises(TerminalError, match=says):
+            look_ups.cuts(refused, backing.ledger.upstream, {})
+    with pytest.raises(UnknownName, match="no state 'other' is known"):
+        look_ups.cuts(looks(LiveState("other", FIELDS)), backing.ledger.upstream, {})

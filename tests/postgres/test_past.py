@@ -98,6 +98,17 @@ def test_a_global_value_has_a_past(connection: Connection, engine: Engine) -> No
     assert model.rows(why) == [(1, 1, 3, 5, False), (1, 3, None, 1, True), (2, 2, None, 2, True)]
 
 
+def test_a_partition_that_several_streams_have_is_told_with_its_stream(engine: Engine) -> None:
+    topology = Topology("t")
+    streams = [
+        topology.new_stream(name, LogSpout(ends)) for name, ends in {"a": {"d0": 1, "d1": 1}, "b": {"d0": 1}}.items()
+    ]
+    topology.merge(*streams, name="both").persistent_aggregate(OpaqueState("n"), n=Count())
+    bench = Bench(engine, topology)
+    bench.whole({"n": [((), (3,))]})
+    assert bench.rows("SELECT reads FROM report.why_n()") == [(["d0 (stream a) 0-1", "d0 (stream b) 0-1", "d1 0-1"],)]
+
+
 def test_columns_that_are_called_as_ours_keep_their_names(engine: Engine) -> None:
     topology, spout = Topology("t"), LogSpout({"a": 99})
     spout.fields = "counts string, `reads` int, k0 int, `c` int"

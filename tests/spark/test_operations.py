@@ -457,7 +457,9 @@ def test_a_static_state_with_a_value_of_another_type_is_refused(emit: Emit) -> N
     stream = stream_of("word string", "a")
     rates = stream.topology.new_static_state(StaticState("rates", [("a", 2.7)], "word string, n int"))
     stream.state_query(rates, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
-    with pytest.raises(BadRecord, match=r"a row has 2\.7 for 'n', declared int: it is of the type float"):
+    with pytest.raises(
+        BadRecord, match=r"static state 'rates' has 2\.7 for 'n', declared int: it is of the type float"
+    ):
         emit(stream.topology)
 
 
@@ -590,6 +592,10 @@ def test_an_operation_that_makes_no_sense_is_the_jobs_fault(emit: Emit, tmp_path
         (
             lambda s: s.each(lambda r: "x", "a string, b string"),
             r"1\. each <lambda>: a function returned 'x'; expected a tuple of 2 values",
+        ),
+        (
+            lambda s: s.flat_map(lambda r: r["line"], "line string"),
+            r"1\. flat_map <lambda>: a function returned '\w+'; expected a list of records, also of one",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -508,6 +508,19 @@ def test_what_postgresql_cannot_store_is_refused_and_its_batch_named(record: Any
 def test_what_a_feeder_cannot_do_is_refused(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match=r"Feeder|feed"):
         wrong()
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=5))),
+    ],
+)
+def test_a_time_beyond_the_years_of_utc_is_refused_as_other_values_are(time: datetime) -> None:
+    told = "was fed .* for 'at', declared timestamp: it is outside the years 1 to 9999 in UTC; convert it there"
+    with pytest.raises(BadRecord, match=told):
+        FeederBatchSpout("at timestamp, n bigint").feed((time, 1))
 
 
 def test_a_record_without_its_time_is_in_no_interval() -> None:

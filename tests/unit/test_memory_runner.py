@@ -19,6 +19,7 @@ from txbatch import (
     Count,
     DistinctSketch,
     FixedBatchSpout,
+    LiveState,
     Max,
     Min,
     OpaqueState,
@@ -228,8 +229,48 @@ def test_a_stream_that_reads_a_state_as_another_type_is_refused_as_by_spark(type
     up.group_by("word").persistent_aggregate(OpaqueState("sums"), total=Sum("n"))
     changes = down.new_stream("changes", StateSpout("sums", f"word string, total_after {type_}"))
     changes.group_by("word").persistent_aggregate(OpaqueState("seen"), count=Count())
-    with pytest.raises(BadRecord, match=f"the state has .* for 'total_after', declared {type_}: .*; convert it there"):
+    with pytest.raises(
+        BadRecord, match=f"stream 'changes': the state has .* for 'total_after', declared {type_}: .*; convert it there"
+    ):
         run(down, run(up.topology))
+
+
+def test_a_value_of_another_type_is_refused_with_the_state_that_is_looked_up() -> None:
+    up, down = sentences(("a", 2**40), fields="word string, n bigint", name="up"), Topology("down")
+    up.group_by("word").persistent_aggregate(OpaqueState("sums"), total=Sum("n"))
+    words = down.new_stream("words", FixedBatchSpout("word string", 1, "a"))
+    seen = words.state_query(LiveState("sums", "word string, total int"), "word")
+    seen.group_by("word").persistent_aggregate(OpaqueState("seen"), count=Count())
+    with pytest.raises(
+        BadRecord, match="state 'sums', looked up: the state has 1099511627776 for 'total', declared int"
+    ):
+        run(down, run(up.topology))
+    stream = sentences("a", fields="word string")
+    rates = stream.topology.new_static_state(StaticState("rates", [("a", 2.7)], "word string, n int"))
+    stream.state_query(rates, "word").group_by("word").persistent_aggregate(OpaqueState("s"), n=Max("n"))
+    with pytest.raises(
+        BadRecord, match=r"static state 'rates' has 2\.7 for 'n', declared int: it is of the type float"
+    ):
+        run(stream.topology)
+
+
+@pytest.mark.parametrize("database", [None, "wh"])
+@pytest.mark.parametrize(
+    ("type_", "most", "instead"),
+    [
+        ("bigint", 2**63 - 1, "a decimal with more digits"),
+        ("decimal(38,2)", Decimal("9" * 36 + ".99"), "fewer digits after the point"),
+    ],
+)
+def test_what_fails_in_the_commit_names_batch_and_state_as_postgresql_does(
+    type_: str, most: Any, instead: str, database: str | None
+) -> None:
+    words = sentences(("a", most), ("a", most), fields=f"word string, n {type_}")
+    words.group_by("word").persistent_aggregate(OpaqueState("sums", database=database), total=Sum("n"))
+    with pytest.raises(
+        BadRecord, match=f"^t 2:1, state 'sums': .* is out of range for its type; sum {instead} instead"
+    ):
+        run(words.topology)
 
 
 def test_a_null_key_is_refused() -> None:
@@ -264,6 +305,18 @@ def test_a_function_that_fails_twice_for_one_record_is_terminal(show: bool, told
         BadRecord, match=rf"^t 1:1: stream 'in': 1. flat_map <lambda> raised {told}; tried again it failed again: mend"
     ):
         run(topology)
+
+
+@pytest.mark.parametrize("made", ["ab", b"ab", {"letter": "a"}])
+def test_a_text_or_a_dict_is_no_list_of_records(made: Any) -> None:
+    """It was taken apart: a record for each character, or for each key."""
+    words = sentences("ab").flat_map(lambda record: made, "letter string")
+    words.group_by("letter").persistent_aggregate(OpaqueState("s"), count=Count())
+    told = (
+        rf"1\. flat_map <lambda>: a function returned {re.escape(repr(made))}; expected a list of records, also of one"
+    )
+    with pytest.raises(BadRecord, match=told):
+        run(words.topology)
 
 
 @pytest.mark.parametrize("show", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -224,7 +225,27 @@ REFUSED: list[tuple[str, Any, str]] = [
         "static state 'table' is not of this topology; use new_static_state",
     ),
     ("static twice", lambda: query("word").topology.new_static_state(StaticState("table", [], "a int")), "given twice"),
-    ("row too short", lambda: StaticState("s", [("a",)], "a string, b int"), r"row \('a',\) has not the fields"),
+    ("row too short", lambda: StaticState("s", [("a",)], "a string, b int"), r"row 1, \('a',\), has not the fields"),
+    (
+        "row is a text",
+        lambda: StaticState("s", [("a", 1), "ab"], "a string, b int"),
+        "row 2, 'ab', .* give a tuple or list",
+    ),
+    (
+        "row is bytes",
+        lambda: StaticState("s", [b"ab"], "a string, b int"),
+        "state 's': row 1, b'ab', has not the fields",
+    ),
+    (
+        "row is a set",
+        lambda: StaticState("s", [{"a", "b"}], "a string, b string"),
+        "row 1, {'.', '.'}, has not the fields",
+    ),
+    (
+        "row of other names",
+        lambda: StaticState("s", [{"a": 1, "c": 2}], "a int, b int"),
+        "row 1, {'a': 1, 'c': 2}, has not",
+    ),
     (
         "aggregate into static",
         lambda: kinds(SpoutKind.OPAQUE, SpoutKind.OPAQUE).group_by("word").persistent_aggregate(AIRLINES, n=Count()),  # type: ignore[arg-type]
@@ -281,3 +302,18 @@ def test_a_question_is_of_no_batch_and_looks_up_in_no_live_state_as_of_its_txid(
         asked.state_query(LiveState("s", "word string, n bigint"), "word")
     with pytest.raises(DefinitionError, match=r"changes with every batch, .* or name it as a LiveState, as of a txid"):
         fixed(topology, "more", "word string", "a").state_query(counts, "word")
+
+
+def test_given_rows_and_records_are_by_order_by_name_or_of_a_dataclass() -> None:
+    """A dict was read as its keys."""
+
+    @dataclass
+    class Carrier:
+        name: str
+        carrier: str
+
+    given = [("AA", "a"), ["UA", "u"], {"name": "d", "carrier": "DL"}, Carrier("b", "BA")]
+    rows = [("AA", "a"), ("UA", "u"), ("DL", "d"), ("BA", "b")]
+    assert StaticState("s", given, "carrier string, name string").reader == rows
+    assert FixedBatchSpout("carrier string, name string", 9, *given).batch({"start": 0, "end": 9}) == rows
+    assert StaticState("s", ["AA", {"carrier": "UA"}], "carrier string").reader == [("AA",), ("UA",)]

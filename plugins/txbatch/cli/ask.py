@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,7 @@ _OF_TEXT: dict[str, Callable[[str], Any]] = {
     "double": float,
     "float": float,
     "date": date.fromisoformat,
-    "timestamp": lambda text: _with_zone(datetime.fromisoformat(text)),
+    "timestamp": lambda text: _in_utc(datetime.fromisoformat(text)),
     "binary": bytes.fromhex,
 }
 
@@ -42,8 +42,8 @@ def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
     \b
       txbatch ask word_count words "the cat" "a dog"
 
-    TOPOLOGY may be its job file. A question of several fields is written as CSV. Each is answered by itself, all from one
-    moment of the states. Prints the records of each answer behind its question.
+    TOPOLOGY may be its job file. A question of several fields is written as CSV; a time without a zone is UTC. Each is
+    answered by itself, all from one moment of the states. Prints the records of each answer behind its question.
     """
     where = database.started()
     job = arguments.job_of(topology, where)
@@ -67,10 +67,10 @@ def _typed(takes: str, field: Field, text: str) -> Any:
     try:
         return _OF_TEXT.get(field.type, Decimal)(text)
     except (ValueError, ArithmeticError, LookupError) as error:
-        raise TerminalError(f"{takes}; {text!r} is no {field.type}") from error
+        like = ": write it like 2026-01-05T08:00:00Z; without a zone it is UTC" if field.type == "timestamp" else ""
+        raise TerminalError(f"{takes}; {text!r} is no {field.type}{like}") from error
 
 
-def _with_zone(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError(moment)
-    return moment
+def _in_utc(moment: datetime) -> datetime:
+    """Return a moment in its zone, UTC where it is written without one."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,11 +1,11 @@
-"""What a spout of the job raises, told with its stream."""
+"""What a spout of the job raises, told with its stream; what a value is refused for, told with whose it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 
 
 @contextmanager
@@ -17,3 +17,12 @@ def told(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise TransientError(f"{what} raised {type(error).__name__}: {error}; mend the spout, and run again") from error
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Context manager. Name `what` in a BadRecord that the block raises."""
+    try:
+        yield
+    except BadRecord as error:
+        raise BadRecord(f"{what}: {error}") from error

@@ -61,6 +61,20 @@ def values_of(record: Any, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in names)
 
 
+def given_values(record: Any, names: Sequence[str]) -> tuple[Any, ...] | None:
+    """Return a record that is given in a job or a test as one value per field; None when it has other fields.
+
+    It is a tuple or list in their order, a mapping by their names, of a dataclass of these fields, or the bare value of one.
+
+    >>> given_values([1, 2], ["a", "b"]), given_values({"b": 2, "a": 1}, ["a", "b"]), given_values("ab", ["a", "b"])
+    ((1, 2), (1, 2), None)
+    """
+    if isinstance(record, Mapping):
+        return tuple(record[name] for name in names) if record.keys() == set(names) else None
+    values = values_of(tuple(record) if isinstance(record, list) else record, names)
+    return values if len(values) == len(names) else None
+
+
 def _joined(types: Mapping[str, str]) -> str:
     return ", ".join(f"{spark_name(name)} {type_}" for name, type_ in types.items())
 

@@ -10,14 +10,27 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core import upstream as upstreams
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch
+from txbatch.core.called import naming
+from txbatch.core.definition import state_definition
+from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
 from txbatch.core.fields import Field, decimal_scale
 from txbatch.core.live_state import LiveState
 from txbatch.core.merge import EXACT
 from txbatch.core.transaction import Assignment, Metadata
-from txbatch.core.upstream import Upstream, UpstreamState, check_kept, check_left, check_newest, check_same, marked_left
+from txbatch.core.upstream import (
+    Upstream,
+    UpstreamState,
+    check_dated,
+    check_kept,
+    check_left,
+    check_newest,
+    check_same,
+    marked_left,
+    shown_columns,
+)
 
 if TYPE_CHECKING:
+    from txbatch.core.persistent_aggregate import PersistentAggregate
     from txbatch.core.staging import AttemptFolder
     from txbatch.core.topology import Topology
 
@@ -43,13 +56,31 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
     for state in live_states(topology):
         if upstream is None:
             raise DefinitionError(f"{state} is looked up in as of a txid, which a ledger knows; give one")
-        known = upstream.known(state.name)
+        try:
+            known = upstream.known(state.name)
+        except UnknownName:
+            if (own := _own(topology, state)) is None:
+                raise
+            found[state.name] = _before_first(state, own)
+            continue
         if state.name not in then:
             check_newest(known)
         cut = found[state.name] = then.get(state.name) or _now(known)
         check_cut(known, cut)
         _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
     return found
+
+
+def _own(topology: Topology, state: LiveState) -> PersistentAggregate | None:
+    return next((each for each in topology.aggregates if each.state.name == state.name), None)
+
+
+def _before_first(state: LiveState, own: PersistentAggregate) -> Metadata:
+    """Return the cut of a state of the topology itself before that is registered, as `txbatch plan` asks it: it is empty."""
+    cut, definition = {"txid": 0, "of": []}, state_definition(own)
+    check_dated(state.name, definition.database, contributions=definition.contributions)
+    _check_fields(state, cut, shown_columns(definition.columns))
+    return cut
 
 
 def check_cut(known: UpstreamState, cut: Metadata) -> None:
@@ -81,7 +112,8 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
         shown = upstream.fields(state.name, cut["txid"])
         _check_fields(state, cut, shown)
         rows = upstream.rows(state.name, cut["txid"], [field.name for field in state.fields])
-        folder.write_export(number, state.fields, _fitted(rows, state.fields, shown))
+        with naming(f"{state}, looked up"):
+            folder.write_export(number, state.fields, _fitted(rows, state.fields, shown))
 
 
 def _check_fields(state: LiveState, cut: Metadata, shown: Mapping[str, str]) -> None:

@@ -134,12 +134,12 @@ class Add(Merge):
     def both(self, left: Any, right: Any) -> Any:
         if isinstance(left, Decimal) or isinstance(right, Decimal):
             total = EXACT.add(Decimal(left), Decimal(right))
-            fits = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX
+            fits, instead = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX, "fewer digits after the point"
         else:
             total = left + right
-            fits = isinstance(total, float) or BIGINT_MIN <= total <= BIGINT_MAX
+            fits, instead = isinstance(total, float) or BIGINT_MIN <= total <= BIGINT_MAX, "a decimal with more digits"
         if not fits:
-            raise BadRecord(f"{left} + {right} is out of range for its type; sum a decimal with more digits instead")
+            raise BadRecord(f"{left} + {right} is out of range for its type; sum {instead} instead")
         return total
 
     def pair_sql(self, state: str, partial: str) -> str:

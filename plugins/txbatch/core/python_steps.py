@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import DecimalException
 from typing import Any
 
@@ -33,7 +33,7 @@ def rows_of(step: Node) -> Rows | None:
         case Map(function=change) if callable(change):
             return lambda record: [as_row(change(record), names)]
         case FlatMap(function=split) if callable(split):
-            return lambda record: [as_row(each, names) for each in split(record)]
+            return lambda record: [as_row(each, names) for each in _several(split(record))]
         case Peek(function=look):
             return lambda record: _seen(record, look)
         case _:
@@ -76,6 +76,13 @@ def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any],
     """Return the record with what a function returned for it, as often as that is a list of."""
     before, made = tuple(record.values()), function(record)
     return [(*before, *as_row(each, names)) for each in (made if isinstance(made, list) else [made])]
+
+
+def _several(made: Any) -> Iterable[Any]:
+    """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
+    if isinstance(made, str | bytes | bytearray | Mapping):
+        raise BadRecord(f"a function returned {shown(repr(made), _SHOWN_MAX)}; expected a list of records, also of one")
+    return made  # type: ignore[no-any-return]
 
 
 def _seen(record: dict[str, Any], function: Callable[[dict[str, Any]], object]) -> list[Row]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from txbatch.core.declared import fields_ddl, given_values
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, checked_name, parse_fields
 from txbatch.core.text import RECORD_MAX, shown
@@ -33,25 +34,22 @@ class Versioned(ABC):
         """Raise TransientError when that version is not there any more."""
 
 
-# How its rows are had: from Spark, as they are, one tuple each, or in the version that a batch's plan fixes.
-Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[tuple[Any, ...]] | Versioned
+# How its rows are had: from Spark, as they are, or in the version that a batch's plan fixes.
+Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[Any] | Versioned
 
 
 class StaticState:
     """Rows with these `fields`, read anew by every attempt that looks something up.
 
-    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves as tuples; or a
-    function from the Spark session to a DataFrame. What such a function reads belongs to no txid: should it change, batches
-    see the change from then on, also one that is retried.
+    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves: tuples or lists in
+    the order of the fields, dicts by their names, or of a dataclass; or a function from the Spark session to a DataFrame. What
+    such a function reads belongs to no txid: should it change, batches see the change from then on, also one that is retried.
     """
 
     def __init__(self, name: str, reader: Reader, fields: Fields) -> None:
-        self.name, self.reader, self.fields = checked_name(name, "static state"), reader, parse_fields(fields)
-        for row in () if isinstance(reader, Versioned) or callable(reader) else reader:
-            if len(row) != len(self.fields):
-                raise DefinitionError(
-                    f"static state {name!r}: row {shown(repr(row), RECORD_MAX)} has not the fields {fields!r}"
-                )
+        self.name, self.fields = checked_name(name, "static state"), parse_fields(fields)
+        given = not (isinstance(reader, Versioned) or callable(reader))
+        self.reader: Reader = _rows(name, cast("Sequence[Any]", reader), fields_ddl(fields)) if given else reader
 
     def __repr__(self) -> str:
         return f"static state {self.name!r}"
@@ -68,3 +66,16 @@ class StaticState:
                 return candidate
         known = ", ".join(field.name for field in self.fields)
         raise DefinitionError(f"{self} has no field {name!r}; it has {known}")
+
+
+def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]:
+    """Return given rows as tuples; DefinitionError names the first that has other fields."""
+    names, rows = [field.name for field in parse_fields(fields)], list[tuple[Any, ...]]()
+    for number, row in enumerate(given, 1):
+        if (values := given_values(row, names)) is None:
+            raise DefinitionError(
+                f"static state {name!r}: row {number}, {shown(repr(row), RECORD_MAX)}, has not the fields {fields!r}; give a "
+                "tuple or list of values in their order, or a dict by their names"
+            )
+        rows.append(values)
+    return rows

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from txbatch.core.called import naming
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.jobs import Jobs, defined, python_rule
 from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
@@ -295,6 +296,11 @@ def check_merged(state: str, topology: str, columns: Metadata, jobs: Jobs) -> Pe
         ) from error
 
 
+def shown_columns(columns: Metadata) -> dict[str, str]:
+    """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
+    return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+
+
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
     """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
     if keys != before:
@@ -396,7 +402,8 @@ def export(topology: Topology, upstream: Upstream, assignment: Assignment, folde
     for name, spout in exported(topology).items():
         if name in planned:
             records = spout.export(upstream, planned[name].ranges)
-            folder.write_export(numbers[name], topology.streams[name].fields, records)
+            with naming(f"stream {name!r}"):
+                folder.write_export(numbers[name], topology.streams[name].fields, records)
 
 
 def stream_numbers(topology: Topology) -> dict[str, int]:

@@ -23,6 +23,7 @@ from txbatch.core.apart import (
     decide_skip,
     decide_take_back,
 )
+from txbatch.core.called import naming
 from txbatch.core.definition import state_definition, way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.merge import Partial, merger
@@ -140,7 +141,8 @@ class MemoryWarehouses:
         for aggregate in aggregates:
             at, name = at_of(aggregate), aggregate.state.name
             stored, given = self.owned(at, ledger, assignment.topology), list(partials[name])
-            after[at] = stored.applied(aggregate, assignment, view(name, stored.last), given, expected[name])
+            with naming(f"{assignment.topology} {assignment.attempt}, state {name!r}"):
+                after[at] = stored.applied(aggregate, assignment, view(name, stored.last), given, expected[name])
         self._end(after, "commit.apart_committed")
 
     def take_back(self, ledger: str, batch: Batch, states: Iterable[At], view: View) -> None:

@@ -27,6 +27,7 @@ from uuid import uuid4
 
 from txbatch import failpoints
 from txbatch.core import numbered, protocol
+from txbatch.core.called import naming
 from txbatch.core.definition import redefinitions, state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.given_up import given_up
@@ -346,7 +347,8 @@ class MemoryLedger:
             for aggregate in topology.aggregates:
                 name = aggregate.state.name
                 if aggregate.state.database is None:
-                    tables.apply(aggregate, list(partials[name]), now, expected[name])
+                    with naming(f"{now.topology} {now.attempt}, state {name!r}"):
+                        tables.apply(aggregate, list(partials[name]), now, expected[name])
             apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
             failpoints.hit("commit.loaded")
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)

@@ -55,11 +55,11 @@ def _rows(query: StateQuery, tables: Tables) -> list[Record]:
     """Return the state's rows; BadRecord for a value of another type."""
     state = query.state
     if isinstance(state, LiveState):
-        rows, who = tables[state], "the state has"
+        rows = tables[state]
     elif isinstance(state.reader, Versioned) or callable(state.reader):
         raise DefinitionError(f"{state} is read by Spark; give its rows to run it in memory")
     else:
-        rows, who = state.reader, "a row has"
+        rows = state.reader
     for column, field in zip(zip(*rows, strict=True), state.fields, strict=False):
-        arrow_array(column, field, who)
+        arrow_array(column, field, f"{state} has")
     return [record_of(row, state.fields) for row in rows]

@@ -31,6 +31,7 @@ from txbatch.core.upstream import (
     check_same,
     left_between,
     replaced_with,
+    shown_columns,
 )
 from txbatch.core.window import Window
 from txbatch.memory.closed_sessions import closed_since
@@ -94,7 +95,7 @@ class MemoryUpstream:
         with self.ledger.transaction() as tables:
             stored = _stored(tables, known(tables, state, self.ledger.uuid), txid) if txid else tables.states[state]
             columns = stored.definition.columns if stored else {"keys": (), "aggregates": {}}
-            return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+            return shown_columns(columns)
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Return these columns of a state as of a cut, a row per key."""

@@ -171,7 +171,8 @@ class Past:
 
     def _about_version(self) -> dict[str, tuple[str, str]]:
         """What `why` says of a version beside its numbers and values: types and SQL by name."""
-        source = "concat_ws(' ', s.source, s.start_offset || '-' || s.end_offset)"
+        of_several = "CASE WHEN count(s.stream) OVER (PARTITION BY s.source) > 1 THEN '(stream ' || s.stream || ')' END"
+        source = f"concat_ws(' ', s.source, {of_several}, s.start_offset || '-' || s.end_offset)"
         of_batch = f"s.topology = {self._topology} AND s.txid = r.txid AND r.position > 0"
         reads = f"ARRAY(SELECT {source} FROM report.batch_reads s WHERE {of_batch} ORDER BY 1)"
         marks = {name: ("boolean", f"r.{name}") for name in ("removed", "counted") if self.aggregate.removable}

@@ -27,6 +27,7 @@ from txbatch.core.upstream import (
     check_same,
     left_between,
     replaced_with,
+    shown_columns,
 )
 from txbatch.postgres.closed_sessions import CHANGED_BEHIND, ClosedSessions
 from txbatch.postgres.closings import closings_name
@@ -102,7 +103,7 @@ class PostgresUpstream:
                 "keys": (),
                 "aggregates": {},
             }
-            return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
+            return shown_columns(columns)
 
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of a state as of a cut, a row per key."""

@@ -23,10 +23,15 @@ def nothing(spark: SparkSession, fields: Iterable[Field]) -> DataFrame:
     return spark.range(0).selectExpr(*(f"cast(null as {field.type}) as {spark_name(field.name)}" for field in fields))
 
 
-def of_rows(spark: SparkSession, fields: Sequence[Field], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """These rows, through Arrow: a list of tuples would go through Python workers. BadRecord for a value of another type."""
+def of_rows(
+    spark: SparkSession, fields: Sequence[Field], rows: Iterable[Sequence[Any]], who: str = "a row has"
+) -> DataFrame:
+    """These rows, through Arrow: a list of tuples would go through Python workers.
+
+    BadRecord, which begins with `who`, for a value of another type.
+    """
     import pyarrow as pa
 
     columns = list(zip(*rows, strict=True)) or [() for _ in fields]
-    arrays = [arrow_array(column, field, "a row has") for column, field in zip(columns, fields, strict=True)]
+    arrays = [arrow_array(column, field, who) for column, field in zip(columns, fields, strict=True)]
     return spark.createDataFrame(pa.table(arrays, names=[field.name for field in fields]), ddl(fields))

@@ -40,7 +40,9 @@ class Tables:
         if isinstance(reader, Versioned):
             version = self.static[state.name] if state.name in self.static else reader.version()
             return _cast(reader.read(spark, version), state)
-        return _cast(reader(spark), state) if callable(reader) else of_rows(spark, state.fields, reader)
+        if callable(reader):
+            return _cast(reader(spark), state)
+        return of_rows(spark, state.fields, reader, f"{state} has")
 
     def check_unchanged(self, states: Iterable[StaticState]) -> None:
         """TransientError for a state that is not the version any more that was read."""

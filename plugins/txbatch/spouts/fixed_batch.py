@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch_spout import PlainSpout
-from txbatch.core.declared import fields_ddl, values_of
+from txbatch.core.declared import fields_ddl, given_values
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import parse_fields
 from txbatch.core.spark_sql import spark_name
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class FixedBatchSpout(PlainSpout):
-    """Emits `records` (tuples, of a dataclass, or bare values of one field), at most `max_batch_size` a batch, then nothing more.
+    """Emits `records`, at most `max_batch_size` a batch, then nothing more: tuples or lists, mappings, of a dataclass, or bare
+    values of one field.
 
     With `cycle` it begins again at the end. Transactional: a txid always has the same records.
     """
@@ -27,14 +28,15 @@ class FixedBatchSpout(PlainSpout):
     def __init__(self, fields: Fields, max_batch_size: int, *records: Any, cycle: bool = False) -> None:
         self.fields = fields_ddl(fields)
         names = [field.name for field in parse_fields(self.fields)]
-        self.records = [values_of(record, names) for record in records]
-        if max_batch_size < 1 or not self.records:
+        if max_batch_size < 1 or not records:
             raise DefinitionError("FixedBatchSpout needs a max_batch_size of at least 1 and at least one record")
-        for record in self.records:
-            if len(record) != len(names):
+        self.records = list[tuple[Any, ...]]()
+        for record in records:
+            if (values := given_values(record, names)) is None:
                 raise DefinitionError(
                     f"FixedBatchSpout: record {record!r} has not the {len(names)} fields of {self.fields!r}"
                 )
+            self.records.append(values)
         self.max_batch_size, self.cycle = max_batch_size, cycle
 
     @property

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
 from txbatch.core.batch_spout import PlainSpout
-from txbatch.core.declared import fields_ddl, values_of
+from txbatch.core.declared import fields_ddl, given_values
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
-from txbatch.core.fields import parse_fields
+from txbatch.core.fields import Field, parse_fields
 from txbatch.core.spout import PartitionedSpout, Spout, SpoutKind
 from txbatch.core.text import RECORD_MAX, shown
 from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.memory.functions import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,19 +42,26 @@ class Feeder(Spout):
         """The records that the metadata names, for the in-memory twin."""
 
     def _checked(self, record: Any) -> Values:
-        """The values of a tuple, a mapping, a dataclass or of one field; BadRecord for what does not fit the spout's fields."""
+        """The values of a record as `given_values` takes it; BadRecord for what does not fit the spout's fields."""
         fields = parse_fields(self.fields)
-        names = [field.name for field in fields]
-        if isinstance(record, Mapping) and record.keys() == set(names):
-            record = tuple(record[name] for name in names)
-        values = values_of(record, names)
-        if isinstance(record, Mapping) or len(values) != len(fields):
+        values = given_values(record, [field.name for field in fields])
+        if values is None:
             raise BadRecord(
                 f"{type(self).__name__}: record {shown(repr(record), RECORD_MAX)} has not the fields {self.fields!r}"
             )
         for value, field in zip(values, fields, strict=True):
             arrow_array([value], field, f"{type(self).__name__} was fed")
+            self._check_year(value, field)
         return values
+
+    def _check_year(self, value: Any, field: Field) -> None:
+        try:
+            record_of([value], [field])
+        except OverflowError as error:
+            raise BadRecord(
+                f"{type(self).__name__} was fed {value!r} for {field.name!r}, declared {field.type}: it is outside the years "
+                "1 to 9999 in UTC; convert it there, or declare another type"
+            ) from error
 
 
 class FeederBatchSpout(PlainSpout, Feeder):
@@ -72,7 +80,7 @@ class FeederBatchSpout(PlainSpout, Feeder):
         self._away = False
 
     def feed(self, *records: Any) -> None:
-        """Give the records of the next batch: tuples, mappings, of a dataclass, or bare values of one field; or none."""
+        """Give the records of the next batch: tuples, lists, mappings, of a dataclass, or bare values of one field; or none."""
         self._fed.append(self._all(records))
 
     def mend(self, number: int, *records: Any) -> None:
@@ -148,7 +156,7 @@ class FeederPartitionedSpout(PartitionedSpout, Feeder):
         self._away: set[str] = set()
 
     def feed(self, *records: Any, partition: str) -> None:
-        """Give what the partition has in its next batch: tuples, mappings, of a dataclass, or bare values of one field."""
+        """Give what the partition has in its next batch: tuples, lists, mappings, of a dataclass, or bare values of one field."""
         self._fed.setdefault(partition, []).append([self._checked(record) for record in records])
 
     def mend(self, number: int, *records: Any, partition: str) -> None:
