@@ -14,14 +14,16 @@ from airflow.sdk import Param
 from txbatch.core.errors import DefinitionError
 from txbatch.core.text import how_many
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, Run
+from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
+from txbatch.run.calls import OF_CALL
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.core.transaction import Batch
     from txbatch.run.steps import Steps
 
 CATCH_UP_PARAM = "catch_up"
@@ -110,16 +112,29 @@ def asked(topology: Topology, context: Context) -> Asked:
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
     """Return the run of the first interval that has no batch yet, as its source is not ready for it."""
     runs = [replace(run, interval=each) for each in asked]
-    heads = steps.ledger.heads(steps.job.topology.name, runs)
-    return next((each for each, head in zip(runs, heads, strict=True) if head.own is None), None)
+    owns = _batches(steps, run, asked)
+    return next((each for each, own in zip(runs, owns, strict=True) if own is None), None)
 
 
-def committed_by(steps: Steps, run: Run) -> list[Mapping[str, Any]]:
-    """Return the rows of `report.batches` that a DAG run made and that are committed, in the order of their txids."""
+def _batches(steps: Steps, run: Run, asked: Sequence[Interval]) -> list[Batch | None]:
+    """Return the batch of each interval, whoever planned it; None for none."""
+    runs = [replace(run, interval=each) for each in asked]
+    return [head.own for head in steps.ledger.heads(steps.job.topology.name, runs)] if runs else []
+
+
+def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of `report.batches` that the run announces, in the order of their txids.
+
+    They are those that it brought to their commits, also when others had planned them; and those of its intervals that others
+    committed and did not come to announce.
+    """
     from txbatch.wiring import reader_beside
 
-    rows = reader_beside(steps).batches_of_run(steps.job.topology.name, str(run.run_id))
-    return [row for row in reversed(rows) if row["status"] == "committed"]
+    topology = steps.job.topology.name
+    committed = [own for own in _batches(steps, run, asked) if own and own.status is BatchStatus.COMMITTED]
+    left = {own.txid for own in committed if not own.succeeded}
+    mine = steps.ledger.committed_by_each(topology, f"{run.name}{OF_CALL}")
+    return reader_beside(steps).batches_by_txid(topology, sorted(left.union(mine)))
 
 
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:

@@ -352,9 +352,10 @@ class SuccessOperator(TransactionOperator):
                 extra["restates"] = [each.restate.position for each in again if each.restate]
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
-        """Note and say which batches the run made, unless that was said; it has told the spouts of each already."""
+        """Note and say which batches the run committed, unless that was said; it has told the spouts of each already."""
         topology, context = self.job.topology.name, waiting.context
-        asked, rows = catching_up.asked(self.job.topology, context), catching_up.committed_by(steps, run)
+        asked = catching_up.asked(self.job.topology, context)
+        rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
         line = asked.with_left_out(catching_up.counted(rows, result.zone_of(context["dag"].timetable)))

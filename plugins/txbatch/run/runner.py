@@ -182,7 +182,7 @@ class Runner:
         """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
         if run.restate is not None:
             self._tell_begun(run)
-        found = Advance(self.steps, run, self.submit).to_commit()
+        found = Advance(self.steps, run, self.submit, self.succeed).to_commit()
         if isinstance(found, NothingNew):
             return []
         if isinstance(found, Wait):
