@@ -76,6 +76,25 @@ def test_what_the_first_batch_took_is_not_taken_for_what_each_takes(clock: list[
     assert said[1].seconds_left == 181.5
 
 
+def test_what_was_committed_before_says_nothing_of_how_fast_the_call_is(clock: list[float]) -> None:
+    """Retried, it finds 40 of them in no time, which had many records; then Spark starts."""
+    said, found = list[Progress](), set[int]()
+
+    def retried() -> Iterator[Batch]:
+        for batch in batches(*range(100, 161)):
+            if batch.txid < 140:
+                found.add(batch.txid)
+            else:
+                clock.append(clock[-1] + (30.0 if batch.txid == 140 else 2.0))
+            yield batch
+
+    list(watched(retried(), 61, said.append, found=found))
+    assert str(said[39]) == "40 of 61 batches are committed, 47,800 records"
+    assert str(said[40]) == "41 of 61 batches are committed, 49,200 records, 47 a second"
+    assert str(said[41]) == "42 of 61 batches are committed, 50,610 records, 88 a second, 0:00:38 left"
+    assert said[60].seconds_left == 0
+
+
 @pytest.mark.parametrize(
     ("now", "said"),
     [

@@ -194,7 +194,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         )  # what a run that is marked failed has as its note
         with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
             many = None if asked is None else len(asked)
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell)]
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:

@@ -45,6 +45,7 @@ class Runner:
     ) -> None:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
+        self.found = set[int]()  # the txids of those yielded that were committed before
         self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
     @property
@@ -154,7 +155,7 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind)
+            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.found)
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:
@@ -187,6 +188,8 @@ class Runner:
             return []
         if isinstance(found, Wait):
             self.waits(run, found)
+        if not found.applied:
+            self.found.add(found.batch.txid)
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self.succeed(found.batch)]
 
