@@ -17,12 +17,15 @@ from dag_tasks import TASKS, done, given
 from sqlalchemy import create_engine, text
 from without_spark import WithoutSpark
 from txbatch import failpoints
+from txbatch.orchestration import catching_up
 from txbatch.orchestration.operators import EmitBatchOperator
 
 words, days, source = given()
 EmitBatchOperator._application = lambda self: WithoutSpark(self.job)
 WithoutSpark.close = lambda self: None
 WHOLE = "2024-01-01/2024-01-06"
+catching_up._NOTED_SECONDS = 0.0
+notes = []
 
 def caught_up(dag, run_id, catch_up, tasks=TASKS):
     return done(dag, run_id, tasks, catch_up=catch_up)
@@ -35,7 +38,7 @@ def dies(dag, run_id, catch_up, point, times):
             raise failpoints.FailpointReached(point)
     try:
         with failpoints.watched(reached):
-            caught_up(dag, run_id, catch_up)
+            done(dag, run_id, TASKS, notes.append, catch_up=catch_up)
     except failpoints.FailpointReached:
         with create_engine(os.environ["TXBATCH_DATABASE_URL"]).begin() as connection:
             connection.execute(text("UPDATE txbatch.batch SET lease_until = clock_timestamp() - interval '1 s'"))
@@ -43,6 +46,7 @@ def dies(dag, run_id, catch_up, point, times):
 dies(days, "dead", WHOLE, "commit.committed", 2)
 dies(days, "heir", WHOLE, "commit.committed", 2)
 told = {
+    "notes": [*notes],
     "heir": caught_up(days, "heir", WHOLE),
     "cleared": caught_up(days, "heir", WHOLE),
     "dead": caught_up(days, "dead", WHOLE),
@@ -72,6 +76,12 @@ def test_what_a_dead_run_planned_is_announced_by_the_one_that_commits_it(made: d
     note = "txids 1 to 5, 2024-01-01 00:00 to 2024-01-06 00:00 (UTC): 5 batches, 5 records"
     assert made["heir"]["note"] == note
     assert made["heir"]["extra"] == {"topology": "days", "txid": 5, "txids": [1, 2, 3, 4, 5]}
+
+
+def test_a_run_that_dies_on_its_way_leaves_a_note(made: dict[str, Any]) -> None:
+    """By that how many are committed, whoever did it, and how it goes on: no rate, and nothing is left."""
+    how = "of 5 batches are committed; to go on, clear the run, or trigger it again with the same range"
+    assert made["notes"] == [f"{number} {how}" for number in (0, 1, 2, 2, 2, 3)]
 
 
 @pytest.mark.rule("R8")

@@ -5,7 +5,7 @@ Each batch is a run of its own for the ledger, named after the DAG run and a num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from txbatch.core.transaction import Batch
+    from txbatch.run.progress import Progress, Tell
     from txbatch.run.steps import Steps
 
 CATCH_UP_PARAM = "catch_up"
 _HOW = "2013-01-03/2013-01-05"
+# How old the note of a run that is marked failed may be.
+_NOTED_SECONDS = 1.0
 
 
 def params(topology: Topology) -> dict[str, Param]:
@@ -135,6 +138,28 @@ def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[M
     left = {own.txid for own in committed if not own.succeeded}
     mine = steps.ledger.committed_by_each(topology, f"{run.name}{OF_CALL}")
     return reader_beside(steps).batches_by_txid(topology, sorted(left.union(mine)))
+
+
+def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callable[[str], None]) -> Tell:
+    """Note how far the run is, and return what notes it again as it goes on: what one that is marked failed has as its note."""
+    from txbatch.run.progress import Progress, now_and_then
+
+    before = _committed(steps, run, asked)
+
+    def tell(now: Progress) -> None:
+        committed = max(now.batches, before + now.batches - now.found)
+        again = "clear the run" if asked is None else "clear the run, or trigger it again with the same range"
+        note(f"{replace(now, batches=committed).committed}; to go on, {again}")
+
+    tell(Progress(0, 0, 0.0, None if asked is None else len(asked)))
+    return now_and_then(_NOTED_SECONDS, tell)
+
+
+def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
+    """Return how many batches of the run's are committed: of its intervals whoever did that, else by the run itself."""
+    if asked is None:
+        return len(steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}"))
+    return sum(own is not None and own.status is BatchStatus.COMMITTED for own in _batches(steps, run, asked))
 
 
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:

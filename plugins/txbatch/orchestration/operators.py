@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from txbatch.launch.job_file import Job
     from txbatch.launch.submission import Submission
     from txbatch.run.advance import Finished
+    from txbatch.run.progress import Progress
     from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -185,16 +186,19 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         from txbatch.run.progress import logged, watched
         from txbatch.run.runner import Runner
 
+        def told(now: Progress) -> None:
+            log_it(now)
+            note_it(now)
+
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))
 
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
-        tell = logged(
-            topology.name, partial(result.tell, waiting.context)
-        )  # what a run that is marked failed has as its note
+        log_it = logged(topology.name)
+        note_it = catching_up.noted(steps, run, asked, partial(result.tell, waiting.context))
         with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
             many = None if asked is None else len(asked)
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell, found=runner.found)]
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:

@@ -53,11 +53,20 @@ class Progress:
             return None
         return (self.seconds - self.first) / (own - 1) * (self.of - self.batches)
 
-    def __str__(self) -> str:
+    @property
+    def committed(self) -> str:
+        """Return how many are committed, of how many.
+
+        >>> Progress(73, 73_000, 20.0, of=365).committed
+        '73 of 365 batches are committed'
+        """
         of = f" of {self.of:,}" if self.of and self.batches <= self.of else ""
         one = (self.of if of else self.batches) == 1
+        return f"{self.batches:,}{of} {'batch is' if one else 'batches are'} committed"
+
+    def __str__(self) -> str:
         said = [
-            f"{self.batches:,}{of} {'batch is' if one else 'batches are'} committed",
+            self.committed,
             *([f"{how_many(self.behind, 'more is', 'more are')} planned"] if self.behind else []),
             how_many(self.records, "record"),
         ]
@@ -101,16 +110,20 @@ def _after(now: Progress, batch: Batch, seconds: float, behind: int, *, was_foun
     return counted if now.batches > now.found else replace(counted, first=seconds)
 
 
-def logged(topology: str, note: Callable[[str], None] = lambda line: None) -> Tell:
-    """Return what logs how far a call has come, and notes it: at its end, where that is known, and every few seconds before."""
+def logged(topology: str) -> Tell:
+    """Return what logs how far a call has come."""
+    return now_and_then(LOGGED_SECONDS, lambda now: log.info("%s: %s", topology, now))
+
+
+def now_and_then(seconds: float, tell: Tell) -> Tell:
+    """Return what tells that at the end of a call, where that is known, and so often before."""
     told = time.monotonic()
 
-    def tell(now: Progress) -> None:
+    def told_now_and_then(now: Progress) -> None:
         nonlocal told
         last = now.batches == now.of and now.batches > 1
-        if last or time.monotonic() - told > LOGGED_SECONDS:
+        if last or time.monotonic() - told > seconds:
             told = time.monotonic()
-            log.info("%s: %s", topology, now)
-            note(str(now))
+            tell(now)
 
-    return tell
+    return told_now_and_then
