@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import how_many
+from txbatch.core.text import how_many, told_txids
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.orchestration import intervals, result
@@ -166,8 +166,8 @@ def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     """Say what rows of `report.batches`, in the order of their txids, came to: one of them as of any run."""
     if len(rows) == 1:
         return result.committed(rows[0], zone)
-    first, last = rows[0], rows[-1]
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
     what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
     records = sum(row["records"] or 0 for row in rows)
-    return f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {how_many(records, 'record')}"
+    txids = told_txids(row["txid"] for row in rows)
+    return f"{txids}{what}: {len(rows):,} batches, {how_many(records, 'record')}"
