@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,9 +122,33 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
 
 def test_the_log_says_it_now_and_then_and_at_the_end(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    for _ in watched(batches(*range(1, 31)), 30, logged("days")):
-        clock.append(clock[-1] + LOGGED_SECONDS / 8)
+    with logged("days", 30, lambda: "") as tell:
+        for _ in watched(batches(*range(1, 31)), 30, tell):
+            clock.append(clock[-1] + LOGGED_SECONDS / 8)
     assert lines(caplog) == [f"days: {number} of 30 batches are committed" for number in (10, 19, 28, 30)]
+
+
+def test_the_log_says_that_spark_is_at_work_where_nothing_is_committed(
+    clock: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more often than it says how many are committed."""
+    caplog.set_level(logging.INFO)
+    looked = Semaphore(0)
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.001)
+
+    def stage() -> str:
+        looked.release()
+        return "stage 7, 1 of 4 tasks"
+
+    with logged("days", 61, stage) as tell:
+        for seconds in (9, 2, 9, 2):
+            clock.append(clock[-1] + seconds)
+            for _ in range(3):
+                assert looked.acquire(timeout=20)
+        clock.append(clock[-1] + 9)
+        tell(Progress(1, 10, 31.0, 61))
+    said = "days: 0 of 61 batches are committed; at work, Spark: stage 7, 1 of 4 tasks"
+    assert [record.message for record in caplog.records] == [said, said]
 
 
 def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,10 +194,12 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
             self.not_now(wait, steps, replace(waiting, run=run))
 
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
-        log_it = logged(topology.name)
         note_it = catching_up.noted(steps, run, asked, partial(result.tell, waiting.context))
-        with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
-            many = None if asked is None else len(asked)
+        many, application = None if asked is None else len(asked), self._application()
+        with (
+            Runner(steps, application, waits=waits, succeed=steps.cleaned) as runner,
+            logged(topology.name, many, lambda: application.stage) as log_it,
+        ):
             done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()

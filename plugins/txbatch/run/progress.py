@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from threading import Event, Lock, Thread
 
 from txbatch.core.text import how_many
 from txbatch.core.transaction import Batch
@@ -14,6 +17,7 @@ from txbatch.core.transaction import Batch
 log = logging.getLogger(__name__)
 # The log is told no more often.
 LOGGED_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class Progress:
         if not self.of or own < 2 or self.batches > self.of:
             return None
         return (self.seconds - self.first) / (own - 1) * (self.of - self.batches)
+
+    @property
+    def last(self) -> bool:
+        """True at the end of several, where that is known."""
+        return self.batches == self.of and self.batches > 1
 
     @property
     def committed(self) -> str:
@@ -110,9 +119,49 @@ def _after(now: Progress, batch: Batch, seconds: float, behind: int, *, was_foun
     return counted if now.batches > now.found else replace(counted, first=seconds)
 
 
-def logged(topology: str) -> Tell:
-    """Return what logs how far a call has come."""
-    return now_and_then(LOGGED_SECONDS, lambda now: log.info("%s: %s", topology, now))
+@contextmanager
+def logged(topology: str, of: int | None, stage: Callable[[], str]) -> Iterator[Tell]:
+    """Context manager. Yield what logs how far a call has come: at its end, where that is known, and now and then before.
+
+    Where it comes no further for so long, that it is at work is logged instead, and the `stage` of Spark, where there is one.
+    """
+    signs, ended = _Signs(topology, stage, Progress(0, 0, 0.0, of)), Event()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            signs.at_work()
+
+    thread = Thread(target=copy_context().run, args=(look,), name="signs of life", daemon=True)
+    thread.start()
+    try:
+        yield signs.tell
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass(slots=True)
+class _Signs:
+    """Logs what is told by one thread, and that it is at work by another one: no more often together."""
+
+    topology: str
+    stage: Callable[[], str]
+    now: Progress
+    logged: float = field(default_factory=lambda: time.monotonic())
+    lock: Lock = field(default_factory=Lock)
+
+    def tell(self, now: Progress) -> None:
+        self.now = now
+        self._say(str(now), last=now.last)
+
+    def at_work(self) -> None:
+        self._say(f"{self.now.committed}; at work" + (f", Spark: {stage}" if (stage := self.stage()) else ""))
+
+    def _say(self, line: str, *, last: bool = False) -> None:
+        with self.lock:
+            if last or time.monotonic() - self.logged > LOGGED_SECONDS:
+                self.logged = time.monotonic()
+                log.info("%s: %s", self.topology, line)
 
 
 def now_and_then(seconds: float, tell: Tell) -> Tell:
@@ -121,8 +170,7 @@ def now_and_then(seconds: float, tell: Tell) -> Tell:
 
     def told_now_and_then(now: Progress) -> None:
         nonlocal told
-        last = now.batches == now.of and now.batches > 1
-        if last or time.monotonic() - told > seconds:
+        if now.last or time.monotonic() - told > seconds:
             told = time.monotonic()
             tell(now)
 
