@@ -60,7 +60,7 @@ def _too_late(dag_run: DagRun) -> str | None:
         return None
     return (
         f"nothing was done: the logical date {date:%Y-%m-%d} is after the DAG's end date {dag.end_date:%Y-%m-%d}; trigger a run "
-        "with an earlier one, or to count batches again with none"
+        "with an earlier one; to catch up, or to count batches again, empty the logical date"
     )
 
 

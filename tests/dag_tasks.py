@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +23,25 @@ def given() -> tuple[Any, Any, Path]:
     return words, days, Path(sys.argv[3])
 
 
-def done(dag: Any, run_id: str, tasks: tuple[str, ...] = TASKS, **params: Any) -> dict[str, Any]:
+def done(
+    dag: Any,
+    run_id: str,
+    tasks: tuple[str, ...] = TASKS,
+    noted: Callable[[str], None] = lambda note: None,
+    **params: Any,
+) -> dict[str, Any]:
     """What the tasks of a run with these params left behind and said; the first that does not succeed is the last."""
+
+    def push(key: str, value: str) -> None:
+        left[key] = value
+        noted(value)
+
     left: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     told: list[str] = []
     ti = SimpleNamespace(
         try_number=1,
-        xcom_push=lambda key, value: left.update({key: value}),
+        xcom_push=push,
         xcom_pull=lambda task_ids: left.get(task_ids),
     )
     context = {

@@ -40,7 +40,7 @@ ARROW = {
 class WithoutSpark:
     """What `Runner` takes for a Spark application."""
 
-    killed = False
+    killed, stage = False, ""
 
     def __init__(self, job: Job, *_: Any, **__: Any) -> None:
         self.job = job

@@ -827,3 +827,9 @@ SELECT topology, txid, kind, source, metadata, created_at,
         WINDOW newest AS (PARTITION BY topology ORDER BY txid DESC)) batches
  WHERE rank = 1 OR bytes <= :bytes
  ORDER BY topology, position DESC;
+
+-- committed_by_each --
+-- The txids that runs of a name and a number brought to their commits, their own and adopted ones.
+SELECT txid FROM txbatch.batch
+ WHERE topology = :topology AND status = 'committed' AND starts_with(lease_run, :prefix)
+   AND substr(lease_run, length(:prefix) + 1) ~ '^[0-9]+$' ORDER BY txid;

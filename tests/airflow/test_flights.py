@@ -213,6 +213,7 @@ def test_an_interval_of_the_form_is_in_the_zone_of_the_schedule_and_notes_say_wh
     state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=conf)
     assert state == "success"
     assert note.startswith("nothing was done: the logical date "), note
+    assert note.endswith("; to catch up, or to count batches again, empty the logical date"), note
     assert three_days.announced("flights")[-1] == int(again[1])
 
 

@@ -242,6 +242,22 @@ def test_status_says_who_waits_for_whom_and_why(txbatch: Txbatch, steps: Steps, 
     assert json_rows(txbatch("status", "--json"))[0]["waiting"] == []
 
 
+def test_status_says_once_for_what_the_batches_of_one_run_wait(
+    txbatch: Txbatch, steps: Steps, log: PartitionedLog
+) -> None:
+    """A run that catches up has hundreds of them, each by a name of its own; they are not stuck."""
+    log.append("a", ["one", "more"] * 2)
+    steps.register()
+    runs = [Run(f"airflow:log:anna+00:00+{number}") for number in range(1, 4)]
+    batches = steps.plan_many(runs, (), 16)
+    for batch, run in zip(batches[1:], runs[1:], strict=True):
+        steps.emit_batch(batch, run, WithoutSpark(steps.job).emit)
+    (said,) = [line for line in txbatch("status").stdout.splitlines() if " for txid 1 of " in line]
+    assert said.startswith(
+        "log: txids 2 to 3 of airflow:log:anna+00:00 wait for txid 1 of airflow:log:anna+00:00+1 (planned)"
+    )
+
+
 def test_status_says_that_nobody_looks_after_what_is_waited_for(txbatch: Txbatch, steps: Steps) -> None:
     batch = planned(steps, "cli:one")
     steps.ledger.note_wait(batch, Run("airflow:two"))

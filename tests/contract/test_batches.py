@@ -361,6 +361,22 @@ def test_a_dead_runs_batch_is_adopted_with_its_metadata(backing: Any) -> None:
     assert isinstance(backing.initialize(topology, "next"), Batch)
 
 
+@pytest.mark.rule("R6", "R8")
+def test_what_runs_of_one_name_committed_is_found_by_it(backing: Any) -> None:
+    """Whoever had planned and emitted it; a name that only begins so is another's."""
+    topology, ledger = word_count(LogSpout({"a": 60}), max_pending=9), backing.ledger
+    for number, name in enumerate(("dead", "call+1", "call+12", "call+x", "call+1+1", "call"), 1):
+        batch = backing.initialize(topology, name)
+        backing.emit(topology, batch, words(dog=1), name)
+        committing = run("call+2") if name == "dead" else run(name)
+        assert ledger.committed_by_each("word_count", "call+") == [1, 2, 3][: number - 1]
+        staged = backing.as_partials(topology, words(dog=1))
+        assert ledger.commit(topology, ledger.batch("word_count", batch.txid), staged, committing).applied
+    assert ledger.committed_by("word_count", run("call+2")).txid == 1
+    assert ledger.committed_by("word_count", run("dead")) is None
+    assert ledger.committed_by_each("word_count", "other+") == []
+
+
 @pytest.mark.rule("R2", "R6")
 def test_an_heir_has_a_batch_of_its_own_after_the_one_it_adopted(backing: Any) -> None:
     """As many batches as runs, also when one died; and whoever comes again finds what is its own."""

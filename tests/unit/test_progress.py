@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,6 +77,25 @@ def test_what_the_first_batch_took_is_not_taken_for_what_each_takes(clock: list[
     assert said[1].seconds_left == 181.5
 
 
+def test_what_was_committed_before_says_nothing_of_how_fast_the_call_is(clock: list[float]) -> None:
+    """Retried, it finds 40 of them in no time, which had many records; then Spark starts."""
+    said, found = list[Progress](), set[int]()
+
+    def retried() -> Iterator[Batch]:
+        for batch in batches(*range(100, 161)):
+            if batch.txid < 140:
+                found.add(batch.txid)
+            else:
+                clock.append(clock[-1] + (30.0 if batch.txid == 140 else 2.0))
+            yield batch
+
+    list(watched(retried(), 61, said.append, found=found))
+    assert str(said[39]) == "40 of 61 batches are committed, 47,800 records"
+    assert str(said[40]) == "41 of 61 batches are committed, 49,200 records, 47 a second"
+    assert str(said[41]) == "42 of 61 batches are committed, 50,610 records, 88 a second, 0:00:38 left"
+    assert said[60].seconds_left == 0
+
+
 @pytest.mark.parametrize(
     ("now", "said"),
     [
@@ -102,11 +122,33 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
 
 def test_the_log_says_it_now_and_then_and_at_the_end(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    noted = list[str]()
-    for _ in watched(batches(*range(1, 31)), 30, logged("days", noted.append)):
-        clock.append(clock[-1] + LOGGED_SECONDS / 8)
+    with logged("days", 30, lambda: "") as tell:
+        for _ in watched(batches(*range(1, 31)), 30, tell):
+            clock.append(clock[-1] + LOGGED_SECONDS / 8)
     assert lines(caplog) == [f"days: {number} of 30 batches are committed" for number in (10, 19, 28, 30)]
-    assert [f"days: {note}" for note in noted] == [record.message for record in caplog.records]
+
+
+def test_the_log_says_that_spark_is_at_work_where_nothing_is_committed(
+    clock: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more often than it says how many are committed."""
+    caplog.set_level(logging.INFO)
+    looked = Semaphore(0)
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.001)
+
+    def stage() -> str:
+        looked.release()
+        return "stage 7, 1 of 4 tasks"
+
+    with logged("days", 61, stage) as tell:
+        for seconds in (9, 2, 9, 2):
+            clock.append(clock[-1] + seconds)
+            for _ in range(3):
+                assert looked.acquire(timeout=20)
+        clock.append(clock[-1] + 9)
+        tell(Progress(1, 10, 31.0, 61))
+    said = "days: 0 of 61 batches are committed; at work, Spark: stage 7, 1 of 4 tasks"
+    assert [record.message for record in caplog.records] == [said, said]
 
 
 def test_on_a_terminal_one_line_changes_below_those_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

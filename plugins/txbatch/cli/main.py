@@ -275,7 +275,7 @@ def run(
             batches = runner.run_each(pieces, parameters)
         with told(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
             of = len(pieces) if pieces else None
-            done = [each.txid for each in watched(batches, of, tell, lambda: runner.behind)]
+            done = [each.txid for each in watched(batches, of, tell, lambda: runner.behind, runner.found)]
     return reader.batches_by_txid(loaded.topology.name, done)
 
 

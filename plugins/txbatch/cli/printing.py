@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import signal
 import sys
@@ -22,7 +23,7 @@ import click
 from txbatch.core.cuts import MICROS
 from txbatch.core.errors import TxbatchError
 from txbatch.core.keep import FOR_EVER, Keep, told
-from txbatch.core.text import escape_json, shown, shown_lines
+from txbatch.core.text import escape_json, shown, shown_lines, told_txids
 from txbatch.core.window import lasting
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
@@ -38,6 +39,8 @@ EXPECTED = (TxbatchError, EmbeddedPostgresError, JavaNotFoundError)
 CHANGED_SHOWN = 5
 # As long is a value told beside another one: a set or a sketch of thousands of values is as many numbers. --json has it in whole.
 VALUE_MAX = 200
+# Behind the name of a call, which of its runs it is.
+_NUMBER = re.compile(r"\+\d+$")
 
 
 def prints_rows(
@@ -135,14 +138,8 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             click.echo(f"{row['topology']}: state {each['state']} in database {each['database']} {_half(each)}")
         for error, failing in groupby(row["failing"], itemgetter("error")):
             _say(f"{row['topology']}: {_failed(list(failing))}: {error}")
-        for each in row["waiting"]:
-            who = each["run"] if each["txid"] is None else f"txid {each['txid']} of {each['run']}"
-            until = f"left alone until {plain(each['lease_until'])}, or longer while it works"
-            alive = until if each["lease_live"] else "which shows no sign of life"
-            _say(
-                f"{row['topology']}: {who} waits for txid {each['waits_for_txid']} of {each['waits_for_run']} "
-                f"({each['waits_for_status']}), {alive}, since {plain(each['since'])} ({plain(each['waited'])})"
-            )
+        for together in _waiting_together(row["waiting"]):
+            _say(f"{row['topology']}: {_waits(together)}")
         if row["keep"]:
             folded = f"; up to txid {row['horizon']} the past is folded" if row["horizon"] else ""
             _say(f"{row['topology']}: kept is {told(Keep.stored(row['keep']))}{folded}")
@@ -150,6 +147,28 @@ def show_status(rows: list[dict[str, Any]]) -> None:
             _say(f"{row['topology']}: {_windows_left(each)}")
         _show_gaps(row["topology"], row["uncounted"])
         show_changed(row["topology"], row["changed"])
+
+
+def _waiting_together(waiting: Sequence[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
+    """Return those that wait for the same, in their order: the runs of one call, which it names after itself, together."""
+    found = dict[Any, list[Mapping[str, Any]]]()
+    for each in waiting:
+        who = each["run"] if each["txid"] is None else (_NUMBER.sub("", each["run"]), each["waits_for_txid"])
+        found.setdefault(who, []).append(each)
+    return found.values()
+
+
+def _waits(together: Sequence[Mapping[str, Any]]) -> str:
+    """Say who waits for whom, and since when."""
+    longest = min(together, key=itemgetter("since"))
+    run = longest["run"] if len(together) == 1 else _NUMBER.sub("", longest["run"])
+    who = run if longest["txid"] is None else f"{told_txids(each['txid'] for each in together)} of {run}"
+    until = f"left alone until {plain(longest['lease_until'])}, or longer while it works"
+    alive = until if longest["lease_live"] else "which shows no sign of life"
+    return (
+        f"{who} {'waits' if len(together) == 1 else 'wait'} for txid {longest['waits_for_txid']} of {longest['waits_for_run']} "
+        f"({longest['waits_for_status']}), {alive}, since {plain(longest['since'])} ({plain(longest['waited'])})"
+    )
 
 
 def _failed(failing: Sequence[Mapping[str, Any]]) -> str:

@@ -19,7 +19,8 @@ def told(topology: str, of: int | None, application: Application) -> Iterator[Te
     Below it stands which stage of Spark is at work.
     """
     if not sys.stderr.isatty():
-        yield logged(topology)
+        with logged(topology, of, lambda: application.stage) as tell:
+            yield tell
         return
     from rich.console import Console
     from rich.live import Live
@@ -31,7 +32,7 @@ def told(topology: str, of: int | None, application: Application) -> Iterator[Te
         at_work = f"\nSpark: {stage}" if (stage := application.stage) else ""
         return Text(f"{topology}: {now}{at_work}", no_wrap=True, overflow="ellipsis")
 
-    def tell(progress: Progress) -> None:
+    def shown(progress: Progress) -> None:
         nonlocal now
         now = progress
         live.refresh()
@@ -39,7 +40,7 @@ def told(topology: str, of: int | None, application: Application) -> Iterator[Te
     before = sys.stderr
     live = Live(console=Console(file=before), transient=True, redirect_stdout=False, get_renderable=line)
     with live, _above(before):
-        yield tell
+        yield shown
 
 
 @contextmanager

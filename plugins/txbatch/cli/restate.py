@@ -65,7 +65,7 @@ def restate(
         asked = txids if between is None else _within(reader, loaded, between)
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
         with told(loaded.topology.name, len(asked), runner.application) as tell:
-            done = {batch.txid for batch in watched(batches, len(asked), tell)}
+            done = {batch.txid for batch in watched(batches, len(asked), tell, found=runner.found)}
     return [{**row, "took": row["duration"]} for row in reader.restated(loaded.topology.name, sorted(done))]
 
 

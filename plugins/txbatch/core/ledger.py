@@ -175,6 +175,9 @@ class Ledger(Protocol):
     def committed_by(self, topology: str, run: Run) -> Batch | None:
         """Return the last batch that this run brought to its commit, its own or one that it adopted; None for none."""
 
+    def committed_by_each(self, topology: str, prefix: str) -> list[int]:
+        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
         """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
 
@@ -187,7 +190,8 @@ class Ledger(Protocol):
         """Apply the partials of an attempt, whole or not at all (R6..R10): of the one that `batch` names, as it was read
         before they were loaded. StaleAttempt when a newer one has begun since (R5).
 
-        `run` may end an older commit of its own that does not go on.
+        `run` looks after the batch from then on: it is the one that committed it. It may end an older commit of its own that
+        does not go on.
         """
 
     def success(self, topology: str, txid: int) -> bool:

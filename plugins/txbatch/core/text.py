@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
@@ -12,6 +12,7 @@ LENGTH_MAX = 4_000
 WHY_MAX = 1_000
 # Of a record within an error.
 RECORD_MAX = 300
+_RANGES_SHOWN = 3
 
 
 def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
@@ -48,6 +49,26 @@ def how_many(count: int, one: str, many: str | None = None) -> str:
     ('1 key', '1,000 keys', '2 batches')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def told_txids(txids: Iterable[int]) -> str:
+    """Name txids in their order: those that follow each other by the first and the last, and of many the first.
+
+    >>> told_txids([122]), told_txids([122, 121]), told_txids([307, 305])
+    ('txid 122', 'txids 121 to 122', 'txids 305, 307')
+    >>> told_txids([1, 2, 3, 5, 7, 8, 10, 11, 13])
+    'txids 1 to 3, 5, 7 to 8, 3 more'
+    """
+    ranges = list[list[int]]()
+    for txid in sorted(txids):
+        if ranges and txid == ranges[-1][-1] + 1:
+            ranges[-1].append(txid)
+        else:
+            ranges.append([txid])
+    told = [f"{each[0]} to {each[-1]}" if len(each) > 1 else f"{each[0]}" for each in ranges[:_RANGES_SHOWN]]
+    more = sum(map(len, ranges[_RANGES_SHOWN:]))
+    one = len(ranges) == 1 and len(ranges[0]) == 1
+    return f"{'txid' if one else 'txids'} {', '.join([*told, *([f'{more:,} more'] if more else [])])}"
 
 
 def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:

@@ -303,6 +303,18 @@ class MemoryLedger:
             committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
             return next((batch for batch in reversed(committed) if batch.lease_run == run.name), None)
 
+    def committed_by_each(self, topology: str, prefix: str) -> list[int]:
+        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+        with self.transaction() as tables:
+            names = {
+                batch.txid: batch.lease_run or ""
+                for batch in tables.batches_of(topology)
+                if batch.status is BatchStatus.COMMITTED
+            }
+        return [
+            txid for txid, name in names.items() if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
+        ]
+
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
         """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
         with self.transaction() as tables:
@@ -331,6 +343,7 @@ class MemoryLedger:
             apply = protocol.check_commit(now, batch, open_before, last_committed, offsets)
             if not apply or newest.manifest is None:
                 return Committed(now, applied=False)
+            now = now if run is None else replace(now, lease_run=run.name)
             tables.check_definition(topology)
             check_manifest(newest.manifest, newest.assignment)
             check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])

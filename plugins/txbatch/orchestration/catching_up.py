@@ -5,27 +5,32 @@ Each batch is a run of its own for the ledger, named after the DAG run and a num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import how_many
+from txbatch.core.text import how_many, told_txids
 from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, Run
+from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
+from txbatch.run.calls import OF_CALL
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from txbatch.core.transaction import Batch
+    from txbatch.run.progress import Progress, Tell
     from txbatch.run.steps import Steps
 
 CATCH_UP_PARAM = "catch_up"
 _HOW = "2013-01-03/2013-01-05"
+# How old the note of a run that is marked failed may be.
+_NOTED_SECONDS = 1.0
 
 
 def params(topology: Topology) -> dict[str, Param]:
@@ -110,24 +115,59 @@ def asked(topology: Topology, context: Context) -> Asked:
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
     """Return the run of the first interval that has no batch yet, as its source is not ready for it."""
     runs = [replace(run, interval=each) for each in asked]
-    heads = steps.ledger.heads(steps.job.topology.name, runs)
-    return next((each for each, head in zip(runs, heads, strict=True) if head.own is None), None)
+    owns = _batches(steps, run, asked)
+    return next((each for each, own in zip(runs, owns, strict=True) if own is None), None)
 
 
-def committed_by(steps: Steps, run: Run) -> list[Mapping[str, Any]]:
-    """Return the rows of `report.batches` that a DAG run made and that are committed, in the order of their txids."""
+def _batches(steps: Steps, run: Run, asked: Sequence[Interval]) -> list[Batch | None]:
+    """Return the batch of each interval, whoever planned it; None for none."""
+    runs = [replace(run, interval=each) for each in asked]
+    return [head.own for head in steps.ledger.heads(steps.job.topology.name, runs)] if runs else []
+
+
+def to_announce(steps: Steps, run: Run, asked: Sequence[Interval]) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of `report.batches` that the run announces, in the order of their txids.
+
+    They are those that it brought to their commits, also when others had planned them; and those of its intervals that others
+    committed and did not come to announce.
+    """
     from txbatch.wiring import reader_beside
 
-    rows = reader_beside(steps).batches_of_run(steps.job.topology.name, str(run.run_id))
-    return [row for row in reversed(rows) if row["status"] == "committed"]
+    topology = steps.job.topology.name
+    committed = [own for own in _batches(steps, run, asked) if own and own.status is BatchStatus.COMMITTED]
+    left = {own.txid for own in committed if not own.succeeded}
+    mine = steps.ledger.committed_by_each(topology, f"{run.name}{OF_CALL}")
+    return reader_beside(steps).batches_by_txid(topology, sorted(left.union(mine)))
+
+
+def noted(steps: Steps, run: Run, asked: Sequence[Interval] | None, note: Callable[[str], None]) -> Tell:
+    """Note how far the run is, and return what notes it again as it goes on: what one that is marked failed has as its note."""
+    from txbatch.run.progress import Progress, now_and_then
+
+    before = _committed(steps, run, asked)
+
+    def tell(now: Progress) -> None:
+        committed = max(now.batches, before + now.batches - now.found)
+        again = "clear the run" if asked is None else "clear the run, or trigger it again with the same range"
+        note(f"{replace(now, batches=committed).committed}; to go on, {again}")
+
+    tell(Progress(0, 0, 0.0, None if asked is None else len(asked)))
+    return now_and_then(_NOTED_SECONDS, tell)
+
+
+def _committed(steps: Steps, run: Run, asked: Sequence[Interval] | None) -> int:
+    """Return how many batches of the run's are committed: of its intervals whoever did that, else by the run itself."""
+    if asked is None:
+        return len(steps.ledger.committed_by_each(steps.job.topology.name, f"{run.name}{OF_CALL}"))
+    return sum(own is not None and own.status is BatchStatus.COMMITTED for own in _batches(steps, run, asked))
 
 
 def counted(rows: Sequence[Mapping[str, Any]], zone: str) -> str:
     """Say what rows of `report.batches`, in the order of their txids, came to: one of them as of any run."""
     if len(rows) == 1:
         return result.committed(rows[0], zone)
-    first, last = rows[0], rows[-1]
     of = {row["interval_start"] for row in rows} - {None}, {row["interval_end"] for row in rows} - {None}
     what = f", {result.interval(min(of[0]), max(of[1]), zone)}" if all(of) else ""
     records = sum(row["records"] or 0 for row in rows)
-    return f"txids {first['txid']} to {last['txid']}{what}: {len(rows):,} batches, {how_many(records, 'record')}"
+    txids = told_txids(row["txid"] for row in rows)
+    return f"{txids}{what}: {len(rows):,} batches, {how_many(records, 'record')}"

@@ -41,23 +41,25 @@ def cut(whole: Interval, dag: DAG) -> list[Interval]:
     """
     from airflow.serialization.encoders import coerce_to_core_timetable
 
+    zone = zone_of(dag.timetable)
+    asked = f"{_between(whole, zone)} ({zone})"
     if whole.end > datetime.now(UTC):
-        raise DefinitionError(f"{whole} is not over yet; name an interval that ends now or before")
+        raise DefinitionError(f"{asked} is not over yet; name an interval that ends now or before")
     timetable: Any = coerce_to_core_timetable(dag.timetable)
     found = list(islice(_within(whole, timetable), INTERVALS_MAX + 1))
     if not found:
         raise DefinitionError(
-            f"the schedule of {dag.dag_id}, {timetable.summary}, has no interval in {whole}; name its start and end, or its "
+            f"the schedule of {dag.dag_id}, {timetable.summary}, has no interval in {asked}; name its start and end, or its "
             f"days: {_HOW}"
         )
     if len(found) > INTERVALS_MAX:
         raise DefinitionError(
-            f"{whole} has more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
+            f"{asked} has more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
         )
     covered = Interval(found[0].start, found[-1].end)
     if covered != whole:
         raise DefinitionError(
-            f"{whole} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {covered}"
+            f"{asked} is not made of whole intervals of the schedule of {dag.dag_id}; those in it are {_between(covered, zone)}"
         )
     return found
 
@@ -77,11 +79,20 @@ def between_dates(found: Sequence[Interval], whole: Interval, dag: DAG) -> tuple
     has = f"the DAG has {' and '.join(dates)} ({zone})"
     if not within:
         raise DefinitionError(
-            f"no interval in {_written(whole.start, zone)}/{_written(whole.end, zone)} is counted: {has}; name intervals that "
+            f"no interval in {_between(whole, zone)} is counted: {has}; name intervals that "
             "begin within, or change the DAG's file"
         )
     left_out = len(found) - len(within)
     return within, f"{how_many(left_out, 'interval is', 'intervals are')} left out: {has}"
+
+
+def _between(whole: Interval, zone: str) -> str:
+    """Write an interval as `parse` reads it, in the zone.
+
+    >>> _between(parse("2024-11-03/2024-11-03T01:30-05:00", "America/New_York"), "America/New_York")
+    '2024-11-03/2024-11-03T01:30-05:00'
+    """
+    return f"{_written(whole.start, zone)}/{_written(whole.end, zone)}"
 
 
 def _written(moment: datetime, zone: str) -> str:
@@ -90,8 +101,15 @@ def _written(moment: datetime, zone: str) -> str:
     >>> _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "America/New_York"), _written(datetime(2013, 1, 3, 5, tzinfo=UTC), "UTC")
     ('2013-01-03', '2013-01-03T05:00')
     """
-    local = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-    return f"{local:%Y-%m-%d}" if local.time() == datetime.min.time() else local.isoformat(timespec="minutes")
+    there = moment.astimezone(ZoneInfo(zone))
+    local = there.replace(tzinfo=None)
+    if _moment(local.isoformat(), zone) != moment:  # of an hour that comes twice
+        return there.isoformat(timespec=_precision(local))
+    return f"{local:%Y-%m-%d}" if local.time() == datetime.min.time() else local.isoformat(timespec=_precision(local))
+
+
+def _precision(local: datetime) -> str:
+    return "auto" if local.second or local.microsecond else "minutes"
 
 
 def _within(whole: Interval, timetable: Any) -> Iterator[Interval]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from txbatch.launch.job_file import Job
     from txbatch.launch.submission import Submission
     from txbatch.run.advance import Finished
+    from txbatch.run.progress import Progress
     from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -185,16 +186,21 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         from txbatch.run.progress import logged, watched
         from txbatch.run.runner import Runner
 
+        def told(now: Progress) -> None:
+            log_it(now)
+            note_it(now)
+
         def waits(run: Run, wait: Wait) -> NoReturn:
             self.not_now(wait, steps, replace(waiting, run=run))
 
         topology, asked = self.job.topology, catching_up.asked(self.job.topology, waiting.context).intervals
-        tell = logged(
-            topology.name, partial(result.tell, waiting.context)
-        )  # what a run that is marked failed has as its note
-        with Runner(steps, self._application(), waits=waits, succeed=steps.cleaned) as runner:
-            many = None if asked is None else len(asked)
-            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, tell)]
+        note_it = catching_up.noted(steps, run, asked, partial(result.tell, waiting.context))
+        many, application = None if asked is None else len(asked), self._application()
+        with (
+            Runner(steps, application, waits=waits, succeed=steps.cleaned) as runner,
+            logged(topology.name, many, lambda: application.stage) as log_it,
+        ):
+            done = [batch.txid for batch in watched(runner.catch_up(run, asked), many, told, found=runner.found)]
         if asked and (missing := catching_up.not_ready(steps, run, asked)):
             replace(waiting, run=missing).for_source()
         if not done:
@@ -352,9 +358,10 @@ class SuccessOperator(TransactionOperator):
                 extra["restates"] = [each.restate.position for each in again if each.restate]
 
     def catch_up(self, steps: Steps, run: Run, waiting: Waiting) -> None:
-        """Note and say which batches the run made, unless that was said; it has told the spouts of each already."""
+        """Note and say which batches the run committed, unless that was said; it has told the spouts of each already."""
         topology, context = self.job.topology.name, waiting.context
-        asked, rows = catching_up.asked(self.job.topology, context), catching_up.committed_by(steps, run)
+        asked = catching_up.asked(self.job.topology, context)
+        rows = catching_up.to_announce(steps, run, asked.intervals or ())
         if not rows:
             self.skip(f"{asked.with_left_out('already committed, all of it')}; nothing is changed", waiting)
         line = asked.with_left_out(catching_up.counted(rows, result.zone_of(context["dag"].timetable)))

@@ -272,6 +272,12 @@ class PostgresLedger:
             found = rows.batches(connection, "committed_by", topology=topology, run=run.name)
             return found[0] if found else None
 
+    def committed_by_each(self, topology: str, prefix: str) -> list[int]:
+        """Return the txids that runs named so, and a number, brought to their commits, own and adopted ones, in order."""
+        with transaction(self.engine) as connection:
+            given = {"topology": topology, "prefix": prefix}
+            return list(connection.execute(query("committed_by_each"), given).scalars())
+
     def oldest_unfinished(self, topology: str, prefix: str, above: int) -> Unfinished | None:
         """Return the lowest txid above this one without success, not aborted, whose run's name begins so; None for none."""
         with transaction(self.engine) as connection:
@@ -300,6 +306,9 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             stalled_commit.begin_commit(connection, batch)
             now = rows.lock_batch(connection, batch.topology, batch.txid, run)
+            if run is not None and now.lease_run != run.name and not now.status.final:
+                ids = {"topology": now.topology, "txid": now.txid}
+                connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             return commit_batch(connection, self.warehouses, topology, now, batch, partials)
 
     def success(self, topology: str, txid: int) -> bool:

@@ -8,6 +8,7 @@ own. What another live run looks after is waited for, by the caller.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
@@ -46,11 +47,15 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """A run on its way to its commit. `submit` runs the job on an attempt's folder."""
+    """A run on its way to its commit. `submit` runs the job on an attempt's folder.
+
+    `succeed` lets success of an adopted batch run; without one it is noted at once.
+    """
 
     steps: Steps
     run: Run
     submit: Submit
+    succeed: Callable[[Batch], object] | None = None
 
     def to_commit(self) -> Finished | Wait | NothingNew:
         """Bring the run's batch to its commit, after those that it adopts on the way.
@@ -66,7 +71,7 @@ class Advance:
             if last is not None:
                 if isinstance(found, NothingNew):
                     return Finished(last.batch, last.applied, adopted)
-                self.steps.success(last.batch)
+                self._succeed(last.batch)
                 adopted, last = (*adopted, last.batch.txid), None
             if not isinstance(found, Batch):
                 return found
@@ -120,8 +125,11 @@ class Advance:
                 return ()
             if isinstance(self._commit(batch), LookAgain):
                 return ()
-            self.steps.success(batch)
+            self._succeed(batch)
         return (batch.txid,)
+
+    def _succeed(self, adopted: Batch) -> None:
+        (self.succeed or self.steps.success)(adopted)
 
     def _commit(self, batch: Batch) -> Committed | LookAgain:
         try:

@@ -12,6 +12,7 @@ from txbatch.core.application import Application
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.manifest import Manifest
 from txbatch.core.staging import AttemptFolder
+from txbatch.core.text import how_many, told_txids
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.run.lease import attempts_kept_alive
 from txbatch.run.steps import Recorded, Steps
@@ -47,8 +48,8 @@ class Emission:
         if not self.attempts:
             return
         txids = [assignment.attempt.txid for _, assignment in self.attempts]
-        what = self.steps.job.topology.name, len(txids), txids[0], txids[-1]
-        log.info("%s: emitting %d batches by one job, txids %s to %s", *what)
+        name, many = self.steps.job.topology.name, how_many(len(txids), "batch", "batches")
+        log.info("%s: emitting %s by one job, %s", name, many, told_txids(txids))
         self._at_work = True
         try:
             self.application.begin(self.attempts)

@@ -45,6 +45,7 @@ class Runner:
     ) -> None:
         self.steps, self.application, self.differs = steps, application, differs
         self.waits, self.succeed = waits or _not_its_turn, succeed or steps.succeeded
+        self.found = set[int]()  # the txids of those yielded that were committed before
         self.behind = 0  # how many batches are planned behind the one that was yielded last, to be emitted by one job
 
     @property
@@ -154,7 +155,7 @@ class Runner:
 
     def _in_trains(self, call: Run, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         with held(self.steps.locks, self.job.topology.name, call):
-            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind)
+            trains = Trains(self.steps, self.application, self._finish, self.succeed, self._planned_behind, self.found)
             yield from trains.run(runs, until_idle=until_idle)
 
     def _planned_behind(self, number: int) -> None:
@@ -182,11 +183,13 @@ class Runner:
         """Bring the run's batch through all steps; return what it adopted and its own, none for nothing new."""
         if run.restate is not None:
             self._tell_begun(run)
-        found = Advance(self.steps, run, self.submit).to_commit()
+        found = Advance(self.steps, run, self.submit, self.succeed).to_commit()
         if isinstance(found, NothingNew):
             return []
         if isinstance(found, Wait):
             self.waits(run, found)
+        if not found.applied:
+            self.found.add(found.batch.txid)
         adopted = [self.steps.ledger.batch(self.job.topology.name, txid) for txid in found.adopted]
         return [*adopted, self.succeed(found.batch)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from txbatch.core import fused
@@ -39,6 +39,8 @@ class Trains:
     succeed: Succeed
     # Told before each batch how many are planned behind it.
     behind: Callable[[int], None] = lambda number: None
+    # Gets the txids that were committed before, by another call.
+    found: set[int] = field(default_factory=set)
 
     def run(self, runs: Iterator[Run], *, until_idle: bool = False) -> Iterator[Batch]:
         """Yield the batch of each run as it is committed, in order; `until_idle`: until there is nothing new."""
@@ -74,9 +76,11 @@ class Trains:
         """Commit and succeed an emitted batch, unless it has; where that cannot be, finish its run when Spark is free."""
         if batch.succeeded:
             log.info("%s: already committed as txid %s", batch.topology, batch.txid)
+            self.found.add(batch.txid)
             return [batch]
         now = self.steps.ledger.batch(batch.topology, batch.txid) if recorded is None else batch
         if now.status is BatchStatus.COMMITTED:
+            self.found.add(now.txid)
             return [self.succeed(now)]
         if now.status is BatchStatus.EMITTED and now.lease_run == run.name:
             try:
