@@ -70,7 +70,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool])
     pool.give_back(name)
 
 
-@pytest.mark.rule("R6", "R8")
 def test_what_a_dead_run_planned_is_announced_by_the_one_that_commits_it(made: dict[str, Any]) -> None:
     """And so is what the dead one committed and did not come to announce; although the heir was killed on its way as well."""
     note = "txids 1 to 5, 2024-01-01 00:00 to 2024-01-06 00:00 (UTC): 5 batches, 5 records"
@@ -84,7 +83,6 @@ def test_a_run_that_dies_on_its_way_leaves_a_note(made: dict[str, Any]) -> None:
     assert made["notes"] == [f"{number} {how}" for number in (0, 1, 2, 2, 2, 3)]
 
 
-@pytest.mark.rule("R8")
 def test_nothing_is_announced_twice(made: dict[str, Any]) -> None:
     """Cleared, each run says what it committed itself."""
     third = "txids 3 to 5, 2024-01-03 00:00 to 2024-01-06 00:00 (UTC): 3 batches, 3 records"
@@ -95,7 +93,6 @@ def test_nothing_is_announced_twice(made: dict[str, Any]) -> None:
     assert [made[each]["extra"] for each in ("cleared", "dead", "third")] == [{}, {}, {}]
 
 
-@pytest.mark.rule("R6", "R8")
 def test_a_batch_that_is_finished_first_is_announced_too(made: dict[str, Any]) -> None:
     """A source that is not read by time: the dead run's batch comes before the heir's own ones."""
     assert made["heir_of_words"]["note"] == "txids 1 to 3: 3 batches, 3 records"
