@@ -13,7 +13,7 @@ stream 'in': FixedBatchSpout reads batch by batch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -46,9 +46,8 @@ BYTES_MAX = 8_000_000_000
 ROWS_MAX = 2_000_000
 # So many bytes of them do.
 PARTIALS_BYTES_MAX = 256_000_000
-# So many pieces of time say whose a record may be, each of so many batches at most.
+# So many rows say which batch has which piece of time.
 PIECES_MAX = 100_000
-SPANS_MAX = 8
 
 
 def lengths() -> Iterator[int]:
@@ -158,7 +157,7 @@ def as_one(topology: Topology, attempts: Sequence[Assignment]) -> Assignment | N
         return None
     streams = {name: _fused(topology, name, plans) for name in _names(plans)}
     known = {name: plan for name, plan in streams.items() if plan is not None}
-    if len(known) < len(streams) or _too_narrow(attempts, known):
+    if len(known) < len(streams):
         return None
     plan = BatchPlan(known, static=first.plan.static, planned_at=first.plan.planned_at)
     planned_at = min((each.planned_at for each in attempts if each.planned_at is not None), default=None)
@@ -175,18 +174,13 @@ class Span:
     end: int
 
 
-def _too_narrow(attempts: Sequence[Assignment], streams: Collection[str]) -> bool:
-    """True if batches by time are so short, and so far apart, that one piece of time has too many of them."""
-    return any(pieces(found).most > SPANS_MAX for name in streams if (found := spans(attempts, name)))
-
-
 def strictly_by_time(spout: Spout) -> bool:
     """True if each record of the spout has the time of its batch, also of one that is read alone: none may be of no batch."""
     return spout.by_interval and spout.fusable and not spout.reads_gaps
 
 
 def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
-    """Return the time of each batch's records, of a stream that is read by time, in order. No moment is of two."""
+    """Return the time of each batch's records, of a stream that is read by time. No moment is of two."""
     found = []
     for each in attempts:
         planned = each.plan.streams.get(stream)
@@ -197,38 +191,24 @@ def spans(attempts: Sequence[Assignment], stream: str) -> list[Span]:
     for before, after in pairwise(in_order):
         if before.end > after.start:
             raise AssertionError(f"stream {stream!r}: txids {before.txid} and {after.txid} have a time in common")
-    return in_order
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Pieces of time, of a `width` from an `origin` on. A record of one is of that span which is `first` in it, or of one of the
-    next: it looks at no more than `most`.
+def pieces(of: Sequence[Span]) -> tuple[int, int, list[tuple[int, Span]]]:
+    """Return an origin, a width, and which spans reach into the n-th piece of time of that width: a record need look at no more.
+
+    >>> origin, width, found = pieces([Span(1, 0, 24), Span(2, 24, 47), Span(3, 60, 84)])
+    >>> origin, width, [(number, span.txid) for number, span in found]
+    (0, 23, [(0, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3)])
     """
-
-    origin: int
-    width: int
-    first: Sequence[int]
-    most: int
-
-
-def pieces(of: Sequence[Span]) -> Pieces:
-    """Return pieces of the time from the first of these spans, which are in order, to the last.
-
-    >>> pieces([Span(1, 0, 24), Span(2, 24, 47), Span(3, 60, 84)])
-    Pieces(origin=0, width=23, first=[0, 0, 1, 2], most=2)
-    """
-    origin, end = of[0].start, of[-1].end
+    origin, end = min(each.start for each in of), max(each.end for each in of)
     width = max(min(each.end - each.start for each in of), -(-(end - origin) // PIECES_MAX))
-    first, most, at, behind = list[int](), 1, 0, 0
-    for start in range(origin, end, width):
-        while of[at].end <= start:
-            at += 1
-        while behind < len(of) and of[behind].start < start + width:
-            behind += 1
-        first.append(at)
-        most = max(most, behind - at)
-    return Pieces(origin, width, first, most)
+    found = [
+        (number, each)
+        for each in of
+        for number in range((each.start - origin) // width, (each.end - 1 - origin) // width + 1)
+    ]
+    return origin, width, found
 
 
 def _names(plans: Sequence[BatchPlan]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,12 +26,9 @@ from txbatch.spark.reader import BatchReader, emitter_of
 from txbatch.spark.within_batch import OF_FIELD
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
-    # Gives records the txid of their batch, in a column in front or behind.
-    Given = Callable[[DataFrame], DataFrame]
-
-_PLANNED = "_txbatch_planned"
+_PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
 
 
 @contextmanager
@@ -54,7 +51,7 @@ class FusedReader(BatchReader):
         super().__init__(spark, stream, as_one, emitter)
         mine = [attempt for attempt in attempts if stream.name in attempt.plan.streams]
         self.each = {attempt.attempt.txid: BatchReader(spark, stream, attempt, emitter) for attempt in mine}
-        self._txid = self._by_time(mine)
+        self._txids = self._by_time(mine)
         self._audited = False
 
     def records(self, partitions: Collection[str] | None = None) -> DataFrame:
@@ -65,21 +62,19 @@ class FusedReader(BatchReader):
         from pyspark.sql import functions as F
 
         records = super().records(partitions)
-        if self._txid is None:
+        if self._txids is None:
             return records
-        given = self._txid(records)
-        found = given.select(OF_FIELD.name, *map(F.col, _named(records)))
-        if strictly_by_time(self.stream.spout) and not self._audited:
-            return found
-        return found.filter(F.col(OF_FIELD.name).isNotNull())
+        txids, same = self._txids
+        how = "left" if strictly_by_time(self.stream.spout) and not self._audited else "inner"
+        return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
 
     def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
         """Return what `BatchReader.audit` says of each batch, by its txid. Incomplete for a record that is of none."""
         rows = self._audit(self.records(), self.assignment.planned_at).collect()
-        if self._txid and any(row[OF_FIELD.name] is None for row in rows):
+        if self._txids and any(row[OF_FIELD.name] is None for row in rows):
             raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
         self._audited = True
-        txids = [int(row[OF_FIELD.name]) for row in rows] if self._txid else self._txids_of_partitions(rows)
+        txids = [int(row[OF_FIELD.name]) for row in rows] if self._txids else self._txids_of_partitions(rows)
         found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
         for txid, row in zip(txids, rows, strict=True):
             found[txid][self._partition(row["partition"])] = row
@@ -105,33 +100,25 @@ class FusedReader(BatchReader):
             if name not in batch_of:
                 raise Incomplete(f"{self}: partition {name!r} was read but not planned; emit again")
             found[row["partition"]] = batch_of[name]
-        self._txid = self._by_partition(found)
+        self._txids = self._by_partition(found)
         return list(found.values())
 
-    def _by_partition(self, txids: Mapping[str, int]) -> Given:
-        """Return what gives records the txid of the batch that has their partition, by the names that are read."""
-        from pyspark.sql import functions as F
+    def _by_partition(self, txids: Mapping[str, int]) -> tuple[DataFrame, str]:
+        """Return which batch has which partition, by the names that are read, and the condition of a join with it."""
+        fields = [OF_FIELD, Field(_PIECE, "string")]
+        rows = [(str(txid), partition) for partition, txid in txids.items()]
+        return of_rows(self.spark, fields, rows), f"{PARTITION_COLUMN} = {_PIECE}"
 
-        fields = [OF_FIELD, Field(_PLANNED, "string")]
-        rows = of_rows(self.spark, fields, [(str(txid), partition) for partition, txid in txids.items()])
-        same = F.expr(f"{PARTITION_COLUMN} = {_PLANNED}")
-        return lambda records: records.join(F.broadcast(rows), same, "inner")
-
-    def _by_time(self, attempts: Sequence[Assignment]) -> Given | None:
-        """Return what gives records the txid of the batch whose time theirs is, or null; None for one with partitions."""
-        from pyspark.sql import functions as F
-
+    def _by_time(self, attempts: Sequence[Assignment]) -> tuple[DataFrame, str] | None:
+        """Return which batches have which piece of time, and the condition of a join with it; None for one with partitions."""
         if isinstance(self.planned, Ranges):
             return None
-        found = spans(attempts, self.stream.name)
-        cut = pieces(found)
-        firsts = _array(cut.first, "int")
-        starts, ends = (_array(each, "bigint") for each in zip(*((of.start, of.end) for of in found), strict=True))
-        txids, at = _array([of.txid for of in found], "string"), F.expr(micros(self.stream))
-        first = F.get(firsts, F.expr(f"try_cast(({micros(self.stream)} - {cut.origin}L) div {cut.width}L as int)"))
-        these = [first + number for number in range(cut.most)]
-        mine = [F.when((at >= F.get(starts, n)) & (at < F.get(ends, n)), F.get(txids, n)) for n in these]
-        return lambda records: records.withColumn(OF_FIELD.name, F.coalesce(*mine))
+        origin, width, found = pieces(spans(attempts, self.stream.name))
+        fields = [OF_FIELD, *(Field(name, "bigint") for name in (_PIECE, _START, _END))]
+        rows = [(str(span.txid), number, span.start, span.end) for number, span in found]
+        at = micros(self.stream)
+        same = f"({at} - {origin}L) div {width}L = {_PIECE} and {at} >= {_START} and {at} < {_END}"
+        return of_rows(self.spark, fields, rows), same
 
 
 def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
@@ -147,13 +134,6 @@ def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[
     by_key = bool(aggregator.aggregate.keys)
     nothing = found.slice(0, 0).drop_columns([OF_FIELD.name]) if by_key else aggregator.partials([]).toArrow()
     return {txid: cut.get(txid, nothing) for txid in txids}
-
-
-def _array(values: Sequence[int], type_: str) -> Column:
-    """Return an array of Spark, which is read once whatever its length; a column for each value would not be."""
-    from pyspark.sql import functions as F
-
-    return F.split(F.lit(",".join(map(str, values))), ",").cast(f"array<{type_}>")
 
 
 def _named(records: DataFrame) -> list[str]:
