@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 from databases import IN_MEMORY
+from slowness import FILE, slowness
 
 TESTS = Path(__file__).parent
-FILE = TESTS / "budget.json"
 MARK = "OF_THE_TESTS"  # not TXBATCH_...: those a test may take away
 EXCESS = 1.25
 # What imports and a busy neighbour make of a tier of a few seconds.
@@ -31,17 +30,6 @@ def tier_of(item: pytest.Item) -> str:
 def allowed(budget: float, scale: float) -> float:
     """CPU seconds from which on a tier is too dear, on a machine that is so many times slower."""
     return max(budget * EXCESS, budget + SLACK_SECONDS) * scale
-
-
-def yardstick() -> float:
-    """CPU seconds that this machine takes now for work that is always the same."""
-
-    def once() -> float:
-        before = time.process_time()
-        sum(number * number % 7 for number in range(400_000))
-        return time.process_time() - before
-
-    return min(once() for _ in range(5))
 
 
 @dataclass
@@ -134,7 +122,7 @@ class Budget:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run of whole tiers in which all went well but the time."""
         if session.exitstatus == pytest.ExitCode.OK:
-            scale = max(1.0, yardstick() / self.budget["yardstick"])
+            scale = slowness()
             tiers = {tier: self.budget["tiers"][tier] for tier in self.spent if self._whole(tier)}
             self.too_dear = [tier for tier, of in tiers.items() if self.spent[tier] > allowed(of, scale)]
             if self.too_dear:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from budget import Budget, tier_of
 from databases import Pool, admin, copy, in_database, server_home
+from slowness import slowness
 from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
@@ -38,10 +39,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first."""
+    """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first.
+
+    What hangs is ended by a timeout, later on a machine that is slow.
+    """
     for item in items:
         item.add_marker(tier_of(item))
+        if seconds := _timeout(item):
+            item.add_marker(pytest.mark.timeout(seconds * slowness()), append=False)
     items.sort(key=lambda item: _rank(tier_of(item)))
+
+
+def _timeout(item: pytest.Item) -> float:
+    """The seconds that a test may take by its own mark, or else by the configuration; 0: as long as it likes."""
+    mark = item.get_closest_marker("timeout")
+    given = item.config.getoption("timeout")
+    usual = item.config.getini("timeout") if given is None else given
+    return float(mark.args[0] if mark and mark.args else usual or 0)
 
 
 def _rank(tier: str) -> int:

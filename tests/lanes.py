@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from budget import FILE
+from slowness import FILE
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from slowness import slowness
 
 from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
 from txbatch.core.aggregator import CombinerAggregator
@@ -183,8 +184,8 @@ def code(text: str = "code") -> str:
 
 
 def until(seen: Callable[[], T], complaint: str = "it was not seen", *, seconds: float = 240, every: float = 0.1) -> T:
-    """Wait for something to be seen, and return it; the complaint fails the test."""
-    deadline = time.monotonic() + seconds
+    """Wait for something to be seen, and return it; the complaint fails the test. A slow machine is given more seconds."""
+    deadline = time.monotonic() + seconds * slowness()
     while not (found := seen()):
         assert time.monotonic() < deadline, complaint
         time.sleep(every)
