@@ -8,7 +8,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from txbatch.core.called import told
+from txbatch.core.called import naming, told
 from txbatch.core.comparing import grouped_by
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
@@ -224,11 +224,9 @@ def partials_of(
             raise BadRecord(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
                 error if show else None
             )
-    for key, partial in found.items():
-        try:
+    with naming(f"state {aggregate.state.name!r}"):
+        for key, partial in found.items():
             check_storable(aggregate, key, partial)
-        except BadRecord as error:
-            raise BadRecord(f"state {aggregate.state.name!r}: {error}") from error
     return list(found.items())
 
 

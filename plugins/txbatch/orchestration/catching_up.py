@@ -114,9 +114,8 @@ def asked(topology: Topology, context: Context) -> Asked:
 
 def not_ready(steps: Steps, run: Run, asked: Sequence[Interval]) -> Run | None:
     """Return the run of the first interval that has no batch yet, as its source is not ready for it."""
-    runs = [replace(run, interval=each) for each in asked]
     owns = _batches(steps, run, asked)
-    return next((each for each, own in zip(runs, owns, strict=True) if own is None), None)
+    return next((replace(run, interval=each) for each, own in zip(asked, owns, strict=True) if own is None), None)
 
 
 def _batches(steps: Steps, run: Run, asked: Sequence[Interval]) -> list[Batch | None]:

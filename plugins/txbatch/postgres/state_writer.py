@@ -10,6 +10,7 @@ from typing import Any
 import psycopg2.errors
 from sqlalchemy import Connection
 
+from txbatch.core.called import naming
 from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.manifest import StagedState
 from txbatch.core.state import StateKind
@@ -159,16 +160,14 @@ class StateWriter:
     @contextmanager
     def _naming(self) -> Iterator[None]:
         """Context manager. Name batch and state in a BadRecord, and of a key that is too long for an index its beginning."""
-        where = f"{self.assignment.topology} {self.assignment.attempt}, state {self.name!r}"
-        try:
-            yield
-        except BadRecord as error:
-            raise BadRecord(f"{where}: {error}") from error
-        except psycopg2.Error as error:
-            problem = translated(error)
-            if not isinstance(problem, BadRecord):
-                raise
-            raise BadRecord(f"{where}: {problem}{self._too_long(error)}{self._too_large(error)}") from error
+        with naming(f"{self.assignment.topology} {self.assignment.attempt}, state {self.name!r}"):
+            try:
+                yield
+            except psycopg2.Error as error:
+                problem = translated(error)
+                if not isinstance(problem, BadRecord):
+                    raise
+                raise BadRecord(f"{problem}{self._too_long(error)}{self._too_large(error)}") from error
 
     def _too_long(self, error: psycopg2.Error) -> str:
         if not isinstance(error, psycopg2.errors.ProgramLimitExceeded):

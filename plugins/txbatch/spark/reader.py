@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from txbatch.core.called import naming
 from txbatch.core.errors import BadRecord, PartitionUnreadable
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.plan import Ranges, StreamPlan
@@ -222,10 +223,8 @@ class BatchReader:
         spout = self.stream.spout
         if not isinstance(spout, PartitionedSpout):
             return None
-        try:
+        with naming(str(self)):
             return spout.count_records(partition, self.planned.ranges[partition])
-        except BadRecord as error:
-            raise BadRecord(f"{self}: {error}") from error
 
     def _partition(self, value: str) -> str:
         spout = self.stream.spout
