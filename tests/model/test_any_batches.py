@@ -7,7 +7,6 @@ PostgreSQL. `MODEL_BATCHES=1000` tries so many histories of each; a failure name
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from every_aggregate import FIELDS, KEYS, VALUES, aggregates, every_aggregate, own_aggregates, shown
 from model.on_postgres import on_postgres
+from slowness import as_many
 from sqlalchemy import Engine
 
 from txbatch import Interval, NonTransactionalState, OpaqueState, Topology, TransactionalState
@@ -35,7 +35,7 @@ from txbatch.memory.tables import Tables
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, LocalTopology, submit_topology
 from txbatch.testing.local import POINTS
 
-SEEDS = int(os.environ.get("MODEL_BATCHES", "15"))
+SEEDS = as_many("MODEL_BATCHES", 15)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 5
 BATCH_MAX = 4

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +15,7 @@ from model import places
 from model.corrections import History, drawn, found_wrong, shortest
 from model.folded import Folded, drawn_folded
 from model.places import Place, Real, Twin
+from slowness import as_many
 from sqlalchemy import Engine
 
 from txbatch.core import planning
@@ -25,7 +25,7 @@ from txbatch.core.transaction import BatchKind, BatchStatus
 from txbatch.memory import tables
 from txbatch.memory.tables import Tables
 
-HISTORIES = int(os.environ.get("CORRECTIONS", "20000"))
+HISTORIES = as_many("CORRECTIONS", 20_000)
 
 
 def tell(seed: int, place: Callable[[], Place], name: str = "t") -> Folded:

@@ -9,7 +9,6 @@ batch which was given up late, and counted again after all, is too rare: `tests/
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from contract.test_restate import restate_of
 from model.event_times import KINDS, PLANNED, STEPS, History
+from slowness import as_many
 
 from txbatch.core import coordinator
 from txbatch.core import keep_windows as decided
@@ -28,7 +28,7 @@ from txbatch.memory import event_time, keep_windows
 from txbatch.memory.keep_windows import MemoryWindows
 
 pytestmark = pytest.mark.rule("R30")
-EACH = int(os.environ.get("KEEP_WINDOWS", "80"))
+EACH = as_many("KEEP_WINDOWS", 80)
 NEWEST = decided.leaves_by
 
 

@@ -6,16 +6,15 @@ of those BEYOND; `MODEL_WALKS=1000` walks more. `make soak` does both.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from model.explore import Explorer
 from model.source import Size
+from slowness import as_many
 
 from txbatch import SpoutKind
 
-STATES = int(os.environ.get("MODEL_STATES", "5000"))
-WALKS = int(os.environ.get("MODEL_WALKS", "30"))
+STATES = as_many("MODEL_STATES", 5000)
+WALKS = as_many("MODEL_WALKS", 30)
 LIMIT = 0 if STATES > 5_000 or WALKS > 30 else 300
 OPAQUE = SpoutKind.OPAQUE
 SIZES = [

@@ -283,8 +283,10 @@ def test_files_together_are_files_alone(emitter: Emitter, tmp_path: Path, one_jo
     assert [each.records for each in manifests] == [3, 7, 11, 9, 0]
 
 
-def test_every_aggregate_together_is_what_it_is_alone(emitter: Emitter, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_every_aggregate_together_is_what_it_is_alone(emitter: Emitter, tmp_path: Path, part: int) -> None:
     """Each in one state by key, and as one value of all; doubles are of values that any order sums alike."""
+    some = dict(list(aggregates().items())[part::2])
     values = [
         "get_json_object(line, '$.k') k",
         "cast(get_json_object(line, '$.n') as bigint) n",
@@ -296,16 +298,16 @@ def test_every_aggregate_together_is_what_it_is_alone(emitter: Emitter, tmp_path
     fields = "k string, n bigint, price decimal(10,2), x double, flag boolean, word string"
     root = tmp_path / "in"
     root.mkdir()
-    for file in range(3):
+    for file in range(2):
         lines = [f'{{"k": "{"ab"[n % 2]}", "n": {n * 7 % 11}, "w": "w{n % 4}"}}' for n in range(file * 4, 20 + file)]
         (root / f"{file}").write_text("\n".join([*lines, '{"k": "a"}']) + "\n")
     topology = Topology("every")
     stream = topology.new_stream("in", FileSpout(root, files_per_batch=1))
     made = stream.map([each.rpartition(" ")[0] for each in values], fields)
-    made.group_by("k").persistent_aggregate(OpaqueState("every"), **aggregates())
-    made.persistent_aggregate(OpaqueState("all"), **aggregates())
-    made.filter("k = 'none'").persistent_aggregate(OpaqueState("none"), **aggregates())
-    emitter.compare(topology, planned(topology, [None] * 3))
+    made.group_by("k").persistent_aggregate(OpaqueState("every"), **some)
+    made.persistent_aggregate(OpaqueState("all"), **some)
+    made.filter("k = 'none'").persistent_aggregate(OpaqueState("none"), **some)
+    emitter.compare(topology, planned(topology, [None] * 2))
 
 
 @pytest.mark.rule("R5")
