@@ -90,7 +90,7 @@ def test_one_that_fails_is_told_and_the_next_call_goes_on_without_emitting_the_o
     spark.failing |= {"3:1", "3:2"}
     refused(txbatch("run", job, *CALL), "3:2 failed")
     assert (
-        'behind txid 3 stay open: txid 4, txid 5; mend it, or `txbatch abort days 3 --why "..."`, and call this again'
+        'behind txid 3 stay open: txids 4 to 5; mend it, or `txbatch abort days 3 --why "..."`, and call this again'
         in caplog.text
     )
     assert [each["status"] for each in rows(txbatch("batches", "days", "--json"))][::-1] == [

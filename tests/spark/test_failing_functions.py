@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,10 @@ def test_a_disk_or_a_network_that_fails_is_no_records_fault(emit: Emit, tmp_path
             lambda s: s.map(lambda r: (r["line"], 1), "line string"),
             "1. map <lambda>: a function returned a value that does not fit",
         ),
-        (lambda s: s.map("cast(cast(line as int) as string)", "line string"), "CAST_INVALID_INPUT in an expression"),
+        (
+            lambda s: s.map("cast(cast(line as int) as string)", "line string"),
+            "1. map, cast(line as int): CAST_INVALID_INPUT in an expression",
+        ),
         (lambda s: s.map("concat(line, char(0))", "line string"), "key 'line' holds U+0000"),
     ],
     ids=["function", "value", "values", "expression", "key"],
@@ -118,3 +122,33 @@ def test_no_record_is_shown_where_that_is_said(
     assert "Lovelace" not in str(raised.value)
     assert "(in " in str(raised.value)
     assert "Lovelace" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (lambda s: s.filter("cast(line as int) > 0"), "2. filter, cast(line as int): The value"),
+        (
+            lambda s: s.filter("1 / (1 - n) > 0 or true").filter("1 / (1 - n) > 0"),
+            "2. filter or 3. filter, 1 / (1 - n): Division by zero",
+        ),
+    ],
+    ids=["one operation", "two that have it"],
+)
+def test_an_expression_that_fails_is_named(
+    emit: Emit, tmp_path: Path, step: Callable[[Stream], Stream], told: str
+) -> None:
+    def with_number(stream: Stream) -> Stream:
+        return step(stream.each("1", "n int"))
+
+    with pytest.raises(BadRecord, match=rf"state 's': {re.escape(told)}.* \(in "):
+        emit(topology(tmp_path, with_number))
+
+
+def test_a_condition_that_fails_is_named_by_its_value(emit: Emit, tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("a\n")
+    made = Topology("t")
+    counted = made.new_stream("in", FileSpout(tmp_path, "*.txt")).group_by("line")
+    counted.persistent_aggregate(OpaqueState("s"), records=Count(), some=Count(where="cast(line as int) > 0"))
+    with pytest.raises(BadRecord, match=r"state 's': where of some, cast\(line as int\): The value 'a' .* \(in 1.txt"):
+        emit(made)

@@ -693,7 +693,7 @@ def test_a_commit_that_fails_stops_the_train_and_what_is_emitted_beside_it_is_ke
     with pytest.raises(BadRecord, match="2 is bad"):
         trains.run(8)
     assert trains.statuses == "ceeeee"
-    assert "behind txid 2 stay open: txid 3, txid 4, txid 5, 1 more; mend it" in caplog.text
+    assert "behind txid 2 stay open: txids 3 to 6; mend it" in caplog.text
     trains.begin()
     assert trains.run(8) == [2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [each for each in trains.beside.done if each.startswith("begin")] == ["begin 7 8"]

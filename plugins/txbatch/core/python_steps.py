@@ -1,15 +1,18 @@
-"""What Python functions of a job make of one record, in whichever backend: rows, with a value for each field of the step."""
+"""What Python functions of a job make of one record, in whichever backend, and what is said of an operation that fails.
+
+They make rows, with a value for each field of the step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import DecimalException
 from typing import Any
 
 from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek
+from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
 from txbatch.core.text import shown
 
 Row = tuple[Any, ...]
@@ -47,6 +50,15 @@ def operation_of(step: Node) -> str:
     """
     function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
     return f"{_number(step)}. {_CALLED[type(step)]} {name_of(function)}"
+
+
+def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
+    """Yield the SQL expressions on a node's way, each behind what is said of its operation."""
+    for each in on_the_way(node):
+        if isinstance(each, Filter | Each | Map | FlatMap):
+            given = each.condition if isinstance(each, Filter) else each.function
+            of = f"{_number(each)}. {_CALLED[type(each)]}"
+            yield from ((of, sql) for sql in ([given] if isinstance(given, str) else [] if callable(given) else given))
 
 
 def name_of(function: object) -> str:

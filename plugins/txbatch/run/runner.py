@@ -14,8 +14,9 @@ from txbatch.core.application import Application, Job
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.errors import NotItsTurn
 from txbatch.core.protocol import Wait
-from txbatch.core.restate import how_to_restate, told_some
+from txbatch.core.restate import how_to_restate
 from txbatch.core.staging import AttemptFolder
+from txbatch.core.text import told_txids
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.run import calls
@@ -121,7 +122,7 @@ class Runner:
             done = [head.own for head in ledger.heads(topology, runs)]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
-            counted = told_some([f"txid {batch.txid}" for batch in done if batch])
+            counted = told_txids(batch.txid for batch in done if batch)
             log.warning("%s: the same was asked before, and counted as %s; it is counted again", topology, counted)
         raise AssertionError("numbers do not end")
 

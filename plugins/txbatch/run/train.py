@@ -15,7 +15,7 @@ from itertools import islice
 from txbatch.core import fused
 from txbatch.core.application import Application
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt, TxbatchError
-from txbatch.core.restate import told_some
+from txbatch.core.text import told_txids
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.fused import Emission, Planned, emitting, plan_ahead
 from txbatch.run.lease import batches_kept
@@ -100,7 +100,7 @@ def _told_behind(batch: Batch, behind: Sequence[Batch]) -> Iterator[None]:
         yield
     except TxbatchError:
         if behind:
-            topology, txid, open_ = batch.topology, batch.txid, told_some([f"txid {each.txid}" for each in behind])
+            topology, txid, open_ = batch.topology, batch.txid, told_txids(each.txid for each in behind)
             log.warning(
                 '%s: behind txid %s stay open: %s; mend it, or `txbatch abort %s %s --why "..."`, and call this again',
                 *(topology, txid, open_, topology, txid),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -16,16 +16,18 @@ from txbatch.core.nodes import Failed, Source
 from txbatch.core.operations import makes_records, one_for_one
 from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.plan import Ranges
+from txbatch.core.python_steps import expressions_of
 from txbatch.core.quarantine import QuarantineState, check_number
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.core.storable import HOLDS_NUL, NO_UTF8, TOLD_CHARACTERS, refused_value, too_long
+from txbatch.core.text import shown
 from txbatch.core.watermark import MERGE
 from txbatch.core.watermarked import watermarks
 from txbatch.spark.appended import appended
 from txbatch.spark.counted import Counted
 from txbatch.spark.counted_first import counted_first
-from txbatch.spark.failures import FunctionFailed, in_our_words
+from txbatch.spark.failures import FunctionFailed, failed_expression, in_our_words
 from txbatch.spark.frames import nothing
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
@@ -216,7 +218,18 @@ class BatchAggregator:
         return None
 
     def _told(self, error: Exception) -> TxbatchError:
-        return self._bad_value(error) or in_our_words(error, show=self.show)
+        if bad := self._bad_value(error):
+            return bad
+        problem, part = in_our_words(error, show=self.show), failed_expression(error)
+        of = dict.fromkeys(name for name, sql in self._expressions() if part and part in sql)
+        return type(problem)(f"{' or '.join(of)}, {shown(part)}: {problem}") if of else problem
+
+    def _expressions(self) -> Iterator[tuple[str, str]]:
+        """Yield the job's SQL expressions, each behind what it is of."""
+        yield from expressions_of(self.aggregate.stream)
+        removes = {"remove": self.aggregate.remove}
+        conditions = {f"where of {name}": each.where for name, each in self.aggregate.aggregates.items()} | removes
+        yield from ((name, where) for name, where in conditions.items() if isinstance(where, str))
 
 
 def _late(frame: DataFrame, of: PersistentAggregate, watermark: Mapping[str, int]) -> DataFrame:

@@ -91,6 +91,14 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
     return NotInOurWords(_line(error))
 
 
+def failed_expression(error: Exception) -> str:
+    """Return the part of an SQL expression whose value could not be computed, as Spark tells it; "" for any other failure."""
+    if not isinstance(in_our_words(error), BadRecord):
+        return ""
+    contexts: Any = getattr(error, "getQueryContext", tuple)()
+    return next((str(each.fragment()) for each in contexts if each.contextType().name == "SQL"), "")
+
+
 def _unshown(error: TxbatchError) -> TxbatchError:
     """Return an error without what it says of a record behind the place where that is."""
     place = _PLACE.match(str(error))
