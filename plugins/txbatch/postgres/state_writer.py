@@ -83,7 +83,6 @@ class StateWriter:
         """
         with self._naming():
             self._prepare()
-            execute(self.connection, "SAVEPOINT before_state")
             staged, written = self._merge(staged)
             if written != staged.rows:
                 self._left(written, staged.rows)
@@ -118,10 +117,10 @@ class StateWriter:
         return staged, self._upsert(staged)
 
     def _upsert(self, staged: StagedRows) -> int:
-        """Return how many rows were written."""
+        """Return how many rows were written; `ROLLBACK TO before_state` takes them back."""
         fits = len(self.statements.keys) == 1 and staged.bytes <= INDEX_WALK_BYTES_MAX
         walk = fits and self._server_version >= INDEX_WALK_VERSION_MIN
-        execute(self.connection, INDEX_WALK if walk else INDEX_PROBES)
+        execute(self.connection, f"SAVEPOINT before_state; {INDEX_WALK if walk else INDEX_PROBES}")
         merged = self._merged_by_python(walk=walk)
         return self._written(self.statements.upsert(self.txid, walk=walk, merged=merged))
 
