@@ -476,16 +476,20 @@ UPDATE txbatch.attempt
 UPDATE txbatch.batch SET status = 'emitted', lease_until = clock_timestamp() + make_interval(secs => :lease_seconds)
  WHERE topology = :topology AND txid = :txid RETURNING *, lease_until > clock_timestamp() AS lease_live;
 
--- insert_partition --
--- What a committed batch read of a partition.
+-- insert_partitions --
+-- What a committed batch read of its partitions.
 INSERT INTO txbatch.partition (topology, stream, partition, txid, status, metadata, records, fingerprint, reason)
-VALUES (:topology, :stream, :partition, :txid, :status, CAST(:metadata AS json), :records,
-        CAST(:fingerprint AS numeric), :reason);
+SELECT CAST(:topology AS text), stream, partition, CAST(:txid AS bigint), status, metadata, records, fingerprint, reason
+  FROM unnest(CAST(:stream AS text[]), CAST(:partition AS text[]), CAST(:status AS text[]), CAST(:metadata AS json[]),
+              CAST(:records AS bigint[]), CAST(:fingerprint AS numeric[]), CAST(:reason AS text[]))
+       AS ended (stream, partition, status, metadata, records, fingerprint, reason);
 
 -- set_consumed --
--- The next batch of this partition starts after this range.
+-- The next batch of these partitions starts after these ranges.
 INSERT INTO txbatch.consumed AS c (topology, stream, partition, txid, metadata, latest)
-VALUES (:topology, :stream, :partition, :txid, CAST(:metadata AS json), CAST(:latest AS bigint))
+SELECT CAST(:topology AS text), stream, partition, CAST(:txid AS bigint), metadata, latest
+  FROM unnest(CAST(:stream AS text[]), CAST(:partition AS text[]), CAST(:metadata AS json[]), CAST(:latest AS bigint[]))
+       AS ended (stream, partition, metadata, latest)
     ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = EXCLUDED.txid, metadata = EXCLUDED.metadata,
        latest = GREATEST(c.latest, EXCLUDED.latest);
 
@@ -500,8 +504,10 @@ SELECT partition, latest FROM txbatch.consumed
  WHERE topology = :topology AND stream = :stream AND partition = ANY (:partitions);
 
 -- set_behind --
--- A batch could not read this partition, or was aborted before it did.
-INSERT INTO txbatch.behind AS b (topology, stream, partition, txid) VALUES (:topology, :stream, :partition, :txid)
+-- A batch could not read these partitions, or was aborted before it did.
+INSERT INTO txbatch.behind AS b (topology, stream, partition, txid)
+SELECT CAST(:topology AS text), stream, partition, CAST(:txid AS bigint)
+  FROM unnest(CAST(:stream AS text[]), CAST(:partition AS text[])) AS missed (stream, partition)
     ON CONFLICT (topology, stream, partition) DO UPDATE SET txid = GREATEST(b.txid, EXCLUDED.txid);
 
 -- caught_up --

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,20 +53,21 @@ def record(connection: Connection, batch: Batch, outcome: Callable[[str, str], O
 
     A restate moves nothing: what comes next does not depend on what is counted again (R17).
     """
+    ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
     ranges: list[Ended] = []
     for stream, plan in batch.plan.streams.items():
         for partition, range_ in {**{name: {} for name in plan.unreadable}, **plan.ranges}.items():
-            where = {"topology": batch.topology, "txid": batch.txid, "stream": stream, "partition": partition}
-            ranges.append({**where, "metadata": canonical_json(range_), **outcome(stream, partition)})
-    connection.execute(query("insert_partition"), ranges)
+            where = {"stream": stream, "partition": partition, "metadata": canonical_json(range_)}
+            ranges.append({**where, **outcome(stream, partition)})
+    connection.execute(query("insert_partitions"), {**ids, **_columns(ranges)})
     if batch.kind is BatchKind.RESTATE:
         return ranges
     carried = batch.plan.partitioned
     consumed = [row for row in ranges if row["stream"] in carried and row["status"] != "unreadable"]
     if consumed:
-        connection.execute(query("set_consumed"), consumed)
+        connection.execute(query("set_consumed"), {**ids, **_columns(consumed)})
         connection.execute(query("caught_up"), {"topology": batch.topology})
-    _behind(connection, [row for row in ranges if row["stream"] in carried and row["status"] == "unreadable"])
+    _behind(connection, ids, [row for row in ranges if row["stream"] in carried and row["status"] == "unreadable"])
     return ranges
 
 
@@ -75,12 +76,17 @@ def missed(connection: Connection, batch: Batch) -> None:
     if batch.kind is BatchKind.ORDINARY:
         ids = {"topology": batch.topology, "txid": batch.txid}
         named = ((stream, each) for stream, planned in batch.plan.partitioned.items() for each in planned.ranges)
-        _behind(connection, [{**ids, "stream": stream, "partition": partition} for stream, partition in named])
+        _behind(connection, ids, [{"stream": stream, "partition": partition} for stream, partition in named])
 
 
-def _behind(connection: Connection, partitions: list[dict[str, Any]]) -> None:
+def _behind(connection: Connection, ids: Mapping[str, Any], partitions: Sequence[Ended]) -> None:
     if partitions:
-        connection.execute(query("set_behind"), partitions)
+        connection.execute(query("set_behind"), {**ids, **_columns(partitions)})
+
+
+def _columns(rows: Sequence[Ended]) -> dict[str, list[Any]]:
+    """Return the values of each column, in the order of the rows."""
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
 def _unread(status: str, reason: str | None) -> Outcome:

@@ -120,7 +120,8 @@ class FileSpout(PartitionedSpout):
         return sum(1 for _ in text_lines.lines(self.root / partition))
 
     def _read(self, spark: SparkSession, partitions: Sequence[str]) -> DataFrame:
-        return text_lines.read(spark, [self.root.resolve() / partition for partition in partitions])
+        root = self.root.resolve()
+        return text_lines.read(spark, [root / partition for partition in partitions])
 
     def partition_name(self, value: str) -> str:
         """The relative path, from the URI that Spark gives."""

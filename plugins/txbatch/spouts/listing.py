@@ -153,7 +153,10 @@ def escaped(path: Path) -> str:
 
 def relative_path(uri: str, root: Path) -> str:
     """The relative path of a file that Spark names by its URI."""
-    return str(Path(unquote(urlsplit(uri).path)).relative_to(root.resolve()))
+    path, folder = unquote(urlsplit(uri).path), os.path.join(os.path.realpath(root), "")
+    if not path.startswith(folder):
+        raise ValueError(f"{path!r} is not below {folder!r}")
+    return path.removeprefix(folder)
 
 
 def _check_name(name: str) -> None:

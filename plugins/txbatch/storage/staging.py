@@ -202,7 +202,7 @@ class AttemptFolder:
         """Under another name first, so that a reader finds it whole or not at all."""
         temporary = self.path(f"_{name}.{uuid4().hex}")
         with self.filesystem.open(temporary, "w", encoding="utf-8") as file:
-            json.dump(value, file, ensure_ascii=False, indent=1)
+            file.write(json.dumps(value, ensure_ascii=False))  # `dump`, or an indent, would do without the encoder in C
         if isinstance(self.filesystem, LocalFileSystem):
             os.replace(temporary, self.path(name))  # never into a folder that a link of that name leads to
         else:
