@@ -572,7 +572,7 @@ WITH counts AS (
 UPDATE txbatch.batch
    SET status = 'committed', committed_at = clock_timestamp(), committed_fence = fence, records = :records,
        keys = CAST(:keys AS json), kept = CAST(:kept AS json)
- WHERE topology = :topology AND txid = :txid RETURNING *, lease_until > clock_timestamp() AS lease_live;
+ WHERE topology = :topology AND txid = :txid;
 
 -- succeed --
 -- success ran; no row when it had run before. It may run twice, so nobody waits for the disk (R8).

@@ -61,11 +61,12 @@ def commit_batch(
     ended = ranges.record(connection, batch, ranges.read(manifest, planned_at))
     kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
     told = {"records": manifest.records, "keys": canonical_json(keys), "kept": canonical_json(kept) if kept else None}
-    committed = rows.batch_from(rows.one(connection, "batch_committed", **ids, attempt_id=batch.fence, **told))
+    connection.execute(query("batch_committed"), {**ids, "attempt_id": batch.fence, **told})
     event_time.commit(connection, topology, batch, manifest, ended)
     warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")
-    return Committed(committed, applied=True)
+    # asked last: that the connection is gone before COMMIT is found out here, and is no unknown outcome
+    return Committed(rows.batch(connection, **ids), applied=True)
 
 
 def _replaced(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest) -> int | None:
