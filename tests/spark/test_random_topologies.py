@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,6 @@ import pytest
 from bench.flights_job import parquet_job
 from in_this_process import InThisProcess
 from pyspark.sql import SparkSession
-from slowness import as_many
 from sqlalchemy import Engine, text
 
 from txbatch import settings
@@ -27,7 +27,7 @@ from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.local.flights import FILE, ensure_flights
 from txbatch.wiring import open_runner
 
-DRAWN = as_many("RANDOM_TOPOLOGIES", 5)
+DRAWN = int(os.environ.get("RANDOM_TOPOLOGIES", "5"))
 BEGIN, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2014, 1, 2, tzinfo=UTC)
 JOB = """
 from txbatch import *
