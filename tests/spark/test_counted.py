@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import Count, OpaqueState, PartitionedSpout, StaticState, Topology
 from txbatch.core.errors import TransientError
+from txbatch.core.manifest import ReadPartition
 from txbatch.core.spout import Metadata
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import TransactionAttempt
@@ -92,3 +93,28 @@ def test_of_a_stream_that_is_merged_with_itself_each_part_is_counted(emit: Emit)
     assert emit(counting(CutOff(left=4, says=True), both)).partials["s"] == {("a",): (4,), ("b",): (1,), ("c",): (1,)}
     with pytest.raises(TransientError, match="other records were counted"):
         emit(counting(CutOff(left=2, says=True), both))
+
+
+class Many(CutOff):
+    """Lines of which the hashes are negative and not, more of the one than of the other."""
+
+    def __init__(self) -> None:
+        super().__init__(left=0, says=False)
+
+    def lines(self, spark: SparkSession) -> DataFrame:
+        return spark.range(1000).selectExpr("cast(id as string) as line").filter("xxhash64(line) > 0 or line like '%7'")
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        return self.lines(spark)
+
+
+def test_the_fingerprint_is_the_sum_of_all_hashes(emit: Emit, spark: SparkSession) -> None:
+    """Its three parts carry and borrow: hashes are of both signs, and their sum outgrows 64 bits."""
+    topology = Topology("t")
+    topology.new_stream("in", Many()).group_by("line").persistent_aggregate(OpaqueState("s"), n=Count())
+    hashes = Many().lines(spark).selectExpr("xxhash64(line) as hash").toArrow()["hash"].to_pylist()
+    found = emit(topology).manifest.streams["in"]
+    assert found == {"x": ReadPartition(len(hashes), str(sum(hashes)))}
+    assert abs(sum(hashes)) > 1 << 64

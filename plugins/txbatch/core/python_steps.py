@@ -49,7 +49,7 @@ def operation_of(step: Node) -> str:
     It says no line of the job: those move.
     """
     function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
-    return f"{_number(step)}. {_CALLED[type(step)]} {name_of(function)}"
+    return f"{_numbered(step)} {name_of(function)}"
 
 
 def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
@@ -57,8 +57,10 @@ def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
     for each in on_the_way(node):
         if isinstance(each, Filter | Each | Map | FlatMap):
             given = each.condition if isinstance(each, Filter) else each.function
-            of = f"{_number(each)}. {_CALLED[type(each)]}"
-            yield from ((of, sql) for sql in ([given] if isinstance(given, str) else [] if callable(given) else given))
+            yield from (
+                (_numbered(each), sql)
+                for sql in ([given] if isinstance(given, str) else [] if callable(given) else given)
+            )
 
 
 def name_of(function: object) -> str:
@@ -73,6 +75,10 @@ def as_row(value: Any, names: Sequence[str]) -> Row:
         told = shown(repr(value), _SHOWN_MAX)
         raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
+
+
+def _numbered(step: Node) -> str:
+    return f"{_number(step)}. {_CALLED[type(step)]}"
 
 
 def _number(node: Node) -> int:

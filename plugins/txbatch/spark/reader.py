@@ -188,7 +188,7 @@ class BatchReader:
         latest += [F.expr(f"count_if({micros} > {planned_at}) as ahead")] if time and planned_at is not None else []
         return records.groupBy(*carried(records), partition.alias("partition")).agg(
             F.expr("count(1) as records"),
-            F.expr(f"coalesce(sum(cast(xxhash64({', '.join(names)}) as decimal(38,0))), 0) as fingerprint"),
+            F.expr(f"{_sum_of_hashes(', '.join(names))} as fingerprint"),
             F.expr(f"count_if(not ({valid})) as invalid"),
             *latest,
             *([F.expr(f"count_if({self._outside}) as outside")] if self._outside else []),
@@ -229,3 +229,14 @@ class BatchReader:
     def _partition(self, value: str) -> str:
         spout = self.stream.spout
         return spout.partition_name(value) if isinstance(spout, PartitionedSpout) else value
+
+
+def _sum_of_hashes(columns: str) -> str:
+    """Return the SQL of the sum of xxhash64, as decimal(38,0), 0 of nothing.
+
+    It is added in three parts of 22, 21 and 21 bits, as bigint has room for two trillion of them: adding decimals takes longer.
+    """
+    number, bits = f"xxhash64({columns})", (1 << 21) - 1
+    parts = [f"shiftright({number}, 42)", f"shiftright({number}, 21) & {bits}", f"{number} & {bits}"]
+    high, middle, low = (f"cast(sum({part}) as decimal(20,0))" for part in parts)
+    return f"coalesce(({high} * {1 << 21} + {middle}) * {1 << 21} + {low}, 0)"
