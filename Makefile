@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo up down test test-fast soak lint test-compose bench bench-quick bench-compare wheel setup lock clean
+.PHONY: help demo up down test test-all test-fast soak lint test-compose bench bench-quick bench-compare wheel setup lock clean
 
 # PYTHON=/path/to/python names the Python that .venv is made with; else bin/setup looks for one.
 export PYTHON
@@ -19,8 +19,11 @@ down: ## stop what `up` and `demo` started, PostgreSQL too
 	@if [ -x $(PY) ]; then $(PY) -m txbatch.local.down; fi
 
 ##@ Work on it
-test: setup ## run every test, in three lanes beside each other; PYTEST_ARGS="tests/unit -x" for some
+test: setup ## run the tests: every rule, button, example; PYTEST_ARGS="tests/unit -x" for some
 	$(PY) $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tests/lanes.py)
+
+test-all: setup ## run every test at its whole size; PYTEST_ARGS as above
+	TXBATCH_TESTS=all $(MAKE) test
 
 test-fast: setup ## run what needs no server, within a minute
 	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from databases import IN_MEMORY
+from sizes import EVERYTHING, SIZE, SIZES
 from slowness import FILE, slowness
 
 TESTS = Path(__file__).parent
@@ -25,6 +26,12 @@ SLACK_SECONDS = 5.0
 def tier_of(item: pytest.Item) -> str:
     """The folder of tests that this one is in."""
     return item.path.relative_to(TESTS).parts[0]
+
+
+def budgets() -> dict[str, float]:
+    """CPU seconds by tier, servers and Java included, for the size of this run."""
+    tiers = json.loads(FILE.read_text(encoding="utf-8"))["tiers"]
+    return {tier: each[SIZES.index(SIZE)] for tier, each in tiers.items()}
 
 
 def allowed(budget: float, scale: float) -> float:
@@ -50,11 +57,6 @@ class Meter:
         own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return sum(each.ru_utime + each.ru_stime for each in own) + sum(living.values()) + self.ended
 
-    def servers(self) -> float:
-        """CPU seconds of those that live now and are nobody's children: what ends them is seen by no `read`."""
-        living = [process for process in psutil.process_iter() if self._ours(process)]
-        return sum(spent(process) for process in living if not descends(process))
-
     def _ours(self, process: psutil.Process) -> bool:
         if process.pid == os.getpid():
             return False
@@ -78,26 +80,19 @@ def parent(process: psutil.Process) -> int:
     return 0
 
 
-def descends(process: psutil.Process) -> bool:
-    """True if it was started by this process, or by one that was."""
-    with suppress(psutil.Error):
-        return os.getpid() in {each.pid for each in process.parents()}
-    return False
-
-
 class Budget:
     """The plugin: measures at the borders of tiers, prints what each took, and fails a run that took too much."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config, self.budget = config, json.loads(FILE.read_text(encoding="utf-8"))
+        self.config, self.budget = config, budgets()
         self.spent: dict[str, float] = {}
         self.partial: set[str] = set()
         self.too_dear: list[str] = []
         self.meter: Meter | None = None
-        self.last = self.servers = 0.0
+        self.last = 0.0
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.partial |= {tier_of(item) for item in items}
+        self.partial |= {tier_of(item) for item in items if EVERYTHING or not item.get_closest_marker("whole")}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
@@ -115,29 +110,28 @@ class Budget:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """Look at the servers that end with the session, a moment before."""
+        """Read the meter a moment before the servers end that the whole session had: ended, they count as last seen."""
         if nextitem is None and self.meter is not None:
-            self.servers = self.meter.servers()
+            self.meter.read()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run of whole tiers in which all went well but the time."""
         if session.exitstatus == pytest.ExitCode.OK:
             scale = slowness()
-            tiers = {tier: self.budget["tiers"][tier] for tier in self.spent if self._whole(tier)}
+            tiers = {tier: self.budget[tier] for tier in self.spent if self._whole(tier)}
             self.too_dear = [tier for tier, of in tiers.items() if self.spent[tier] > allowed(of, scale)]
             if self.too_dear:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _whole(self, tier: str) -> bool:
         asked = {Path(self.config.invocation_params.dir, name).resolve() for name in self.config.args}
-        return tier in self.budget["tiers"] and tier not in self.partial and bool(asked & {TESTS, TESTS / tier})
+        return tier in self.budget and tier not in self.partial and bool(asked & {TESTS, TESTS / tier})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        of = self.budget["tiers"]
+        of = self.budget
         each = [f"{tier} {seconds:.0f}/{of.get(tier, '?')}" for tier, seconds in self.spent.items()]
         if each:
-            beside = f"; of servers that ended with it, in no budget: {self.servers:.0f}" if self.servers >= 1 else ""
-            terminalreporter.write_line(f"CPU seconds of their budget: {', '.join(each)}{beside}")
+            terminalreporter.write_line(f"CPU seconds of their budget: {', '.join(each)}")
         for tier in self.too_dear:
             terminalreporter.write_line(
                 f"ERROR tests/{tier} took {self.spent[tier]:.0f} CPU seconds, {of[tier]} are its budget: make it cheaper, or"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from budget import Budget, tier_of
 from databases import Pool, admin, copy, in_database, server_home
+from sizes import EVERYTHING
 from slowness import slowness
 from sqlalchemy import Engine
 
@@ -35,10 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "rule(*names): proves rules of the protocol with real processes; see test_rules.py"
     )
+    config.addinivalue_line("markers", "whole: tried by `make test-all` alone; proves no rule by itself")
     config.pluginmanager.register(Budget(config), "budget")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first.
 
     What hangs is ended by a timeout, later on a machine that is slow.
@@ -48,6 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if seconds := _timeout(item):
             item.add_marker(pytest.mark.timeout(seconds * slowness()), append=False)
     items.sort(key=lambda item: _rank(tier_of(item)))
+    if not EVERYTHING and (left_out := [item for item in items if item.get_closest_marker("whole")]):
+        items[:] = [item for item in items if not item.get_closest_marker("whole")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def _timeout(item: pytest.Item) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slowness import FILE
+from budget import budgets
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
@@ -29,11 +28,11 @@ OUTCOMES = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "
 
 def parts() -> dict[str, list[str]]:
     """The tiers of each part by its name, the longest part first; a tier without a budget is among the others."""
-    budgets = json.loads(FILE.read_text(encoding="utf-8"))["tiers"]
+    seconds = budgets()
     found: dict[str, list[str]] = {}
     for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.glob("test_*.py"))):
-        found.setdefault(tier if budgets.get(tier, 0) >= ALONE_SECONDS else OTHERS, []).append(tier)
-    return dict(sorted(found.items(), key=lambda each: -sum(budgets.get(tier, 0) for tier in each[1])))
+        found.setdefault(tier if seconds.get(tier, 0) >= ALONE_SECONDS else OTHERS, []).append(tier)
+    return dict(sorted(found.items(), key=lambda each: -sum(seconds.get(tier, 0) for tier in each[1])))
 
 
 @dataclass

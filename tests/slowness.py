@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from functools import cache
 from pathlib import Path
@@ -15,15 +14,6 @@ FILE = Path(__file__).parent / "budget.json"
 def slowness() -> float:
     """Return by how much, 1 at least."""
     return max(1.0, yardstick() / json.loads(FILE.read_text(encoding="utf-8"))["yardstick"])
-
-
-def as_many(name: str, usual: int) -> int:
-    """Return how many of what is drawn at random to try: what the environment's variable says, else fewer where it is slow.
-
-    Seeds count from 0, so these are some of those that a faster machine tries; one fourth of them at least.
-    """
-    told = os.environ.get(name)
-    return int(told) if told else int(usual / min(slowness(), 4))
 
 
 def yardstick() -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from every_aggregate import FIELDS, KEYS, VALUES, aggregates, every_aggregate, own_aggregates, shown
 from model.on_postgres import on_postgres
-from slowness import as_many
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import Interval, NonTransactionalState, OpaqueState, Topology, TransactionalState
@@ -35,7 +35,7 @@ from txbatch.memory.tables import Tables
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, LocalTopology, submit_topology
 from txbatch.testing.local import POINTS
 
-SEEDS = as_many("MODEL_BATCHES", 15)
+SEEDS = some_of(15, 15, "MODEL_BATCHES")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 5
 BATCH_MAX = 4

@@ -19,12 +19,12 @@ from model.ledgers import PostgresView
 from model.oracle import check, check_still_final
 from model.source import Size
 from model.story import Action, Story, do
-from slowness import as_many
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import SpoutKind
 
-EXAMPLES = as_many("MODEL_EXAMPLES", 200)
+EXAMPLES = some_of(200, 200, "MODEL_EXAMPLES")
 STEPS = int(os.environ.get("MODEL_STEPS", "40"))
 RUNS = st.sampled_from(["r0", "r1", "r2"])
 SIZES = st.builds(

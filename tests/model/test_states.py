@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 from model.explore import Explorer
 from model.source import Size
-from slowness import as_many
+from sizes import some_of
 
 from txbatch import SpoutKind
 
-STATES = as_many("MODEL_STATES", 5000)
-WALKS = as_many("MODEL_WALKS", 30)
+STATES = some_of(5000, 5000, "MODEL_STATES")
+WALKS = some_of(30, 30, "MODEL_WALKS")
 LIMIT = 0 if STATES > 5_000 or WALKS > 30 else 300
 OPAQUE = SpoutKind.OPAQUE
 SIZES = [
