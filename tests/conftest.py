@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_timeout
 from budget import Budget, tier_of
 from databases import Pool, admin, copy, in_database, server_home
+from lanes import LANE
+from leftovers import sweep
 from sizes import EVERYTHING
-from slowness import slowness
+from slowness import Patience
 from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
 from txbatch.local import airflow_config, metadata
 from txbatch.postgres.engine import connect
 from txbatch.postgres.migrate import migrate
+from txbatch.spark.parent import die_with_parent
 
 TESTS = Path(__file__).parent
 TEMPLATE = "migrated"
@@ -31,6 +37,9 @@ LAST = ("spark", "cli", "local", "local_airflow", "flights", "airflow", "demo")
 def pytest_configure(config: pytest.Config) -> None:
     # A shell's background jobs ignore Ctrl-C, and so would every program that is tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.environ.get(LANE):
+        die_with_parent()
+    sweep()
     for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and not each.name.startswith(("_", "."))):
         config.addinivalue_line("markers", f"{tier}: tests in tests/{tier}/")
     config.addinivalue_line(
@@ -41,26 +50,37 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first.
-
-    What hangs is ended by a timeout, later on a machine that is slow.
-    """
+    """Every test has its tier's name as a marker, `pytest -m "unit or contract"`; cheap tiers run first."""
     for item in items:
         item.add_marker(tier_of(item))
-        if seconds := _timeout(item):
-            item.add_marker(pytest.mark.timeout(seconds * slowness()), append=False)
     items.sort(key=lambda item: _rank(tier_of(item)))
     if not EVERYTHING and (left_out := [item for item in items if item.get_closest_marker("whole")]):
         items[:] = [item for item in items if not item.get_closest_marker("whole")]
         config.hook.pytest_deselected(items=left_out)
 
 
-def _timeout(item: pytest.Item) -> float:
-    """The seconds that a test may take by its own mark, or else by the configuration; 0: as long as it likes."""
-    mark = item.get_closest_marker("timeout")
-    given = item.config.getoption("timeout")
-    usual = item.config.getini("timeout") if given is None else given
-    return float(mark.args[0] if mark and mark.args else usual or 0)
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """End a test that hangs by what it could have done, not by seconds: see slowness.py. Else as pytest-timeout does."""
+    if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
+        return None
+    patience = Patience(settings.timeout)
+
+    def at_alarm(*_: object) -> None:
+        __tracebackhide__ = True
+        if patience.lasts():
+            signal.setitimer(signal.ITIMER_REAL, max(1.0, patience.left))
+        else:
+            pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel  # type: ignore[attr-defined]
+    signal.signal(signal.SIGALRM, at_alarm)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    return True
 
 
 def _rank(tier: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +13,9 @@ from typing import Any
 
 import psutil
 import psycopg2
+from leftovers import IN_MEMORY
 from sqlalchemy import make_url
 
-# A server of tests makes and deletes files by the thousand, which costs a disk's file system most of the time.
-IN_MEMORY = Path("/dev/shm", f"txbatch-tests-{os.getpid()}")
 ROOM_BYTES = 8 << 30
 _numbers = count(1)
 # Definitions, by the transactions that wrote them: DDL that is not undone leaves another sum. Tables, sequences and views

@@ -1,23 +1,29 @@
-"""`make test`: every tier, in parts that are a pytest each; three at a time, the longest first, so that all end together."""
+"""`make test`: every tier, in parts that are a pytest each; one more at a time than there are cores, the longest first."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from budget import budgets
+from budget import budgets, costs_of, told
+from slowness import CORES
 
 TESTS = Path(__file__).parent
 LOGS = TESTS.parent / ".txbatch" / "logs"
-LANES = 3
+# Airflow's tests wait most of their time.
+LANES = CORES + 1
+# Set in the environment of a part, which ends with this process.
+LANE = "A_LANE_OF_THE_TESTS"
 # A tier of so many CPU seconds is worth a pytest of its own, which takes about five; all others are together.
 ALONE_SECONDS = 60
 OTHERS = "others"
@@ -52,7 +58,13 @@ class Part:
         command = [sys.executable, "-m", "pytest", f"--color={colour}", *(f"tests/{tier}" for tier in tiers)]
         with log_of(name).open("wb") as file:
             process = subprocess.Popen(
-                command, cwd=TESTS.parent, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+                command,
+                cwd=TESTS.parent,
+                env=os.environ | {LANE: name},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
             )
         return cls(name, process)
 
@@ -83,8 +95,24 @@ class Part:
 
 
 def log_of(part: str) -> Path:
-    """Where the pytest of a part writes."""
-    return LOGS / f"test-{part}.log"
+    """Where the pytest of a part writes, unless another run of the same checkout writes there."""
+    return LOGS / f"test-{part}{_run}.log"
+
+
+_run = ""
+
+
+@contextmanager
+def own_logs() -> Iterator[None]:
+    """Context manager. Give this run logs that no other run of the checkout writes to."""
+    global _run
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / "test.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _run = f"-{os.getpid()}"
+        yield
 
 
 @dataclass
@@ -139,14 +167,14 @@ def worse(codes: list[int]) -> int:
 def main() -> int:
     """Run all parts; return the worse exit code."""
     started = time.monotonic()
-    LOGS.mkdir(parents=True, exist_ok=True)
     suite = Suite(deque(parts().items()))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: suite.interrupt())
-    suite.run()
+    with own_logs():
+        suite.run()
     for line in (line for part in suite.begun for line in part.complaints()):
         print(line)
-    print("Seconds by the clock:", ", ".join(f"{part.name} {part.seconds:.0f}" for part in suite.begun))
+    print(told([cost for part in suite.begun for cost in costs_of(part.lines())]))
     counts = sum((counts_of(part.lines()) for part in suite.begun), Counter[str]())
     print(closing_line(counts, time.monotonic() - started))
     return worse([part.process.returncode for part in suite.begun])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from slowness import slowness
+from slowness import Patience
 
 from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
 from txbatch.core.aggregator import CombinerAggregator
@@ -184,9 +184,9 @@ def code(text: str = "code") -> str:
 
 
 def until(seen: Callable[[], T], complaint: str = "it was not seen", *, seconds: float = 240, every: float = 0.1) -> T:
-    """Wait for something to be seen, and return it; the complaint fails the test. A slow machine is given more seconds."""
-    deadline = time.monotonic() + seconds * slowness()
+    """Wait for something to be seen, and return it; the complaint fails the test. A busy machine is given more seconds."""
+    patience = Patience(seconds)
     while not (found := seen()):
-        assert time.monotonic() < deadline, complaint
+        assert patience.lasts(), complaint
         time.sleep(every)
     return found

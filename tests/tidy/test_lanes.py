@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import budget
 import lanes
+import psutil
 import pytest
+from support import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +74,54 @@ def test_the_worse_exit_code_is_that_of_all(codes: list[int], worse: int) -> Non
     assert lanes.worse(codes) == worse
 
 
-def test_a_tier_may_take_a_quarter_more_and_a_small_one_some_seconds() -> None:
-    assert budget.allowed(100, scale=1) == 125
+def test_a_tier_may_take_somewhat_more_than_its_budget() -> None:
+    assert budget.allowed(100, scale=1) == pytest.approx(115)
     assert budget.allowed(2, scale=1) == 7
-    assert budget.allowed(100, scale=2) == 250
+    assert budget.allowed(100, scale=2) == pytest.approx(230)
+
+
+def test_what_each_tier_took_is_one_line_of_all_parts() -> None:
+    ends = [
+        [budget.told([budget.Cost("unit", 41.4, 45, 140), budget.Cost("docs", 4, 6, 9)]), "== 3 passed in 9s =="],
+        [budget.told([budget.Cost("spark", 300, 330, 400)])],
+        ["Killed"],
+    ]
+    assert budget.told([cost for lines in ends for cost in budget.costs_of(lines)]).removeprefix(budget.TOLD) == (
+        "unit 41/45 in 140s, docs 4/6 in 9s, spark 300/330 in 400s, all 345/381 in 549s"
+    )
+
+
+def test_two_runs_of_one_checkout_have_logs_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "LOGS", tmp_path)
+    monkeypatch.setattr(lanes, "_run", "")
+    with lanes.own_logs():
+        first = lanes.log_of("spark")
+        with lanes.own_logs():
+            assert lanes.log_of("spark") != first
+
+
+def test_there_is_a_lane_more_than_there_are_cores() -> None:
+    assert len(os.sched_getaffinity(0)) + 1 == lanes.LANES
+
+
+def test_a_part_ends_with_the_run_that_began_it(tmp_path: Path) -> None:
+    """Killed, a run cannot end its parts: each asks the kernel to be killed with it."""
+    (tmp_path / "test_waits.py").write_text("import time\ndef test_it():\n    time.sleep(600)\n")
+    begin = (
+        "import lanes, pathlib, time\n"
+        f"lanes.LOGS = pathlib.Path({str(tmp_path)!r})\n"
+        f"part = lanes.Part.begin('waits', [{str(tmp_path)!r}])\n"
+        "print(part.process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", begin],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": "tests:plugins"},
+    ) as run:
+        assert run.stdout is not None
+        part = psutil.Process(int(run.stdout.readline()))
+        until(lambda: "collected" in (tmp_path / "test-waits.log").read_text(), "the part does not begin")
+        run.kill()
+    until(lambda: not part.is_running() or part.status() == psutil.STATUS_ZOMBIE, "the part goes on")
