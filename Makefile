@@ -28,6 +28,7 @@ test-all: setup ## run every test at its whole size; PYTEST_ARGS as above
 test-fast: setup ## run what needs no server, within a minute
 	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)
 
+soak: export TXBATCH_TESTS := all
 soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; followers that are killed; more of the model's states
 	SOAK_SEEDS=24-$$((23 + $(or $(SEEDS),300))) SOAK_STRIDE=1 $(PY) -m pytest tests/soak -p no:budget --timeout 3600 -rP $(PYTEST_ARGS)
 	MODEL_STATES=200000 MODEL_WALKS=1000 $(PY) -m pytest tests/model/test_states.py -p no:budget --timeout 7200

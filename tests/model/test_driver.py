@@ -18,9 +18,9 @@ from txbatch.run.steps import Steps
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 SIZES = [
-    (2, 1, SpoutKind.TRANSACTIONAL, ("advance", "share")),
+    pytest.param(2, 1, SpoutKind.TRANSACTIONAL, ("advance", "share"), marks=pytest.mark.whole),
     (2, 2, SpoutKind.TRANSACTIONAL, ("advance", "share")),
-    (3, 2, SpoutKind.OPAQUE, ("advance",)),
+    pytest.param(3, 2, SpoutKind.OPAQUE, ("advance",), marks=pytest.mark.whole),
 ]
 
 

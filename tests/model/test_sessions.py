@@ -23,6 +23,7 @@ from model.test_any_batches import (
     Befalls,
     Record,
     Submit,
+    check_befell,
     out_of_order,
     outages,
     replays,
@@ -33,6 +34,7 @@ from sqlalchemy import Engine
 from txbatch import Topology, session_window
 from txbatch.core.session_window import SessionWindow
 from txbatch.core.state import State, StateKind
+from txbatch.core.transaction import Batch
 from txbatch.memory import emitter
 from txbatch.memory.emitter import partials_of
 from txbatch.testing import local as kit
@@ -91,7 +93,7 @@ def parted(records: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     yield session
 
 
-def check(seed: int, state: str, befalls: Befalls, submit: Submit = submit_topology) -> None:
+def check(seed: int, state: str, befalls: Befalls, submit: Submit = submit_topology) -> list[Batch]:
     name = f"{befalls.__name__}_{seed}"
     local, batches = befalls(submit, STATES[state](name), Random(seed))
     found = {(row["k"], row["session_start"]): row for row in local.rows(name)}
@@ -100,14 +102,14 @@ def check(seed: int, state: str, befalls: Befalls, submit: Submit = submit_topol
     for key, values in expected.items():
         for value, of_all in values.items():
             assert shown(found[key][value]) == shown(of_all), f"seed {seed}: {value} of {key}, of the batches {batches}"
+    return local.batches()
 
 
 @pytest.mark.rule("R9", "R17", "R21", "R27")
 @pytest.mark.parametrize("befalls", BEFALLS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("state", STATES)
 def test_sessions_in_any_batches_are_those_of_one_pass(state: str, befalls: Befalls) -> None:
-    for seed in range(SEEDS):
-        check(seed, state, befalls)
+    check_befell(check(seed, state, befalls) for seed in range(SEEDS))
 
 
 @pytest.mark.rule("R9", "R17", "R21", "R27")
