@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from subprocess import Popen
 import psutil
 import pytest
 from sqlalchemy import Engine, make_url, text
+from support import until
 
 from txbatch import failpoints
 from txbatch.postgres.reader import Reader
@@ -103,10 +103,7 @@ def counts(engine: Engine) -> dict[str, int]:
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
+    until(what, "waited too long", seconds=seconds, every=0.02)
 
 
 def spark_processes(started: Popen[str]) -> dict[str, psutil.Process]:
@@ -132,9 +129,15 @@ def test_no_failpoint_is_forgotten() -> None:
 
 
 @pytest.mark.rule("R3", "R5", "R10")
-def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine: Engine, tmp_path: Path) -> None:
-    """One batch meets every failpoint: eight calls are killed; the ninth finishes it and goes on with the next."""
-    job = write_job("sentences.py", SENTENCES)
+def test_killed_at_every_point_in_turn(
+    start: Start, write_job: WriteJob, engine: Engine, home: Path, tmp_path: Path
+) -> None:
+    """One batch meets every failpoint: eight calls are killed; the ninth finishes it and goes on with the next.
+
+    All is below the home, whose path is odd, and nothing beside it.
+    """
+    (tmp_path / "job").mkdir()
+    job = write_job("job/sentences.py", SENTENCES)
     armed = ",".join(f"{point}=kill:{tmp_path / point}" for point in POINTS)
     for point in POINTS:
         killed = start("run", job, TXBATCH_FAILPOINTS=armed)
@@ -151,6 +154,8 @@ def test_killed_at_every_point_in_turn(start: Start, write_job: WriteJob, engine
     assert counts(engine) == ALL
     statuses = [row["status"] for row in Reader(engine).attempts("sentences")]
     assert statuses == ["committed", "committed", "superseded", "superseded"]
+    assert {each.name for each in tmp_path.iterdir()} == {home.name, "job", *POINTS}
+    assert (home / "staging").is_dir()
 
 
 def test_spark_ends_with_whom_it_works_for(
