@@ -11,7 +11,6 @@ import pytest
 from cli_support import DAYS, contents, refused, rows
 from click.testing import Result
 from forks import Fork
-from slowness import slowness
 from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
@@ -93,7 +92,7 @@ def test_killed_and_called_again_it_goes_on(
     source.write_text(MENDED)
     asked = ("restate", str(tmp_path / job), "1", "2", "--why", "a typing error", "--json")
     killed = process_without_spark(*asked, TXBATCH_FAILPOINTS=f"{point}=kill:{tmp_path / 'once'}")
-    assert killed.communicate(timeout=60 * slowness())[0] == ""
+    assert killed.communicate()[0] == ""
     assert killed.returncode == -signal.SIGKILL
     done = txbatch(*asked)
     assert [(row["position"], row["txid"]) for row in rows(done)] == [(1, 3), (2, 4)], done.output
