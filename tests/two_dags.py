@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cli_support import DAYS
+from forks import told_with_airflow
 
-from txbatch import settings
 from txbatch.launch.job_file import LAST_LINES
 from txbatch.spouts.partitioned_log import PartitionedLog
 
-ROOT = settings.project_root()
 WORDS = """
 from txbatch import *
 topology = Topology("words")
@@ -73,14 +68,7 @@ class TwoDags:
 
         `more` are further arguments of it, behind the DAGs and the source.
         """
-        environment = os.environ | {
-            "AIRFLOW_HOME": str(self.folder / "airflow"),
-            "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'tests'}",
-            "TXBATCH_DATABASE_URL": database_url,
-            "TXBATCH_HOME": str(self.folder / "home"),
-        }
+        given = {"TXBATCH_DATABASE_URL": database_url, "TXBATCH_HOME": str(self.folder / "home")}
         dags = [str(self.folder / "dags" / f"{name}.py") for name in ("words", "days")]
-        command = [sys.executable, "-c", program, *dags, str(self.source), *more]
-        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert said.returncode == 0, said.stderr
-        return dict(json.loads(said.stdout.splitlines()[-1]))
+        told = told_with_airflow(program, *dags, str(self.source), *more, folder=self.folder, **given)
+        return dict(told)

@@ -7,13 +7,13 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from cli_support import refused
 from click.testing import Result
+from forks import Fork
 from sqlalchemy import Engine, text
 
 from txbatch import settings
@@ -57,7 +57,7 @@ def test_killed_between_both_commits(
     warehouse: str,
     engine: Engine,
     write_job: WriteJob,
-    process_without_spark: Callable[..., Popen[str]],
+    process_without_spark: Callable[..., Fork],
     tmp_path: Path,
 ) -> None:
     """Both states count once."""
@@ -84,7 +84,7 @@ def test_a_move_that_is_killed_is_made_or_not_and_the_next_call_goes_on(
     postgres_url: str,
     warehouse: str,
     write_job: WriteJob,
-    process_without_spark: Callable[..., Popen[str]],
+    process_without_spark: Callable[..., Fork],
     tmp_path: Path,
 ) -> None:
     """Before the ledger's COMMIT the state has stayed where it was, after it it has moved."""

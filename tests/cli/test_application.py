@@ -7,7 +7,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Client
 from pathlib import Path
 from threading import Event, Thread, Timer
@@ -16,13 +15,14 @@ import psutil
 import pytest
 from cli_support import refused
 from click.testing import CliRunner
+from slowness import slowness
 from sqlalchemy import Engine, text
 from support import until
 
 from txbatch import settings
 from txbatch.cli.main import main
-from txbatch.core.errors import DefinitionError, Incomplete, StaleAttempt, TransientError
-from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
+from txbatch.core.errors import DefinitionError, StaleAttempt, TransientError
+from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.launch.application import Application
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
@@ -97,98 +97,71 @@ def sockets() -> list[str]:
 
 
 @pytest.mark.rule("R5", "R7")
-def test_attempt_after_attempt_in_one_application(
-    runner: Runner, folder: Path, engine: Engine, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """One fails and is told why; the driver is killed; the job file is edited meanwhile; a newer attempt takes over.
-
-    That other code alone starts another application is seen below, without Spark.
-    """
+def test_attempt_after_attempt_in_one_application(runner: Runner, folder: Path, engine: Engine) -> None:
+    """One fails and is told why, and the next attempt is done by the same driver."""
     emit(runner, 1)
     (first,) = drivers()
     assert [name for name in sockets() if name.startswith("txbatch-")] == [], "removed once the driver is connected"
     (folder / "fail b").touch()
     with pytest.raises(TransientError, match=r"words 2:1, stream 'in', .* OSError: b fails on purpose"):
         emit(runner, 2)
-    emit(runner, 3)
-    assert drivers() == [first]
-
-    first.suspend()  # so that it is alive when it is given the next one, and dead before it begins
-    Timer(1, first.kill).start()
-    emit(runner, 4)
-    (second,) = drivers()
-    assert second != first
-    second.kill()
-    second.wait()
     (folder / "fail b").unlink()
-    runner.job.path.write_text(runner.job.path.read_text().replace("word.upper()", 'word.upper() + "!"'))
     emit(runner, 2)
-    emit(runner, 5)
-    (third,) = drivers()
-
-    (folder / "hold f").touch()
-    overtaken = Thread(target=take_over, args=(runner, 6, folder / "at f"))
-    overtaken.start()
-    with pytest.raises(StaleAttempt, match="words 6:1: 6:2 took its place"):
-        emit(runner, 6)
-    overtaken.join()
-    assert "txbatch: words 6:1: stopped, for 6:2 took its place; nothing was changed" in capfd.readouterr().err
-    (folder / "hold f").unlink()
-    emit(runner, 6)
-    (fourth,) = drivers()
-    assert fourth != third
-
-    for txid in range(1, 7):
-        found, run = batch(runner, txid)
-        runner.steps.commit(found, run)
-    with engine.connect() as connection:
-        counted = connection.execute(text('SELECT word, "count" FROM report.words ORDER BY word')).all()
-    assert [tuple(row) for row in counted] == [(word, 1) for word in ("A", "B!", "C", "D", "E!", "F!")]
-    attempts = [(row["attempt"], row["status"]) for row in Reader(engine).attempts("words")]
-    assert [attempt for attempt, status in attempts if status == "committed"] == [
-        "6:3",
-        "5:1",
-        "4:1",
-        "3:1",
-        "2:2",
-        "1:1",
-    ]
+    assert drivers() == [first]
+    assert committed(runner, engine, 2) == {"1:1": ["A"], "2:2": ["B"]}
     runner.application.close()
     assert drivers() == []
     assert not any(name.startswith("txbatch-") for name in sockets())
 
 
-SALES = """
-import os
-topology = Topology("sales")
-spout = IntervalSpout(os.environ["WORDS_FOLDER"] + "/sales", "at timestamp, price int", time="at", options={"header": True})
-topology.new_stream("in", spout).persistent_aggregate(TransactionalState("sales"), turnover=Sum("price"))
-if __name__ == "__main__":
-    raise SystemExit(emit(topology))
-"""
-
-
+@pytest.mark.whole
 @pytest.mark.rule("R5", "R7")
-@pytest.mark.usefixtures("home")
-def test_an_attempt_reads_anew_what_the_one_before_has_read(
-    folder: Path, write_job: WriteJob, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+def test_another_application_after_a_driver_that_was_killed_or_overtaken(
+    runner: Runner, folder: Path, engine: Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where its spout persists what it reads: a price that was changed, in a file of the same size, is found."""
-    monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    (folder / "sales").mkdir()
-    file, day = folder / "sales" / "a.csv", datetime(2026, 1, 1, tzinfo=UTC)
-    run = Run("a-day", interval=Interval(day, day + timedelta(1)))
-    file.write_text("at,price\n2026-01-01T12:00:00Z,1\n")
-    with open_runner(load_job(write_job("sales.py", SALES)), settings.resolve()) as sales:
-        found = sales.steps.initialize_transaction(run)
-        assert isinstance(found, Batch)
-        sales.steps.emit_batch(found, run, sales.submit)
-        file.write_text("at,price\n2026-01-01T12:00:00Z,7\n")
-        with pytest.raises(
-            Incomplete, match=r"sales 1:2: .* was read differently: attempt 1:1 found .*; the source changed"
-        ):
-            sales.steps.emit_batch(found, run, sales.submit)
-        assert len(drivers()) == 1
+    """The driver is killed, twice; the job file is edited meanwhile; a newer attempt takes over.
+
+    That other code alone starts another application is seen below, without Spark.
+    """
+    emit(runner, 1)
+    (first,) = drivers()
+    first.suspend()  # so that it is alive when it is given the next one, and dead before it begins
+    Timer(1, first.kill).start()
+    emit(runner, 2)
+    (second,) = drivers()
+    assert second != first
+    second.kill()
+    second.wait()
+    runner.job.path.write_text(runner.job.path.read_text().replace("word.upper()", 'word.upper() + "!"'))
+    emit(runner, 3)
+    (third,) = drivers()
+
+    (folder / "hold d").touch()
+    overtaken = Thread(target=take_over, args=(runner, 4, folder / "at d"))
+    overtaken.start()
+    with pytest.raises(StaleAttempt, match="words 4:1: 4:2 took its place"):
+        emit(runner, 4)
+    overtaken.join()
+    assert "txbatch: words 4:1: stopped, for 4:2 took its place; nothing was changed" in capfd.readouterr().err
+    (folder / "hold d").unlink()
+    emit(runner, 4)
+    (fourth,) = drivers()
+    assert fourth != third
+    assert committed(runner, engine, 4) == {"1:1": ["A"], "2:1": ["B"], "3:1": ["C!"], "4:3": ["D!"]}
+
+
+def committed(runner: Runner, engine: Engine, last: int) -> dict[str, list[str]]:
+    """Commit all batches up to the last; return the words that each attempt brought, which are counted once."""
+    for txid in range(1, last + 1):
+        found, run = batch(runner, txid)
+        runner.steps.commit(found, run)
+    words: dict[int, list[str]] = {}
+    with engine.connect() as connection:
+        for word, count, txid in connection.execute(text('SELECT word, "count", txid FROM report.words')).tuples():
+            assert count == 1
+            words.setdefault(txid, []).append(word)
+    rows = [row for row in Reader(engine).attempts("words") if row["status"] == "committed"]
+    return {row["attempt"]: words[int(row["attempt"].partition(":")[0])] for row in reversed(rows)}
 
 
 def take_over(runner: Runner, txid: int, at: Path) -> None:
@@ -197,7 +170,7 @@ def take_over(runner: Runner, txid: int, at: Path) -> None:
     until(lambda: re.fullmatch(r"stage \d+, 0 of 1 tasks", runner.application.stage))
 
     def fail(*_: object) -> None:
-        Event().wait(2)
+        Event().wait(2 * slowness())
         raise TimeoutError("that is all")
 
     with pytest.raises(TimeoutError):
@@ -300,7 +273,7 @@ def test_where_it_started_and_no_attempt_did_it_is_ended_at_once(job: Job, home:
 
     class Coming(Launched):
         def run(self) -> None:
-            assert self.over.wait(30), "never killed"
+            assert self.over.wait(30 * slowness()), "never killed"
 
     with Application(job, home, Coming, local=True) as spark:
         spark.start([attempt(1, folder)[1].plan], "code")
@@ -321,7 +294,7 @@ def test_let_end_it_ends_beside_what_comes_and_another_starts_where_something_is
     spark.let_end()
     spark.emit(*attempt(1, folder))
     spark.let_end()
-    assert ended[0].wait(30)
+    assert ended[0].wait(30 * slowness())
     spark.start([attempt(2, folder)[1].plan], "code")
     spark.emit(*attempt(2, folder))
     assert not ended[1].is_set()
@@ -396,7 +369,7 @@ def test_it_goes_on_while_spark_is_at_work(job: Job, home: Path, folder: Path) -
 
     class Slow(Launched):
         def run(self) -> None:
-            assert go.wait(30)
+            assert go.wait(30 * slowness())
             super().run()
 
     spark = Application(job, home, Slow, local=True)
@@ -438,7 +411,7 @@ def test_a_driver_that_speaks_otherwise_is_ended(job: Job, home: Path, folder: P
             with Client(self.socket) as submitter:
                 os.write(submitter.fileno(), said)
                 if len(said) > 1:
-                    assert self.over.wait(30), "never killed"
+                    assert self.over.wait(30 * slowness()), "never killed"
 
     with (
         Application(job, home, Babbling, local=True) as spark,

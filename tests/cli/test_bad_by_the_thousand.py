@@ -13,6 +13,7 @@ import bad_inputs as bad
 import pytest
 from cli_support import contents, job_of
 from click.testing import CliRunner, Result
+from sizes import exactly
 from sqlalchemy import Engine
 from without_spark import WithoutSpark
 
@@ -29,6 +30,11 @@ DAY = ("2013-01-01T00:00:00Z", "2013-01-02T00:00:00Z")
 Command = tuple[str, ...]
 Try = Callable[[Iterable[Command]], int]
 tried: list[int] = []
+# Of the types of a key: a text goes to the database as it is, a number may be too large, a time has most spellings.
+KEYS = [
+    type_ if type_ in ("string", "smallint", "timestamp") else pytest.param(type_, marks=pytest.mark.whole)
+    for type_ in bad.KEY_TYPES
+]
 
 
 @pytest.fixture
@@ -90,18 +96,19 @@ def complaint(result: Result, codes: tuple[int, ...] = (1, 2)) -> str | None:
 
 def test_names_of_nothing(refused: Try) -> None:
     names = [name for name in bad.TEXTS if name not in ("words", "--help")]
+    step = exactly(3, 1)  # each command has each name, or every third one, in turn
     found = refused(
         command
-        for name in names
+        for number, name in enumerate(names)
         for command in (
             ("status", "--", name),
             ("batches", "--", name),
             ("abort", "--why", "x", "--", name, "3"),
             ("drop", "--yes", "--", name),
             ("query", "--", name, "a"),
-        )
+        )[number % step :: step]
     )
-    assert found >= 450
+    assert found >= 450 // step
 
 
 def test_names_that_look_like_options(refused: Try) -> None:
@@ -143,7 +150,7 @@ def test_values_of_options(refused: Try, ledger: str) -> None:
     assert found >= 350
 
 
-@pytest.mark.parametrize("type_", bad.KEY_TYPES)
+@pytest.mark.parametrize("type_", KEYS)
 def test_keys(type_: str, ledger: str, engine: Engine, tmp_path: Path) -> None:
     """A key that is not there is told as absent, one that is none of the column's type is refused."""
     job = tmp_path / "typed.py"
@@ -257,5 +264,5 @@ def test_files_of_the_staging_area(tmp_path: Path) -> None:
 
 def test_they_were_more_than_a_thousand() -> None:
     """Last: what the tests above have tried, when all of them ran."""
-    if len(tried) >= 20:
+    if len(tried) >= 15:
         assert sum(tried) >= 1_000

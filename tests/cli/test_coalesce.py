@@ -1,8 +1,7 @@
-"""`txbatch run --cron`: many intervals by one call and one Spark application; it stops at an error, and goes on there."""
+"""`txbatch run --cron`: many intervals by one call; it stops at an error, and goes on there; killed, it leaves no Spark."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import psutil
 import pytest
 from click.testing import Result
 from sqlalchemy import Engine, text
+from support import until
 
 from txbatch.postgres.reader import Reader
 
@@ -57,9 +57,8 @@ def days(*numbers: int) -> dict[str, int]:
 
 @pytest.mark.rule("R2", "R10")
 def test_it_stops_at_an_error_and_goes_on_when_it_is_called_again(
-    txbatch: Txbatch, postgres_url: str, process: Start, write_job: WriteJob, engine: Engine, tmp_path: Path
+    txbatch: Txbatch, write_job: WriteJob, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first call without Spark, the second with one application for all that is left."""
     job, away = write_job("days.py", DAYS), tmp_path / "2013-03-10"
     away.touch()
     stopped = txbatch("run", job, *WHOLE, *DAILY)
@@ -68,11 +67,10 @@ def test_it_stops_at_an_error_and_goes_on_when_it_is_called_again(
     assert "already committed" not in stopped.stderr
     assert counts(engine) == days(8, 9)
     away.unlink()
-    with process("run", job, *WHOLE, *DAILY, TXBATCH_DATABASE_URL=postgres_url) as started:
-        _, err = started.communicate()
-    assert started.returncode == 0, err
-    assert err.count("starting Spark") == 1
-    assert err.count("already committed as txid") == 3, "the failed one is finished first"
+    caplog.clear()
+    again = txbatch("run", job, *WHOLE, *DAILY)
+    assert again.exit_code == 0, again.stderr
+    assert caplog.text.count("already committed as txid") == 3, "the failed one is finished first"
     assert counts(engine) == days(8, 9, 10, 11, 12)
     with engine.connect() as connection:
         hours = "extract(epoch FROM interval_end - interval_start)::int / 3600"
@@ -88,16 +86,12 @@ def test_killed_it_leaves_no_process_behind(
     held, job = tmp_path / "held", write_job("days.py", DAYS)
     armed = {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_FAILPOINTS": f"emit.recorded=block:{held}"}
     with process("run", job, *WHOLE, *DAILY, **armed) as started:
-        while not held.exists():
-            assert started.poll() is None
-            time.sleep(0.05)
+        until(lambda: held.exists() or started.poll() is not None)
+        assert started.poll() is None
         below = psutil.Process(started.pid).children(recursive=True)
         assert "java" in {each.name() for each in below}
         started.kill()
-    deadline = time.monotonic() + 10
-    while any(map(alive, below)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not any(map(alive, below)), "a process is left", seconds=10)
 
 
 def alive(process: psutil.Process) -> bool:

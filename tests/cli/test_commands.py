@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,7 +138,14 @@ def test_plan_says_what_a_run_would_be_refused_for(txbatch: Txbatch, ran: str) -
 
 
 def test_doctor_is_content(txbatch: Txbatch) -> None:
-    assert [row["check"] for row in json_rows(txbatch("doctor", "--json"))] == CHECKS
+    rows = json_rows(txbatch("doctor", "--json"))
+    assert [row["check"] for row in rows] == CHECKS
+    root = settings.project_root()
+    jobs, dags = (len(list((root / folder).glob("*.py"))) for folder in ("jobs", "dags"))
+    assert dags > 1
+    assert re.fullmatch(
+        rf"\d+ DAGs in dags/ and {jobs} jobs in jobs/ of {re.escape(str(root))} load", rows[-1]["detail"]
+    )
 
 
 def test_doctor_says_once_that_a_setting_is_wrong(txbatch: Txbatch, monkeypatch: pytest.MonkeyPatch) -> None:

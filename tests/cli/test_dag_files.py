@@ -26,9 +26,8 @@ def write(root: Path, name: str, job: str, dag: str = "") -> None:
     (root / "dags" / f"{name}.py").write_text(dag or DAG.format(f"{name}.py", ""))
 
 
-def test_files_that_load_are_counted_and_all_others_are_named_with_the_next_step(tmp_path: Path) -> None:
+def test_files_that_do_not_load_are_named_with_the_next_step(tmp_path: Path) -> None:
     write(tmp_path, "good", JOB.format(name="good") + MAIN)
-    assert check_files(tmp_path) == f"1 DAG in dags/ and 1 job in jobs/ of {tmp_path} load"
     write(tmp_path, "copied", JOB.format(name="copied") + MAIN, DAG.format("copied.py", "start_date=..."))
     write(tmp_path, "lost", JOB.format(name="lost"))
     write(tmp_path, "broken", "import nosuch\n", DAG.format("elsewhere.py", ""))

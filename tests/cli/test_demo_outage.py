@@ -33,6 +33,7 @@ def own_home(home: Path) -> Iterator[Path]:
     postgres.stop(home)
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(300)
 def test_a_demo_touches_nothing_of_the_users(
     of_a_user: None, own_home: Path, engine: Engine, postgres_url: str, process: Callable[..., Popen[str]]

@@ -8,11 +8,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 from cli_support import DAYS, WORDS_OF_LOG, refused
 from click.testing import Result
+from forks import Fork
+from slowness import slowness
 from sqlalchemy import Engine, text
 from support import until
 
@@ -104,26 +105,26 @@ def test_a_call_that_follows_ends_says_so_and_goes_on(
     engine: Engine,
     tmp_path: Path,
     write_job: Callable[[str, str], str],
-    process_without_spark: Callable[..., Popen[str]],
+    process_without_spark: Callable[..., Fork],
     disk: Disk,
 ) -> None:
     log = PartitionedLog(tmp_path / "log")
     log.append("0", ["a", "b"])
     job = write_job("words.py", WORDS_OF_LOG.format(root=str(tmp_path / "log")))
 
-    def begin() -> Popen[str]:
+    def begin() -> Fork:
         return process_without_spark("run", job, "--follow", "--json", TXBATCH_DATABASE_URL=postgres_url)
 
     with begin() as follower:
         until(lambda: counted(engine, "words") == 2)
         disk.fill()
         log.append("0", ["c"])
-        said, err = follower.communicate(timeout=120)
+        said, err = follower.communicate(timeout=120 * slowness())
     assert (follower.returncode, FULL in json.loads(said)["message"]) == (1, True), err
     assert counted(engine, "words") == 2
     disk.grow()
     with begin() as follower:
         until(lambda: counted(engine, "words") == 3)
         follower.send_signal(signal.SIGTERM)
-        _, err = follower.communicate(timeout=120)
+        _, err = follower.communicate(timeout=120 * slowness())
     assert follower.returncode == 0, err

@@ -9,14 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from slowness import slowness
 from sqlalchemy import Engine, text
+from support import until
 
 from txbatch import settings
 from txbatch.core.errors import StaleAttempt
@@ -103,11 +105,8 @@ class Elsewhere:
             command += ["--py-files", what.py_files]
         command += [what.application, *what.arguments]
         self.spark = self._start(command, {**spark_environment(), **what.environment, "HELD": str(held)})
-        deadline = time.monotonic() + 120
-        while not held.exists():
-            assert time.monotonic() < deadline
-            assert self.spark.poll() is None, self.spark.communicate()
-            time.sleep(0.02)
+        until(lambda: held.exists() or self.spark.poll() is not None, seconds=120, every=0.02)
+        assert self.spark.poll() is None, self.spark.communicate()
 
     def _start(self, command: list[str], environment: dict[str, str]) -> Popen[str]:
         environment = {**environment, "PYTHONPATH": str(settings.project_root() / "plugins")}
@@ -118,7 +117,7 @@ class Elsewhere:
 
     def told(self) -> str:
         """What spark-submit said when it had ended by itself."""
-        out, err = self.spark.communicate(timeout=60)  # the driver's stderr comes out of Java's stdout
+        out, err = self.spark.communicate(timeout=60 * slowness())  # the driver's stderr comes out of Java's stdout
         assert self.spark.returncode == FENCED_EXIT_CODE, out + err
         (line,) = [line for line in (out + err).splitlines() if line.startswith("txbatch: ")]
         return line
@@ -137,11 +136,12 @@ def test_a_driver_whose_task_was_killed(
     started: list[Popen[str]],
 ) -> None:
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
-    attempt = Elsewhere(write_job("held.py", HELD), home, tmp_path / "held", 3, started, spark=True)
+    lease = ceil(3 * slowness())
+    attempt = Elsewhere(write_job("held.py", HELD), home, tmp_path / "held", lease, started, spark=True)
     assert attempt.spark.poll() is None
     attempt.task.kill()
     assert attempt.told() == (
-        "txbatch: held 1:1: stopped, for its task has not renewed its lease for 3 s; nothing was changed"
+        f"txbatch: held 1:1: stopped, for its task has not renewed its lease for {lease} s; nothing was changed"
     )
 
 
@@ -157,7 +157,7 @@ def test_a_driver_whose_place_was_taken(
     """Its task lives and renews nothing more; the newer attempt tells the driver at once."""
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_url)
     job = write_job("held.py", HELD_BEFORE_SPARK)
-    attempt = Elsewhere(job, home, tmp_path / "held", 8, started)
+    attempt = Elsewhere(job, home, tmp_path / "held", ceil(8 * slowness()), started)
     newer = open_steps(load_job(job), settings.resolve())
     batch = newer.initialize_transaction(Run("run"))
     assert isinstance(batch, Batch)

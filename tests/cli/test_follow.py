@@ -14,18 +14,21 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
 from cli_support import DAYS, WORDS_OF_LOG, rows
 from click.testing import Result
+from forks import Fork
+from sizes import exactly
+from slowness import slowness
 from sqlalchemy import Engine, text
+from support import until
 
 from txbatch.spouts.partitioned_log import PartitionedLog
 
-Start = Callable[..., Popen[str]]
-KILLS = int(os.environ.get("TXBATCH_SOAK_KILLS", "5"))
+Start = Callable[..., Fork]
+KILLS = exactly(2, 5, "TXBATCH_SOAK_KILLS")
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'txbatch words%'"
 pytestmark = pytest.mark.timeout(300 + 20 * KILLS)
 
@@ -39,13 +42,13 @@ def counts(engine: Engine) -> dict[str, int]:
     return dict(found)
 
 
-def wait_for(what: Callable[[], object], started: list[Popen[str]], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
+def wait_for(what: Callable[[], object], started: list[Fork], seconds: float = 60) -> None:
+    def seen() -> object:
         for each in started:
             assert each.poll() is None, each.communicate()
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
+        return what()
+
+    until(seen, "waited too long", seconds=seconds, every=0.05)
 
 
 @pytest.mark.rule("R3", "R5", "R6", "R10")
@@ -64,7 +67,7 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         said.update(lines)
         log.append(str(at_random.randrange(2)), lines)
 
-    def begin() -> Popen[str]:
+    def begin() -> Fork:
         return process_without_spark("run", job, "--follow", "--json", TXBATCH_DATABASE_URL=postgres_url)
 
     def counted() -> bool:
@@ -78,7 +81,7 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         for number in range(KILLS):
             more()
             time.sleep(at_random.random() / 2)
-            if number % 5 == 2:
+            if number % 5 == 1:
                 with engine.connect() as connection:
                     connection.execute(text(CUT))
             else:
@@ -96,7 +99,7 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         more()
         wait_for(counted, followers)
         followers[0].send_signal(signal.SIGTERM)
-        end = followers[0].communicate(timeout=60)
+        end = followers[0].communicate(timeout=60 * slowness())
         assert followers[0].returncode == 0, end
     finally:
         for each in followers:
@@ -110,7 +113,7 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         assert connection.execute(text(records)).scalar_one() == said.total()
 
 
-def follows(started: Popen[str]) -> bool:
+def follows(started: Fork) -> bool:
     """True once a command catches SIGTERM: the one that came again may find all counted before it has come so far."""
     caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{started.pid}/status").read_text(), re.MULTILINE)
     assert caught is not None
@@ -157,7 +160,7 @@ def test_two_that_follow_the_clock_count_each_interval_once(
     job = two_days(tmp_path, write_job)
     clock = ("--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--json")
 
-    def begin() -> Popen[str]:
+    def begin() -> Fork:
         return process_without_spark("run", job, *clock, TXBATCH_DATABASE_URL=postgres_url)
 
     def asked(query: str) -> Any:
@@ -177,7 +180,7 @@ def test_two_that_follow_the_clock_count_each_interval_once(
         for each in followers:
             assert each.poll() is None, each.communicate()
             each.send_signal(signal.SIGTERM)
-            said = each.communicate(timeout=60)
+            said = each.communicate(timeout=60 * slowness())
             assert each.returncode == 0, said
     finally:
         for each in followers:

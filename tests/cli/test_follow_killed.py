@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import exactly
+from slowness import slowness
 from sqlalchemy import Engine, text
 from support import until
 
-KILLS = int(os.environ.get("TXBATCH_SOAK_KILLS", "2"))
+KILLS = exactly(1, 2, "TXBATCH_SOAK_KILLS")
 JOB = """
 from txbatch import *
 
@@ -82,7 +84,7 @@ class Follower:
     def end(self, number: signal.Signals) -> int:
         """End it by a signal; return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(120)
+        return self.process.wait(120 * slowness())
 
 
 @pytest.fixture
@@ -115,16 +117,16 @@ def test_a_follower_in_trains_that_is_killed_counts_each_file_once(
 
     at_random = random.Random(15)
     with Files(tmp_path / "in", random.Random(16)) as files:
-        until(lambda: follower.lives() and committed(), 120)
+        until(lambda: follower.lives() and committed(), seconds=120)
         for number in range(KILLS):
             before = committed()
             if number % 2 == 0:
-                until(lambda before=before: follower.lives() and committed() > before, 120)
+                until(lambda before=before: follower.lives() and committed() > before, seconds=120)
             time.sleep(at_random.random() * 3)
             follower.end(signal.SIGKILL)
             follower.begin()
             assert all(many <= files.said[line] for line, many in counts().items())
-    until(lambda: follower.lives() and counts() == dict(files.said), 300)
+    until(lambda: follower.lives() and counts() == dict(files.said), seconds=300)
     assert follower.end(signal.SIGTERM) == 0, follower.log.read_text()[-4000:]
     assert ask("SELECT count(*) FROM txbatch.batch WHERE status IN ('planned', 'emitted')") == 0
     assert ask("SELECT sum(records) FROM report.batches WHERE status = 'committed'") == files.said.total()

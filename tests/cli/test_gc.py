@@ -50,7 +50,7 @@ def test_the_past_is_folded_and_values_stay(
 
 
 def test_the_job_says_what_is_kept(
-    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path
+    txbatch: Callable[..., Result], write_job: Callable[[str, str], str], tmp_path: Path, home: Path
 ) -> None:
     """A changed policy is no changed definition: the next run takes it over, and `plan` tells it before."""
     log = PartitionedLog(tmp_path / "log")
@@ -76,7 +76,7 @@ def test_the_job_says_what_is_kept(
         "rows": 3,
     }
     told |= {"attempts": 0, "windows": 0, "folders": 1, "left": [], "waits_for": None}
-    (tmp_path / "home" / "staging" / "hosts" / "1" / "1-0123abcd").mkdir(parents=True)
+    (home / "staging" / "hosts" / "1" / "1-0123abcd").mkdir(parents=True)
     assert rows(txbatch("gc", "--dry-run", "--json")) == [told]
     assert rows(txbatch("gc", "hosts", "--keep-txids", "4", "--json"))[0]["horizon"] == 1
     left = told | {"horizon_before": 1, "folders": 0, "versions": 2, "rows": 2}

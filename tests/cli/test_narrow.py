@@ -31,7 +31,9 @@ if __name__ == "__main__":
 """
 PROGRAM = """
 import sys
+from txbatch.cli import dag_files
 from txbatch.cli.main import main
+dag_files._import_errors = lambda dags: ({{}}, 10)  # Airflow would say so, three seconds later
 for arguments in {commands!r}:
     print(f"$ {{arguments[0]}}", flush=True)
     main(arguments, standalone_mode=False)

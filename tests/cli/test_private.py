@@ -51,6 +51,13 @@ def test_a_home_that_is_there_becomes_its_owners_alone(
     assert loaded(monkeypatch, home) == "0o700"
 
 
+def test_staging_is_below_the_home_as_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TXBATCH_STAGING", raising=False)
+    monkeypatch.setenv("TXBATCH_DATABASE_URL", "postgresql+psycopg2://nobody@/none")
+    monkeypatch.setenv("TXBATCH_HOME", str(tmp_path / "ä b#%20"))
+    assert settings.resolve().staging == f"file://{tmp_path}/ä b#%20/staging"
+
+
 def test_a_folder_that_is_none_of_ours_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir(mode=0o755)
     (tmp_path / "theirs" / "index.html").touch()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from cli_support import DAYS, MAIN, refused, rows
 from click.testing import Result
+from forks import Fork
 from sqlalchemy import Engine, text
 from support import until
 from without_spark import WithoutSpark
@@ -274,11 +274,11 @@ SELECT n.nspname, c.relname, c.relpages FROM pg_class c JOIN pg_namespace n ON n
 
 @pytest.mark.rule("R23")
 def test_a_plan_of_it_says_what_it_reads_and_what_becomes_of_keys_and_stores_nothing(
-    words: Words, txbatch: Txbatch, tmp_path: Path
+    words: Words, txbatch: Txbatch, home: Path
 ) -> None:
     other = 'stream.group_by("record_offset").persistent_aggregate(OpaqueState("offsets"), count=Count())\n'
     now = words.write(MORE + ")\n" + other.removesuffix(")\n"), "more.py")
-    tables, staged = words.rows(ALL_TABLES), sorted((tmp_path / "home" / "staging").rglob("*"))
+    tables, staged = words.rows(ALL_TABLES), sorted((home / "staging").rglob("*"))
     (planned,) = json.loads(txbatch("plan", now, "--rebuild", "--all", "--json").stdout)
     assert [planned[name] for name in ("positions", "first", "last", "records")] == [2, 1, 2, 6]
     assert planned["took"] > 0
@@ -303,7 +303,7 @@ def test_a_plan_of_it_says_what_it_reads_and_what_becomes_of_keys_and_stores_not
     assert "words: value 'last' of state 'words' is new" in newest
     assert "Counted now, 1 of them, the newest (--all counts all): 2 records, 2 before. Of these alone:" in newest
     assert "words, line a: count=2 -> count=2, last=2" in newest
-    assert (words.rows(ALL_TABLES), sorted((tmp_path / "home" / "staging").rglob("*"))) == (tables, staged)
+    assert (words.rows(ALL_TABLES), sorted((home / "staging").rglob("*"))) == (tables, staged)
     assert words.report == OLD
     wrong = txbatch("plan", now, "--rebuild", "--all", "--sample", "1")
     assert (wrong.exit_code, "with that --sample or --all" in wrong.output) == (2, True)
@@ -370,7 +370,7 @@ def test_verify_finds_nothing_wrong_with_what_was_restated_before_within_and_aft
 
 @pytest.mark.rule("R10", "R23")
 def test_a_second_call_is_refused_while_the_first_lives_and_goes_on_once_it_was_killed(
-    words: Words, process_without_spark: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    words: Words, process_without_spark: Callable[..., Fork], tmp_path: Path
 ) -> None:
     now, held = words.write(MORE, "more.py"), tmp_path / "held"
     first = process_without_spark("rebuild", now, *WHY, TXBATCH_FAILPOINTS=f"rebuild.before_commit=block:{held}")

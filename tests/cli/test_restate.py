@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
 from cli_support import DAYS, contents, refused, rows
 from click.testing import Result
+from forks import Fork
 from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
@@ -85,14 +85,14 @@ def test_killed_and_called_again_it_goes_on(
     job: str,
     source: Path,
     engine: Engine,
-    process_without_spark: Callable[..., Popen[str]],
+    process_without_spark: Callable[..., Fork],
     tmp_path: Path,
     point: str,
 ) -> None:
     source.write_text(MENDED)
     asked = ("restate", str(tmp_path / job), "1", "2", "--why", "a typing error", "--json")
     killed = process_without_spark(*asked, TXBATCH_FAILPOINTS=f"{point}=kill:{tmp_path / 'once'}")
-    assert killed.communicate(timeout=60)[0] == ""
+    assert killed.communicate()[0] == ""
     assert killed.returncode == -signal.SIGKILL
     done = txbatch(*asked)
     assert [(row["position"], row["txid"]) for row in rows(done)] == [(1, 3), (2, 4)], done.output

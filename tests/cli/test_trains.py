@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli_support import DAYS
+from forks import Fork
 from sqlalchemy import Engine, text
 
-from txbatch import settings
-
-ROOT = settings.project_root()
 # Trains of two and then of four, whose partials are there when they are waited for; dies where KILL_AT says: at which failpoint
 # and the how manieth time it is reached.
 PROGRAM = """
@@ -64,31 +59,29 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.mark.rule("R3", "R5", "R6", "R10")
 def test_killed_anywhere_in_trains_each_day_counts_once(
-    home: Path, postgres_url: str, engine: Engine, tmp_path: Path, write_job: Callable[[str, str], str]
+    home: Path,
+    postgres_url: str,
+    engine: Engine,
+    tmp_path: Path,
+    write_job: Callable[[str, str], str],
+    fork: Callable[..., Fork],
 ) -> None:
     """Planned, begun, recorded, committed or succeeded, each a while further than the call before it came."""
     root = tmp_path / "in"
     root.mkdir()
     hours = [f"2026-01-{day:02}T{hour:02}:00+00:00,hour{hour}" for day in range(1, 11) for hour in range(day)]
     (root / "a").write_text("\n".join(hours) + "\n")
-    call = [sys.executable, "-P", "-c", PROGRAM, "run", write_job("days.py", DAYS.format(root=str(root))), *DAY]
-    for kill_at in KILLS:
-        done = _called(call, postgres_url, kill_at)
-        assert done.returncode == -signal.SIGKILL, (kill_at, done.stderr)
+    job = write_job("days.py", DAYS.format(root=str(root)))
+    for kill_at in (*KILLS, "nowhere 1"):
+        called = fork(PROGRAM, "run", job, *DAY, TXBATCH_DATABASE_URL=postgres_url, KILL_AT=kill_at)
+        _, err = called.communicate()
+        assert called.returncode == (-signal.SIGKILL if kill_at in KILLS else 0), (kill_at, err)
         _check_counted(engine)
-    done = _called(call, postgres_url, "nowhere 1")
-    assert done.returncode == 0, done.stderr
     with engine.connect() as connection:
         days = connection.execute(text("SELECT txid, status, records FROM report.batches ORDER BY txid")).tuples().all()
         counts = dict(connection.execute(text('SELECT name, "count" FROM report.days')).tuples().all())
     assert days == [(day, "committed", day) for day in range(1, 11)]
     assert counts == {f"hour{hour}": 10 - hour for hour in range(10)}
-
-
-def _called(call: Sequence[str], postgres_url: str, kill_at: str) -> subprocess.CompletedProcess[str]:
-    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
-    environment = {**os.environ, "TXBATCH_DATABASE_URL": postgres_url, "PYTHONPATH": path, "KILL_AT": kill_at}
-    return subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def _check_counted(engine: Engine) -> None:

@@ -48,6 +48,28 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.java_home(tmp_path / "home") == own
 
 
+def test_a_java_is_asked_once_and_again_when_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that submits often pays for a start of Java once; an update is seen, also behind a script that stays."""
+    first, second, asked = fake_java(tmp_path / "17", "17"), fake_java(tmp_path / "25", "25"), tmp_path / "asked"
+    script = tmp_path / "programs" / "java"
+
+    def starts(home: Path) -> None:
+        script.write_text(f'#!/bin/sh\necho >> "{asked}"\nexec "{home}/bin/java" "$@"\n')
+        script.chmod(0o755)
+
+    starts(tmp_path / "current")
+    (tmp_path / "current").symlink_to(first)
+    assert [java.java_home(tmp_path / "home") for _ in range(3)] == [first] * 3
+    assert asked.read_text() == "\n"
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to(second)
+    first.rename(tmp_path / "gone")
+    assert java.java_home(tmp_path / "home") == second
+    starts(tmp_path / "25")
+    assert java.java_home(tmp_path / "home") == second
+    assert asked.read_text() == "\n" * 3
+
+
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version)))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from forks import told_with_airflow
 
-from txbatch import settings
 from txbatch.orchestration.result import committed, interval
 
 JOB = """
@@ -141,14 +137,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for folder, text in (("jobs", JOB), ("dags", DAG)):
         (project / folder).mkdir()
         (project / folder / "chosen.py").write_text(text)
-    environment = os.environ | {
-        "AIRFLOW_HOME": str(project / "airflow"),
-        "PYTHONPATH": str(settings.project_root() / "plugins"),
-    }
-    command = [sys.executable, "-c", PROGRAM, str(project / "dags" / "chosen.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = told_with_airflow(PROGRAM, str(project / "dags" / "chosen.py"), folder=project)
     return found
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from forks import told_with_airflow
 from sqlalchemy import Engine, text
-
-from txbatch import settings
 
 JOB = """
 from txbatch import *
@@ -44,16 +39,8 @@ def test_the_first_task_fails_for_good_and_uses_no_txid(postgres_url: str, engin
     jobs = [tmp_path / "before.py", tmp_path / "after.py"]
     for job, states in zip(jobs, (["a", "b"], ["a", "c"]), strict=True):
         job.write_text(JOB.format(states=states))
-    environment = os.environ | {
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "PYTHONPATH": str(settings.project_root() / "plugins"),
-        "TXBATCH_DATABASE_URL": postgres_url,
-        "TXBATCH_HOME": str(tmp_path),
-    }
-    command = [sys.executable, "-c", PROGRAM, *map(str, jobs)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    before, after, again = json.loads(done.stdout.splitlines()[-1])
+    given = {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_HOME": str(tmp_path)}
+    before, after, again = told_with_airflow(PROGRAM, *map(str, jobs), folder=tmp_path, **given)
     assert before == again == {"topology": "words", "txid": 1}
     assert after.startswith("topology 'words' is defined otherwise now: state 'b' is gone; ")
     with engine.connect() as connection:

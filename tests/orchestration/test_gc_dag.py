@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import told_with_airflow
 from postgres_bench import Bench, words
 from sqlalchemy import Engine
 from support import LogSpout, word_count
 
-from txbatch import Keep, OpaqueState, Topology, settings
+from txbatch import Keep, OpaqueState, Topology
 
 pytestmark = pytest.mark.rule("R22")
-ROOT = settings.project_root()
 DAG = '''
 """An Airflow DAG."""
 from txbatch.orchestration import gc_dag
@@ -66,13 +62,8 @@ def test_its_task_folds_by_the_policy_of_each_topology(engine: Engine, postgres_
     stream.persistent_aggregate(OpaqueState("kept"), count=topology.aggregates[0].aggregates["count"])
     bench.ledger.register(kept, "jobs/kept.py")
     (tmp_path / "gc.py").write_text(DAG)
-    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
-    environment = os.environ | {"AIRFLOW_HOME": str(tmp_path / "airflow"), "PYTHONPATH": path}
-    environment |= {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "gc.py")]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    given = {"TXBATCH_DATABASE_URL": postgres_url, "TXBATCH_HOME": str(tmp_path / "home")}
+    found: dict[str, Any] = told_with_airflow(PROGRAM, str(tmp_path / "gc.py"), folder=tmp_path, **given)
     assert found["dags"] == [
         ["txbatch.gc", "@daily", False, 1, ["txbatch"]],
         ["word_count.gc", None, False, 1, ["nightly"]],

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import told_with_airflow
 
 from txbatch import settings
 from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_runner
 
-ROOT = settings.project_root()
 JOB = """
 from txbatch import *
 topology = Topology("words")
@@ -81,12 +77,7 @@ def project(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_its_task_counts_all_again_and_a_second_try_finds_it_done(project: Path) -> None:
-    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
-    environment = os.environ | {"AIRFLOW_HOME": str(project / "airflow"), "PYTHONPATH": path}
-    command = [sys.executable, "-c", PROGRAM, str(project / "dags" / "words.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout.splitlines()[-1])
+    made = told_with_airflow(PROGRAM, str(project / "dags" / "words.py"), folder=project)
     assert made["dag"] == ["words.rebuild", ["txbatch"], "spark", 1, 1_000]
     assert "say why all of it is counted again" in made["refused"]["failed"]
     told = {"txbatch": "rebuild 1 of words counts; up to txid 3 the states before it are kept", "returned": 1}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+from forks import told_with_airflow
 from postgres_bench import Bench, words
+from slowness import slowness
 from sqlalchemy import Engine
 from support import LogSpout, word_count
 
@@ -20,17 +19,17 @@ from txbatch.orchestration import trigger
 
 trigger.MARGIN_SECONDS = trigger.POLL_SECONDS = 0.1
 
-async def fires(topology):
+async def fires(topology, seconds):
     waits = trigger.TurnTrigger(topology, 1, "three", 3).run()
     try:
-        return bool(await asyncio.wait_for(anext(waits), 3))
+        return bool(await asyncio.wait_for(anext(waits), seconds))
     except TimeoutError:
         return False
 
 async def main():
-    return await asyncio.gather(*map(fires, sys.argv[1:]))
+    return await asyncio.gather(*(fires(each, float(sys.argv[1])) for each in sys.argv[2:]))
 
-print(json.dumps(dict(zip(sys.argv[1:], asyncio.run(main())))))
+print(json.dumps(dict(zip(sys.argv[2:], asyncio.run(main())))))
 """
 
 
@@ -65,7 +64,7 @@ CASES: dict[str, tuple[list[int], list[int], bool]] = {
 
 
 def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
-    engine: Engine, postgres_url: str
+    engine: Engine, postgres_url: str, tmp_path: Path
 ) -> None:
     for name, (committed, abandoned, _) in CASES.items():
         three = Three(engine, name)
@@ -73,15 +72,9 @@ def test_a_wait_is_over_once_all_before_it_are_final_or_the_lowest_is_abandoned(
             three.commit(txid)
         for txid in abandoned:
             three.abandon(txid)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *CASES],
-        env=os.environ | {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {name: over for name, (*_, over) in CASES.items()}
+    given = {"TXBATCH_DATABASE_URL": postgres_url, "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "0"}
+    over = told_with_airflow(PROGRAM, str(3 * slowness()), *CASES, folder=tmp_path, **given)
+    assert over == {name: over for name, (*_, over) in CASES.items()}
 
 
 def test_the_first_wait_follows_airflows_own_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import told_with_airflow
 
 from txbatch import settings
 from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_runner
 
-ROOT = settings.project_root()
 JOB = """
 from txbatch import *
 topology = Topology("words")
@@ -82,12 +78,7 @@ def project(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_its_task_tells_what_it_found_and_fails_for_what_is_wrong(project: Path) -> None:
-    path = f"{ROOT / 'plugins'}:{ROOT / 'tests'}"
-    environment = os.environ | {"AIRFLOW_HOME": str(project / "airflow"), "PYTHONPATH": path}
-    command = [sys.executable, "-c", PROGRAM, str(project / "dags" / "words.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    made: dict[str, Any] = told_with_airflow(PROGRAM, str(project / "dags" / "words.py"), folder=project)
     assert made["dag"][:5] == ["words.verify", False, "spark", 2, ["txbatch"]]
     assert "2 batches, chosen by chance, are read again" in made["dag"][5]
     line = "verified txids: 2; 3 EQUAL"
