@@ -48,6 +48,30 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.java_home(tmp_path / "home") == own
 
 
+def test_a_java_is_asked_once_while_its_program_stays_as_it_is(tmp_path: Path) -> None:
+    own = fake_java(tmp_path / "own", "17")
+    put_on_path(tmp_path, own)
+    program, calls = own / "bin" / "java", tmp_path / "calls"
+    asked = f"#!/bin/sh\necho >>{shlex.quote(str(calls))}\n" + program.read_text()
+    program.write_text(asked)
+    assert [java.java_home(tmp_path / "home") for _ in range(3)] == [own] * 3
+    assert len(calls.read_text()) == 1
+    program.write_text(asked.replace("version = 17", "version = 16"))
+    os.utime(program, ns=(0, 1))
+    assert java.java_home(tmp_path / "home") != own
+    assert len(calls.read_text()) == 2
+
+
+def test_a_java_that_did_not_start_is_asked_again(tmp_path: Path) -> None:
+    own = fake_java(tmp_path / "own", "17")
+    put_on_path(tmp_path, own)
+    program, ready = own / "bin" / "java", tmp_path / "ready"
+    program.write_text(f"#!/bin/sh\n[ -e {shlex.quote(str(ready))} ] || exit 1\n" + program.read_text())
+    assert java.java_home(tmp_path / "home") != own
+    ready.touch()
+    assert java.java_home(tmp_path / "home") == own
+
+
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version)))

