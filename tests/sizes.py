@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from slowness import slowness
 
 SETTING = "TXBATCH_TESTS"
 SIZES = ("some", "all")
@@ -16,15 +15,9 @@ EVERYTHING = SIZE == "all"
 
 
 def some_of(usual: int, whole: int, name: str = "") -> int:
-    """Return how many to try: `usual`, or `whole` where all is asked for; what the variable `name` says wins, for `make soak`.
+    """Return how many to try: `usual`, or `whole` where all is asked for; a variable of this name wins, as `make soak` gives it.
 
-    A slow machine tries fewer, a fourth at least. Seeds count from 0, so a smaller number is a part of a larger one.
+    Seeds count from 0, so what is usual is a part of the whole.
     """
-    told = os.environ.get(name, "") if name else ""
-    return int(told) if told else max(1, int((whole if EVERYTHING else usual) / min(slowness(), 4)))
-
-
-def exactly(usual: int, whole: int, name: str = "") -> int:
-    """Return the same as `some_of`, on a slow machine too: for steps and strides, and where fewer would prove less."""
     told = os.environ.get(name, "") if name else ""
     return int(told) if told else (whole if EVERYTHING else usual)

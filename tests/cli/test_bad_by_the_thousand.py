@@ -13,7 +13,7 @@ import bad_inputs as bad
 import pytest
 from cli_support import contents, job_of
 from click.testing import CliRunner, Result
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine
 from without_spark import WithoutSpark
 
@@ -96,7 +96,7 @@ def complaint(result: Result, codes: tuple[int, ...] = (1, 2)) -> str | None:
 
 def test_names_of_nothing(refused: Try) -> None:
     names = [name for name in bad.TEXTS if name not in ("words", "--help")]
-    step = exactly(3, 1)  # each command has each name, or every third one, in turn
+    step = some_of(3, 1)  # each command has each name, or every third one, in turn
     found = refused(
         command
         for number, name in enumerate(names)

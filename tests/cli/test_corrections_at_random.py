@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cli_support import DAYS, rows
 from click.testing import Result
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine, text
 from without_spark import LikeTheDriver
 
@@ -72,7 +72,7 @@ class Folder:
 
 
 @pytest.mark.rule("R17", "R23", "R24")
-@pytest.mark.parametrize("seed", range(exactly(2, 4)))
+@pytest.mark.parametrize("seed", range(some_of(2, 4)))
 def test_numbers_are_those_of_the_last_count_whatever_becomes_of_files(
     seed: int,
     txbatch: Txbatch,

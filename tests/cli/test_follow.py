@@ -20,7 +20,7 @@ import pytest
 from cli_support import DAYS, WORDS_OF_LOG, rows
 from click.testing import Result
 from forks import Fork
-from sizes import exactly
+from sizes import some_of
 from slowness import slowness
 from sqlalchemy import Engine, text
 from support import until
@@ -28,7 +28,7 @@ from support import until
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 Start = Callable[..., Fork]
-KILLS = exactly(2, 5, "TXBATCH_SOAK_KILLS")
+KILLS = some_of(2, 5, "TXBATCH_SOAK_KILLS")
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'txbatch words%'"
 pytestmark = pytest.mark.timeout(300 + 20 * KILLS)
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sizes import exactly
+from sizes import some_of
 from slowness import slowness
 from sqlalchemy import Engine, text
 from support import until
 
-KILLS = exactly(1, 2, "TXBATCH_SOAK_KILLS")
+KILLS = some_of(1, 2, "TXBATCH_SOAK_KILLS")
 JOB = """
 from txbatch import *
 

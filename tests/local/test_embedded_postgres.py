@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from slowness import slowness
 from sqlalchemy.pool import NullPool
 
 from txbatch.embedded import postgres
@@ -152,7 +153,7 @@ def test_the_server_outlives_the_starter_and_its_ctrl_c(home: Path) -> None:
         assert starter.stdout is not None
         assert starter.stdout.readline().strip() == postgres.url(home)
         os.killpg(starter.pid, signal.SIGINT)
-        starter.communicate(timeout=30)
+        starter.communicate(timeout=30 * slowness())
     assert starter.returncode == -signal.SIGINT
     assert sql(postgres.url(home), "SELECT 1") == [(1,)]
 

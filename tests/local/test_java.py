@@ -70,6 +70,16 @@ def test_a_java_is_asked_once_and_again_when_it_is_another(tmp_path: Path, monke
     assert asked.read_text() == "\n" * 3
 
 
+def test_a_java_that_did_not_start_is_asked_again(tmp_path: Path) -> None:
+    own = fake_java(tmp_path / "own", "17")
+    put_on_path(tmp_path, own)
+    program, ready = own / "bin" / "java", tmp_path / "ready"
+    program.write_text(f"#!/bin/sh\n[ -e {shlex.quote(str(ready))} ] || exit 1\n" + program.read_text())
+    assert java.java_home(tmp_path / "home") != own
+    ready.touch()
+    assert java.java_home(tmp_path / "home") == own
+
+
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version)))

@@ -21,7 +21,7 @@ import pytest
 from model import test_any_batches as any_batches
 from model.on_postgres import on_postgres
 from model.test_any_batches import PARTITIONS, Submit, run
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import Count, Max, Min, OpaqueState, Sum, Topology, session_window, window
@@ -30,7 +30,7 @@ from txbatch.memory import emitter
 from txbatch.testing import FeederPartitionedSpout, LocalTopology, submit_topology
 from txbatch.testing.local import POINTS
 
-HISTORIES = exactly(24, 120, "DUCKDB_HISTORIES")
+HISTORIES = some_of(24, 120, "DUCKDB_HISTORIES")
 FEEDS = 6
 Record = tuple[datetime, str, int | None]
 # Nights of 2026 in which clocks change: in New York, Berlin, Santiago (over midnight), Lord Howe (half an hour); and a new year.

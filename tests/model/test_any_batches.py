@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from every_aggregate import FIELDS, KEYS, VALUES, aggregates, every_aggregate, own_aggregates, shown
 from model.on_postgres import on_postgres
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import Interval, NonTransactionalState, OpaqueState, Topology, TransactionalState
@@ -37,7 +37,7 @@ from txbatch.memory.tables import Tables
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, LocalTopology, submit_topology
 from txbatch.testing.local import POINTS
 
-SEEDS = exactly(3, 15, "MODEL_BATCHES")
+SEEDS = some_of(3, 15, "MODEL_BATCHES")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 5
 BATCH_MAX = 4

@@ -15,7 +15,7 @@ from model import places
 from model.corrections import History, drawn, found_wrong, shortest
 from model.folded import Folded, drawn_folded
 from model.places import Place, Real, Twin
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch.core import planning
@@ -25,7 +25,7 @@ from txbatch.core.transaction import BatchKind, BatchStatus
 from txbatch.memory import tables
 from txbatch.memory.tables import Tables
 
-HISTORIES = exactly(1_000, 20_000, "CORRECTIONS")
+HISTORIES = some_of(1_000, 20_000, "CORRECTIONS")
 
 
 def tell(seed: int, place: Callable[[], Place], name: str = "t") -> Folded:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from model import event_times
 from model.event_times import KINDS, PLANNED, SESSIONS, TUMBLING, ZONED, ByInterval, History
-from sizes import exactly
+from sizes import some_of
 
 from txbatch.core import closings
 from txbatch.core import event_time as decided
@@ -30,7 +30,7 @@ from txbatch.core.window import Window
 from txbatch.memory import closed_sessions, emitter, event_time
 
 # Of each policy and number of batches in flight with stragglers; a quarter without, and of each other test.
-EACH = exactly(1050, 4200, "EVENT_TIMES") // 10
+EACH = some_of(1050, 4200, "EVENT_TIMES") // 10
 FEW = EACH // 4
 STEPS, LONG = 40, 60
 

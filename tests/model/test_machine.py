@@ -18,13 +18,13 @@ from model.ledgers import PostgresView
 from model.oracle import check, check_still_final
 from model.source import Size
 from model.story import Action, Story, do
-from sizes import exactly
+from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import SpoutKind
 
-EXAMPLES = exactly(40, 200, "MODEL_EXAMPLES")
-STEPS = exactly(40, 40, "MODEL_STEPS")
+EXAMPLES = some_of(40, 200, "MODEL_EXAMPLES")
+STEPS = some_of(40, 40, "MODEL_STEPS")
 RUNS = st.sampled_from(["r0", "r1", "r2"])
 SIZES = st.builds(
     Size,

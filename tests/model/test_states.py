@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from model.explore import Explorer
 from model.source import Size
-from sizes import exactly
+from sizes import some_of
 
 from txbatch import SpoutKind
 
-STATES = exactly(5000, 5000, "MODEL_STATES")
-WALKS = exactly(30, 30, "MODEL_WALKS")
+STATES = some_of(5000, 5000, "MODEL_STATES")
+WALKS = some_of(30, 30, "MODEL_WALKS")
 LIMIT = 0 if STATES > 5_000 or WALKS > 30 else 300
 OPAQUE = SpoutKind.OPAQUE
 

@@ -12,7 +12,7 @@ from random import Random
 import psycopg2
 import pytest
 from model.places import Real
-from sizes import exactly
+from sizes import some_of
 from soak.dying import Life, Process
 from sqlalchemy import Engine
 from support import Keyed, LogSpout, code, manifest_of, record_batch, run, word_count
@@ -24,7 +24,7 @@ from txbatch.core.ledger import Ledger
 from txbatch.core.transaction import Batch, BatchStatus, Restate, Run
 from txbatch.postgres.engine import connect
 
-STRIDE = exactly(33, 11, "SOAK_STRIDE")
+STRIDE = some_of(33, 11, "SOAK_STRIDE")
 AGAIN = Run("cli:again", restate=Restate(1, "it was wrong"))
 WAS = {"a": ((7,), 3), "b": ((5,), 3), "d": ((9,), 3)}
 IS = {"a": ((7,), 4), "c": ((2,), 4), "d": ((9,), 3)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sizes import exactly
+from sizes import some_of
 from soak.dying import Life
 from soak.history import History
 
@@ -19,7 +19,7 @@ from txbatch import OpaqueState, SpoutKind, TransactionalState
 from txbatch.core.transaction import Run
 from txbatch.run.steps import Steps
 
-STRIDE = exactly(33, 11, "SOAK_STRIDE")
+STRIDE = some_of(33, 11, "SOAK_STRIDE")
 SHORTEST = 12  # an abort has so many statements
 OURS, NEXT = Run("cli:ours"), Run("cli:next")
 

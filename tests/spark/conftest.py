@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from sizes import EVERYTHING
 from spark.emitting import Emitter
 
 from txbatch import settings
@@ -30,6 +31,11 @@ from txbatch.spark.session import configured
 from txbatch.storage.staging import AttemptFolder
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+# To write and compile Java for a few records takes longer than to read them. Where all is tried, Spark does so, as for users.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+EXPRESSIONS = {} if EVERYTHING else INTERPRETED
+# Garbage need not be looked for twice a minute.
+WARM = {"spark.cleaner.periodicGC.interval": "1h"}
 
 
 @pytest.fixture(scope="package")
@@ -43,9 +49,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             patch.setenv(name, value)
         patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("scratch")))
         builder = SparkSession.builder.master("local[2]").appName("tests")
-        session = builder.config(map={**what.conf, "spark.sql.warehouse.dir": str(home / "warehouse")}).getOrCreate()
+        conf = {**what.conf, **WARM, **EXPRESSIONS, "spark.sql.warehouse.dir": str(home / "warehouse")}
+        session = builder.config(map=conf).getOrCreate()
         yield configured(session)
         session.stop()
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Expressions of this test are compiled: of many records that is quicker."""
+    for name in EXPRESSIONS:
+        spark.conf.unset(name)
+    yield
+    for name, value in EXPRESSIONS.items():
+        spark.conf.set(name, value)
 
 
 @dataclass

@@ -27,6 +27,7 @@ class Emitter:
     def __init__(self, spark: SparkSession, root: Path, rows: Rows) -> None:
         self.spark, self.root, self.rows, self.number = spark, root, rows, 0
         self.planned_at: Sequence[int] | None = None  # of each batch
+        self.compared: Sequence[AttemptFolder] = ()  # of the last comparison, emitted together
 
     def folders(self, topology: Topology, plans: Sequence[Metadata]) -> tuple[Driver, list[AttemptFolder]]:
         """A driver, and a folder for each plan."""
@@ -62,6 +63,7 @@ class Emitter:
         together = self.together(topology, plans)
         alone = self.alone(topology, plans)
         assert [self.staged(topology, each) for each in together] == [self.staged(topology, each) for each in alone]
+        self.compared = together
         return [each.read_manifest() for each in together]
 
     def staged(self, topology: Topology, folder: AttemptFolder) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ def only_own() -> Any:
 
 
 @pytest.mark.rule("R9")
-@pytest.mark.parametrize("number", [1, 80])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.whole), 80])
 @pytest.mark.parametrize("aggregates", [aggregates, own_aggregates, only_own])
 def test_partials_are_those_of_the_twin(emit: Callable[..., Any], aggregates: Any, number: int) -> None:
     """Of one record, and of many with ties: by key, by key where some are removed, as one global value, and of no records."""

@@ -110,7 +110,7 @@ OPTIONS: Mapping[str, Any] = {"options": {"header": True, "null_value": ""}}
 
 
 @pytest.mark.rule("R5", "R7")
-@pytest.mark.parametrize("format_", ["csv", "parquet"])
+@pytest.mark.parametrize("format_", ["csv", pytest.param("parquet", marks=pytest.mark.whole)])
 def test_days_together_are_days_alone(emitter: Emitter, tmp_path: Path, one_job: list[int], format_: str) -> None:
     """Across both changes of the clock, with a day without records and one that is not asked for."""
     root = tmp_path / "in"
@@ -150,8 +150,6 @@ def test_what_is_ahead_of_a_batch_is_counted_by_when_that_was_planned(
         emitter.planned_at = planned_at
         manifests = emitter.compare(topology, planned(topology, intervals))
         found.append([each.streams["in"][""].ahead for each in manifests])
-        alone = [each.read_manifest() for each in emitter.alone(topology, planned(topology, intervals))]
-        assert [each.streams["in"][""].ahead for each in alone] == found[-1]
     assert found == [[0, 0, 0], [0, 0, 3], [0, 0, 0], [3, 9, 9]]
     assert one_job == [3] * 4
 
@@ -190,16 +188,15 @@ def test_each_batch_finds_late_what_its_own_plan_says(emitter: Emitter, tmp_path
         (18, 15),
     ]
     assert [each.states["shops"].late for each in manifests] == [None, None, None]
-    whole = [emitter.rows(folder, 0, 2) for folder in emitter.alone(topology, [first, *fixed])]
+    whole = [emitter.rows(folder, 0, 2) for folder in emitter.compared]
     dropping = late("drop", "30 minutes")
     manifests = emitter.compare(dropping, [first, *fixed])
     assert [(each.states["hours"].kept, each.states["hours"].late) for each in manifests] == [(18, 0), (9, 9), (3, 15)]
-    folders = emitter.together(dropping, [first, *fixed])
     counted = [
         {key: row for key, row in rows.items() if n == 0 or key[0] + timedelta(hours=1) > marks[n - 1]}
         for n, rows in enumerate(whole)
     ]
-    assert [emitter.rows(folder, 0, 2) for folder in folders] == counted
+    assert [emitter.rows(folder, 0, 2) for folder in emitter.compared] == counted
     siding = late("side", "1 hour")
     folders = emitter.alone(siding, [first, *fixed])
     told = [folder.read_manifest().states for folder in folders]
@@ -283,7 +280,7 @@ def test_files_together_are_files_alone(emitter: Emitter, tmp_path: Path, one_jo
     assert [each.records for each in manifests] == [3, 7, 11, 9, 0]
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.whole)])
 def test_every_aggregate_together_is_what_it_is_alone(emitter: Emitter, tmp_path: Path, part: int) -> None:
     """Each in one state by key, and as one value of all; doubles are of values that any order sums alike."""
     some = dict(list(aggregates().items())[part::2])
@@ -374,7 +371,9 @@ def test_too_many_keys_for_the_driver_are_emitted_by_fewer(
     assert one_job == [4, 2, 2]
 
 
-@pytest.mark.parametrize("format_", ["by rows", "by bytes", "by bytes of sketches"])
+@pytest.mark.parametrize(
+    "format_", [pytest.param("by rows", marks=pytest.mark.whole), "by bytes", "by bytes of sketches"]
+)
 def test_once_batches_were_too_many_the_same_driver_begins_with_fewer(
     emitter: Emitter, tmp_path: Path, one_job: list[int], monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
@@ -414,7 +413,9 @@ def test_what_is_to_be_read_whole_comes_to_the_same(emitter: Emitter, tmp_path: 
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize(("how", "where"), [("inner", "line = 'no such line'"), ("left", "")])
+@pytest.mark.parametrize(
+    ("how", "where"), [("inner", "line = 'no such line'"), pytest.param("left", "", marks=pytest.mark.whole)]
+)
 def test_a_value_of_all_behind_a_look_up_is_made_of_a_batch_without_records(
     emitter: Emitter, tmp_path: Path, one_job: list[int], how: str, where: str
 ) -> None:

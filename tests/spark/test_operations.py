@@ -256,7 +256,9 @@ def test_a_double_with_a_scale_sums_exactly(emit: Emit) -> None:
     assert emit(stream.topology).partials["s"] == {("a",): (Decimal("0.30"),)}
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "value", ["NaN", *(pytest.param(f"{sign}Infinity", marks=pytest.mark.whole) for sign in ("", "-"))]
+)
 @pytest.mark.parametrize(("kind", "type_"), [(Sum, "double"), (Avg, "double"), (Avg, "float")])
 def test_a_double_that_is_no_decimal_is_refused(emit: Emit, kind: type[Sum], type_: str, value: str) -> None:
     stream = stream_of(f"k string, `it's v` {type_}", ("a", None), ("a", 0.5), ("a", float(value)))
@@ -300,7 +302,14 @@ def test_overflow_is_an_error(emit: Emit, fields: str, records: list[Any], aggre
 
 
 @pytest.mark.parametrize(
-    "name", ["select", "Ünïcode", 'a"b', "with blank", "tick`tick", "it's", "a.b", "back\\slash", "per%cent"]
+    "name",
+    [
+        *("select", "tick`tick", "a.b"),
+        *(
+            pytest.param(name, marks=pytest.mark.whole)
+            for name in ("Ünïcode", 'a"b', "with blank", "it's", "back\\slash", "per%cent")
+        ),
+    ],
 )
 def test_names_that_need_quotes(emit: Emit, name: str) -> None:
     quoted = "`" + name.replace("`", "``") + "`"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ import pytest
 from bench.flights_job import parquet_job
 from in_this_process import InThisProcess
 from pyspark.sql import SparkSession
+from sizes import some_of
 from sqlalchemy import Engine, text
 
 from txbatch import settings
@@ -27,7 +27,7 @@ from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.local.flights import FILE, ensure_flights
 from txbatch.wiring import open_runner
 
-DRAWN = int(os.environ.get("RANDOM_TOPOLOGIES", "5"))
+DRAWN = some_of(1, 5, "RANDOM_TOPOLOGIES")
 BEGIN, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2014, 1, 2, tzinfo=UTC)
 JOB = """
 from txbatch import *
@@ -160,6 +160,7 @@ def batches(random: Random) -> list[Interval]:
     return found
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("seed", range(DRAWN))
 def test_a_random_topology_reports_what_pandas_makes_of_all_records(
     seed: int,

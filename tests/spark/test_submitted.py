@@ -106,7 +106,7 @@ def submitted(job: Job, tmp_path: Path) -> Callable[[str], AttemptFolder]:
     return run
 
 
-@pytest.mark.parametrize("master", [LOCAL_MASTER, "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", [LOCAL_MASTER, pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.whole)])
 def test_helpers_beside_the_job_travel(
     submitted: Callable[[str], AttemptFolder],
     read_partials: Callable[[AttemptFolder, int, int], Rows],
