@@ -34,8 +34,8 @@ Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 # To write and compile Java for a few records takes longer than to read them. Where all is tried, Spark does so, as for users.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 EXPRESSIONS = {} if EVERYTHING else INTERPRETED
-# Garbage need not be looked for twice a minute.
-WARM = {"spark.cleaner.periodicGC.interval": "1h"}
+# Garbage need not be looked for twice a minute; Python workers begin with what they would import.
+WARM = {"spark.cleaner.periodicGC.interval": "1h", "spark.python.daemon.module": "warm_daemon"}
 
 
 @pytest.fixture(scope="package")
@@ -47,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in what.environment.items():
             patch.setenv(name, value)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # for warm_daemon
         patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("scratch")))
         builder = SparkSession.builder.master("local[2]").appName("tests")
         conf = {**what.conf, **WARM, **EXPRESSIONS, "spark.sql.warehouse.dir": str(home / "warehouse")}
