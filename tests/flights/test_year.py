@@ -36,6 +36,8 @@ from txbatch.launch.submission import SparkSubmit, submission
 from txbatch.local.flights import FILE, FLIGHTS, ensure_flights
 
 HERE, ROOT, SEED, YEAR = Path(__file__).parent, settings.project_root(), 2013, 365
+# By this seed each of the tasks is killed, in a few days as well.
+KILLS = 2022
 # The 63rd of those in shuffled order has 25 hours.
 DAYS, ONE_BY_ONE = some_of(63, 365), some_of(73, 73, "FLIGHTS_DAYS")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -120,7 +122,7 @@ def test_days_in_shuffled_order_with_every_tenth_killed(
     while not (folder / "socket").exists():
         assert spark.is_alive()
         time.sleep(0.05)
-    steps = [sys.executable, str(HERE / "year_steps.py"), str(job.path), str(folder), str(SEED), how]
+    steps = [sys.executable, str(HERE / "year_steps.py"), str(job.path), str(folder), str(KILLS), how]
     subprocess.run(steps, check=True)
     spark.join()
     attempts, jobs = ((folder / each).read_text().split() for each in ("attempts", "applications"))

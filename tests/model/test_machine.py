@@ -1,6 +1,6 @@
 """The same actions and the same oracle on PostgreSQL, in random order (hypothesis).
 
-40 stories, 200 in `make test-all`; `MODEL_EXAMPLES=5000` runs more of them, `MODEL_STEPS` makes them longer.
+60 stories, 200 in `make test-all`; `MODEL_EXAMPLES=5000` runs more of them, `MODEL_STEPS` makes them longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlalchemy import Engine
 
 from txbatch import SpoutKind
 
-EXAMPLES = some_of(40, 200, "MODEL_EXAMPLES")
+EXAMPLES = some_of(60, 200, "MODEL_EXAMPLES")
 STEPS = some_of(40, 40, "MODEL_STEPS")
 RUNS = st.sampled_from(["r0", "r1", "r2"])
 SIZES = st.builds(
