@@ -21,7 +21,7 @@ LINKED = re.compile(r"rules\.md(#[^)]*)\)")
 NAMED = re.compile(r"\bR\d{1,2}[a-z]?\b")
 RULES = [f"R{number}" for number in range(1, 22)]
 # Tests of these tiers run on PostgreSQL, Airflow or Spark: real servers, real processes.
-REAL = {"contract", "golden", "postgres", "soak", "spark", "cli", "model", "airflow", "flights", "demo"}
+REAL = {"contract", "golden", "postgres", "soak", "spark", "cli", "model", "airflow", "flights"}
 
 
 @cache
