@@ -25,6 +25,11 @@ class AirflowButtons(AirflowApi):
     def pause(self, dag_id: str) -> Json:
         return self._send("PATCH", f"dags/{part(dag_id)}", {"is_paused": True})
 
+    def unfinished_runs(self) -> list[Json]:
+        """Runs of all DAGs that have not ended."""
+        states = ("queued", "running")
+        return [run for state in states for run in self._pages("dags/~/dagRuns", "dag_runs", state=state)]
+
     def fail_run(self, dag_id: str, run_id: str) -> Json:
         """Marks the run as failed, which ends its tasks."""
         return self._send("PATCH", run_path(dag_id, run_id), {"state": "failed"})

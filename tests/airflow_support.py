@@ -9,6 +9,8 @@ from typing import Any
 from airflow_buttons import AirflowButtons
 from sqlalchemy import Engine, text
 
+from txbatch.local.airflow import LocalAirflow
+
 PASSWORD = "pw-7c1f0e-never-to-be-seen"
 TASKS = ("initialize_transaction", "emit_batch", "commit", "success")
 KILLS = {
@@ -31,10 +33,18 @@ States = dict[str, str]
 class Stack:
     """The running Airflow, its ledger, and where its tasks are killed."""
 
+    airflow: LocalAirflow
     api: AirflowButtons
     engine: Engine
     home: Path
     markers: Path
+
+    def rest(self) -> None:
+        """End what tests have left running, and kill nothing any more."""
+        for point in KILLS.values():
+            (self.markers / point).touch()
+        for run in self.api.unfinished_runs():
+            self.api.fail_run(run["dag_id"], run["dag_run_id"])
 
     def kill_once(self, *tasks: str) -> None:
         """Let each of these tasks be killed once, in the middle of its work."""
@@ -87,3 +97,12 @@ class Stack:
                 for table, clause in zip(tables, where, strict=True)
             ]
         return (*found, self.announced(topology))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the demo has printed, and the runs of its topologies that have counted something, by name."""
+
+    stack: Stack
+    printed: str
+    counted: dict[str, list[str]]

@@ -31,7 +31,7 @@ TEMPLATE = "migrated"
 AIRFLOW_TEMPLATE = "migrated_airflow"
 # Cheapest first; what is not named here comes in between.
 FIRST = ("tidy", "unit", "docs", "wheel", "golden", "contract", "spouts", "postgres", "model", "soak")
-LAST = ("spark", "cli", "local", "local_airflow", "flights", "airflow", "demo")
+LAST = ("spark", "cli", "local", "flights", "airflow")
 
 
 def pytest_configure(config: pytest.Config) -> None:

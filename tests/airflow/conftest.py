@@ -1,7 +1,12 @@
-"""A real Airflow with the project's DAGs, on a database of its own that it is told with a password, started once."""
+"""A real Airflow with the project's DAGs, on a database of its own that it is told with a password, started once.
+
+All tests of this folder share it. What one module leaves running is ended before the next one begins.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -11,25 +16,29 @@ from pathlib import Path
 import pytest
 import spark_stub
 from airflow_buttons import AirflowButtons
-from airflow_support import KILLS, PASSWORD, QUIET, Stack
+from airflow_support import KILLS, PASSWORD, QUIET, TASKS, Shown, Stack
 from sqlalchemy import make_url
 
 from txbatch import settings
+from txbatch.local import demo
 from txbatch.local.airflow import LocalAirflow
 from txbatch.local.flights import ensure_flights
 from txbatch.postgres.engine import connect
 
 ROOT = settings.project_root()
 HERE = Path(__file__).parent
+EXAMPLES = sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
+DAGS = (*EXAMPLES, "probe", "pipeline", "late", "flaky")
 
 
 @pytest.fixture(scope="package")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's DAGs and jobs, and those of these tests."""
+    """The project's DAGs and jobs, those of these tests, and a DAG that does not load."""
     folder = tmp_path_factory.mktemp("project")
     for kind in ("dags", "jobs"):
         for source in (ROOT / kind, HERE / kind):
             shutil.copytree(source, folder / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "dags" / "broken.py").write_text('"""An Airflow DAG."""\nraise ValueError("broken on purpose")\n')
     return folder
 
 
@@ -41,8 +50,10 @@ def flights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What word_count reads; empty."""
-    return tmp_path_factory.mktemp("corpus")
+    """What word_count reads."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "a.py").write_text("the the cat\n")
+    return folder
 
 
 @pytest.fixture(scope="package")
@@ -70,7 +81,7 @@ def ledger_url(new_database: Callable[[str], str]) -> str:
 
 
 @pytest.fixture(scope="package")
-def stack(
+def running(
     new_database: Callable[[str], str],
     airflow_template: str,
     ledger_url: str,
@@ -82,11 +93,11 @@ def stack(
     examples_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
-    home, markers = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("markers")
+    """The Airflow, in a home whose path is as awkward as a user's may be."""
+    home, markers = tmp_path_factory.mktemp("home %d ü"), tmp_path_factory.mktemp("markers")
     (home / "java").symlink_to(ROOT / ".txbatch" / "java")
     for name in KILLS.values():
         (markers / name).touch()
-    os.environ.pop("TXBATCH_DATABASE_URL", None)  # it would win over the connection
     stub = spark_stub.install(tmp_path_factory.mktemp("bin"))
     environment = {
         **QUIET,
@@ -101,25 +112,39 @@ def stack(
         "PIPELINE_FOLDER": str(pipeline_folder),
         "REACH_FOLDER": str(examples_folder / "reach"),
         "ORDERS_FOLDER": str(examples_folder / "orders"),
+        "TXBATCH_EXAMPLE": "given",
     }
     folders, url = (home, project / "dags", ROOT / "plugins"), new_database(airflow_template)
     airflow = LocalAirflow(*folders, database_url=url, environment=environment, unpaused=True)
-    with airflow, AirflowButtons.of(airflow) as api:
-        dag_ids = (
-            "sentences",
-            "flights",
-            "word_count",
-            "word_count_consumer",
-            "top_words",
-            "reach",
-            "hourly",
-            "busy_hours",
-            "sessions",
-            "orders",
-        )
-        for dag_id in (*dag_ids, "probe", "pipeline", "late"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TXBATCH_DATABASE_URL", raising=False)  # it would win over the connection
+        patch.setenv("AIRFLOW__OF_ANOTHER", "left out")
+        stop = contextlib.ExitStack()
+        stop.enter_context(airflow)
+    with stop, AirflowButtons.of(airflow) as api:
+        for dag_id in DAGS:
             api.wait_for_dag(dag_id, parsed_after=airflow.started_at)
-        yield Stack(api, connect(ledger_url), home, markers)
+        yield Stack(airflow, api, connect(ledger_url), home, markers)
+
+
+@pytest.fixture(scope="module")
+def stack(running: Stack) -> Iterator[Stack]:
+    """The Airflow at rest: nothing runs, and nothing is to be killed."""
+    yield running
+    running.rest()
+
+
+@pytest.fixture(scope="package")
+def shown(running: Stack, corpus: Path) -> Shown:
+    """The demo, on this Airflow and a corpus of three words; each task is killed once, not two of them alone."""
+    running.api.unpause("top_words")  # which then runs for what word_count commits
+    running.kill_once(*TASKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo.console, "file", printed := io.StringIO())
+        demo.play(running.airflow, running.engine, corpus, running.markers)
+    runs = {topology: running.api.dag_runs(topology) for topology in demo.TOPOLOGIES}
+    counted = {topology: [run["dag_run_id"] for run in each[:-1]] for topology, each in runs.items()}
+    return Shown(running, printed.getvalue(), counted)
 
 
 def as_airflow_connection(url: str) -> str:

@@ -1,5 +1,7 @@
-"""The examples that no other test here runs, each once: reach, hourly and sessions by a trigger, busy_hours by what hourly has
-committed, orders by its schedule."""
+"""The examples that no other test here runs as DAGs, each once; as jobs tests/spark/test_example_jobs.py runs them.
+
+Reach, hourly and sessions by a trigger, busy_hours by what hourly has committed, orders by its schedule.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from airflow_support import Stack
 from support import until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(600)]
 
 
 def write_reach(folder: Path) -> None:

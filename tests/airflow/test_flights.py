@@ -124,9 +124,11 @@ def trigger(stack: Stack, run_id: str, **when: Any) -> tuple[str, dict[str, str]
 
 @pytest.fixture(scope="module")
 def with_a_gap(stack: Stack) -> Stack:
-    """Days 1 and 3, each by a run triggered at noon of the day after."""
-    for number in (1, 3):
-        assert trigger(stack, f"day-{number}", logical_date=day(number + 1, 12))[0] == "success"
+    """Day 1 by a run, and day 3 by two, all triggered at once with a logical date of the day after."""
+    dates = {"day-1": day(2, 12), "noon-11": day(4, 11), "noon-12": day(4, 12)}
+    for run_id, date in dates.items():
+        stack.api.trigger("flights", run_id, logical_date=date)
+    assert [stack.end("flights", run_id)[0] for run_id in dates] == ["success"] * 3
     return stack
 
 
@@ -140,13 +142,27 @@ def three_days(with_a_gap: Stack, flights: pd.DataFrame) -> Stack:
     return with_a_gap
 
 
+@pytest.mark.rule("R2")
+def test_two_runs_of_one_day_at_once_are_one_batch(with_a_gap: Stack) -> None:
+    assert [with_a_gap.tries("flights", f"noon-{hour}") for hour in (11, 12)] == [dict.fromkeys(TASKS, 1)] * 2
+    ((txid, _, records),) = (batch for batch in batches(with_a_gap) if batch[1] == 3)
+    assert records == PER_DAY[3]
+    attempts = f"SELECT attempts FROM report.batches WHERE topology = 'flights' AND txid = {txid}"
+    assert with_a_gap.sql(attempts) == [(1,)]
+    assert with_a_gap.announced("flights").count(txid) == 1
+
+
+@pytest.mark.rule("R2", "R18")
 def test_a_missing_day_is_a_gap_that_a_backfill_fills(three_days: Stack, flights: pd.DataFrame) -> None:
     assert three_days.sql("SELECT * FROM report.gaps") == []
-    assert batches(three_days) == [(1, 1, 842), (2, 3, 914), (3, 2, 943)]
-    assert three_days.announced("flights") == [1, 2, 3]
+    *earlier, newest = batches(three_days)
+    assert {records for _, _, records in earlier} == {PER_DAY[1], PER_DAY[3]}
+    assert newest == (3, 2, PER_DAY[2])
+    assert sorted(three_days.announced("flights")) == [1, 2, 3]
     assert_days(three_days, flights, 1, 2, 3)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("reprocess", "backwards"), [("none", False), ("failed", True), ("completed", True)])
 def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess: str, backwards: bool) -> None:
     before = three_days.snapshot("flights")
@@ -158,32 +174,25 @@ def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess
 
 
 @pytest.mark.rule("R2")
-def test_two_runs_of_one_day_at_once_are_one_batch(three_days: Stack, flights: pd.DataFrame) -> None:
-    runs = [three_days.api.trigger("flights", f"noon-{hour}", logical_date=day(5, hour)) for hour in (11, 12)]
-    assert [three_days.end("flights", run)[0] for run in runs] == ["success", "success"]
-    assert [three_days.tries("flights", run) for run in runs] == [dict.fromkeys(TASKS, 1)] * 2
-    assert batches(three_days)[3:] == [(4, 4, 915)]
-    assert three_days.sql("SELECT attempts FROM report.batches WHERE topology = 'flights' AND txid = 4") == [(1,)]
-    assert three_days.announced("flights") == [1, 2, 3, 4]
-    assert_days(three_days, flights, 1, 2, 3, 4)
-
-
-@pytest.mark.rule("R2")
 @pytest.mark.parametrize(
     ("run_id", "when", "complaint", "tries"),
     [
-        ("no-date", {}, "reads by time, and run .* has no data interval; trigger it with a logical date", 1),
+        pytest.param(
+            *("no-date", {}, "reads by time, and run .* has no data interval; trigger it with a logical date", 1),
+            marks=pytest.mark.whole,
+        ),
         (
             "overlap",
             {"logical_date": day(20), "data_interval": (day(3, 12), day(4))},
             r"overlaps 2013-01-03T05:00:00\+00:00/2013-01-04T05:00:00\+00:00; all of it is covered",
             1,
         ),
-        (
+        pytest.param(
             "not-over",
             {"logical_date": day(21), "data_interval": (day(21), datetime.now(UTC) + timedelta(days=1))},
             "is not over, it is .*; run it after its end",
             4,
+            marks=pytest.mark.whole,
         ),
     ],
 )
@@ -198,22 +207,33 @@ def test_a_bad_interval_fails_with_its_reason(
     assert three_days.snapshot("flights") == before
 
 
-@pytest.mark.rule("R17")
-def test_an_interval_of_the_form_is_in_the_zone_of_the_schedule_and_notes_say_what_came_of_a_run(
-    three_days: Stack,
-) -> None:
-    conf = {"restate": "2013-01-02/2013-01-03", "why": "the file was cut off"}
-    state, note = stack_end(three_days, "form", conf=conf)
-    assert state == "success"
-    assert (again := re.fullmatch(r"txid (\d+) restates txid 3: 943 records, 31 keys", note)), note
+AGAIN = {"restate": "2013-01-02/2013-01-03", "why": "the file was cut off"}
+
+
+def test_notes_say_why_nothing_came_of_a_run(three_days: Stack) -> None:
+    before = three_days.snapshot("flights")
     assert stack_end(three_days, "no-why", conf={"restate": "3"}) == (
         "failed",
         "failed: say why it is counted again: trigger another run, and fill in 'why', too",
     )
-    state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=conf)
+    state, note = stack_end(three_days, "now", logical_date=datetime.now(UTC), conf=AGAIN)
     assert state == "success"
     assert note.startswith("nothing was done: the logical date "), note
     assert note.endswith("; to catch up, or to count batches again, empty the logical date"), note
+    assert three_days.snapshot("flights") == before
+
+
+@pytest.mark.rule("R2", "R6")
+def test_a_range_is_brought_to_its_commits_by_one_run(three_days: Stack, flights: pd.DataFrame) -> None:
+    assert_range(three_days, flights, "short", 4, 6, applications_of=1)
+
+
+@pytest.mark.whole
+@pytest.mark.rule("R17")
+def test_an_interval_of_the_form_is_in_the_zone_of_the_schedule(three_days: Stack) -> None:
+    state, note = stack_end(three_days, "form", conf=AGAIN)
+    assert state == "success"
+    assert (again := re.fullmatch(r"txid (\d+) restates txid 3: 943 records, 31 keys", note)), note
     assert three_days.announced("flights")[-1] == int(again[1])
 
 
@@ -223,6 +243,7 @@ def stack_end(stack: Stack, run_id: str, **form: Any) -> tuple[str, str]:
     return state, stack.api.dag_run("flights", run_id)["note"].removeprefix("txbatch: ")
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(1800)
 @pytest.mark.rule("R2", "R10", "R18")
 def test_eight_days_in_any_order_and_through_kills_are_what_pandas_counts(stack: Stack, flights: pd.DataFrame) -> None:
@@ -259,28 +280,33 @@ def test_eight_days_in_any_order_and_through_kills_are_what_pandas_counts(stack:
     assert stack.snapshot("flights") == before
 
 
+@pytest.mark.whole
 @pytest.mark.rule("R2", "R5", "R6")
-def test_a_range_is_brought_to_its_commits_by_one_run_that_goes_on_after_a_kill(
-    stack: Stack, flights: pd.DataFrame
-) -> None:
-    before = {number for _, number, _ in batches(stack)}
+def test_a_long_range_goes_on_after_a_kill(stack: Stack, flights: pd.DataFrame) -> None:
     stack.kill_once("emit_batch")
-    state, note = stack_end(stack, "range", conf={"catch_up": "2013-01-10/2013-01-31"})
-    assert state == "success"
-    assert stack.tries("flights", "range") == {**dict.fromkeys(TASKS, 1), "emit_batch": 2}
-    made = [row for row in batches(stack) if row[1] not in before]
-    assert [number for _, number, _ in made] == sorted({*range(10, 31)} - before)
-    txids, records = [txid for txid, _, _ in made], sum(records for _, _, records in made)
-    dates = f"2013-01-{made[0][1]} 00:00 to 2013-01-31 00:00 (America/New_York)"
-    assert note == f"txids {txids[0]} to {txids[-1]}, {dates}: {len(made)} batches, {records:,} records"
-    assert stack.api.asset_events(source_dag_id="flights")[-1]["extra"]["txids"] == txids
-    assert applications(stack, ["range"]) == 2, "one application for each try"
-    assert_days(stack, flights, *before, *range(10, 31))
+    assert_range(stack, flights, "range", 10, 31, applications_of=2)
 
     unchanged = stack.snapshot("flights")
-    assert stack_end(stack, "range-again", conf={"catch_up": "2013-01-10/2013-01-31"})[1].startswith(
-        "already committed"
-    )
+    again = stack_end(stack, "range-again", conf={"catch_up": "2013-01-10/2013-01-31"})[1]
+    assert again.startswith("already committed")
     assert trigger(stack, "in-range", logical_date=day(21, 12))[0] == "success"
     assert stack.snapshot("flights") == unchanged
     assert stack_end(stack, "part", conf={"catch_up": "2013-01-10T12:00/2013-01-12"})[0] == "failed"
+
+
+def assert_range(
+    stack: Stack, flights: pd.DataFrame, run_id: str, first: int, end: int, *, applications_of: int
+) -> None:
+    """One run commits the days that are missing, in so many applications, one for each try of its emit."""
+    before = {number for _, number, _ in batches(stack)}
+    state, note = stack_end(stack, run_id, conf={"catch_up": f"2013-01-{first:02}/2013-01-{end:02}"})
+    assert state == "success"
+    assert stack.tries("flights", run_id) == {**dict.fromkeys(TASKS, 1), "emit_batch": applications_of}
+    made = [row for row in batches(stack) if row[1] not in before]
+    assert [number for _, number, _ in made] == sorted({*range(first, end)} - before)
+    txids, records = [txid for txid, _, _ in made], sum(records for _, _, records in made)
+    dates = f"2013-01-{made[0][1]:02} 00:00 to 2013-01-{end:02} 00:00 (America/New_York)"
+    assert note == f"txids {txids[0]} to {txids[-1]}, {dates}: {len(made)} batches, {records:,} records"
+    assert stack.api.asset_events(source_dag_id="flights")[-1]["extra"]["txids"] == txids
+    assert applications(stack, [run_id]) == applications_of
+    assert_days(stack, flights, *before, *range(first, end))

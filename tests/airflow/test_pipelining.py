@@ -47,10 +47,11 @@ class Pipeline:
         return run_id
 
     def driven(self, txid: int) -> bool:
-        """Whether a driver works on this txid."""
-        place = f"/pipeline/{txid}/"
+        """Whether a driver works on this txid, and not one of another run of the tests."""
+        place, session = f"/pipeline/{txid}/", self.stack.home.parent.name
         running = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-        return any("--attempt-folder" in each and place in " ".join(each) for each in running)
+        emitting = (" ".join(each) for each in running if "--attempt-folder" in each)
+        return any(place in each and session in each for each in emitting)
 
     def runs(self) -> dict[int, str]:
         """By txid the run that planned it."""
@@ -174,6 +175,7 @@ def inherited(pipeline: Pipeline, committed: list[str]) -> str:
     return "heir"
 
 
+@pytest.mark.whole
 @pytest.mark.rule("R6")
 def test_nobody_waits_for_a_failed_run_or_a_deleted_one(pipeline: Pipeline, inherited: str) -> None:
     stack = pipeline.stack
@@ -191,6 +193,7 @@ def test_nobody_waits_for_a_failed_run_or_a_deleted_one(pipeline: Pipeline, inhe
     pipeline.assert_counted(7)
 
 
+@pytest.mark.whole
 def test_the_failed_run_is_cleared_and_finds_its_batch_committed(pipeline: Pipeline, inherited: str) -> None:
     before = pipeline.stack.snapshot("pipeline")
     pipeline.stack.api.clear_run("pipeline", "failed")
@@ -199,6 +202,7 @@ def test_the_failed_run_is_cleared_and_finds_its_batch_committed(pipeline: Pipel
     assert pipeline.stack.snapshot("pipeline") == before
 
 
+@pytest.mark.whole
 @pytest.mark.rule("R6", "R16")
 def test_a_batch_that_no_longer_continues_is_planned_anew_by_its_run(pipeline: Pipeline, inherited: str) -> None:
     stack = pipeline.stack
@@ -222,10 +226,32 @@ def test_a_batch_that_no_longer_continues_is_planned_anew_by_its_run(pipeline: P
     pipeline.assert_counted(9)
 
 
+@pytest.mark.rule("R17")
+def test_a_run_counts_a_batch_again_once_whatever_is_killed_or_cleared(
+    pipeline: Pipeline, committed: list[str]
+) -> None:
+    stack, txid = pipeline.stack, len(pipeline.statuses()) + 1
+    stack.kill_once("commit")
+    stack.api.trigger("pipeline", "again", conf={"restate": "1", "why": "it was misheard"})
+    pipeline.assert_succeeds("again")
+    assert stack.tries("pipeline", "again")["commit"] == 2
+    restated = "SELECT txid, position, reason, requested_by FROM report.batches WHERE kind = 'restate'"
+    assert stack.sql(f"{restated} AND topology = 'pipeline'") == [(txid, 1, "it was misheard", "admin")]
+    note = stack.api.dag_run("pipeline", "again")["note"]
+    assert note == f"txbatch: txid {txid} restates txid 1: 1 record, 1 key"
+    event = stack.api.asset_events(source_dag_id="pipeline")[-1]["extra"]
+    assert event == {"topology": "pipeline", "txid": txid, "txids": [txid], "restates": [1]}
+    before = stack.snapshot("pipeline")
+    stack.api.clear_run("pipeline", "again")
+    assert stack.end("pipeline", "again") == ("success", dict.fromkeys(TASKS, "skipped"))
+    assert stack.snapshot("pipeline") == before
+
+
 def day(number: int) -> tuple[datetime, datetime]:
     return datetime(2026, 1, number, tzinfo=UTC), datetime(2026, 1, number + 1, tzinfo=UTC)
 
 
+@pytest.mark.whole
 @pytest.mark.rule("R4")
 def test_an_interval_waits_without_a_slot_until_its_source_is_ready(pipeline: Pipeline) -> None:
     stack, conf = pipeline.stack, {"ask_again_seconds": 5}

@@ -101,9 +101,14 @@ def _demo(config: settings.Settings) -> None:
             database_url=metadata_database(config.home),
         ) as airflow:
             _say(f"Airflow is ready at {airflow.url}")
-            with _timeline(engine, Path(markers)):
-                _run_all(airflow)
-        killed = _killed(Path(markers))
+            play(airflow, engine, corpus, Path(markers))
+
+
+def play(airflow: LocalAirflow, engine: Engine, corpus: Path, markers: Path) -> None:
+    """Run both topologies through the kills on an Airflow that is ready, report what was counted, and compare it."""
+    with _timeline(engine, markers):
+        _run_all(airflow)
+    killed = _killed(markers)
     if len(killed) < len(KILLS):
         raise DemoFailed(f"of {' and '.join(KILLS.values())}, these were killed: {', '.join(killed) or 'none'}")
     _report(engine, killed)

@@ -1,4 +1,4 @@
-"""Airflow DAGs for tests of the local Airflow: a retry, a deferral, tasks side by side, a stubborn child, days."""
+"""Airflow DAGs without a topology: a retry, a deferral, tasks side by side, a stubborn child, days."""
 
 import subprocess
 import sys
@@ -74,11 +74,12 @@ def stubborn() -> None:
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     end_date=datetime(2026, 1, 31, tzinfo=UTC),
     catchup=False,
+    is_paused_upon_creation=True,
 )
 def daily() -> None:
     """A past month of days, each of which sends an asset event."""
 
-    day = Asset("local_airflow_day")
+    day = Asset("trivial_day")
 
     @task(outlets=[day])
     def announce() -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 from airflow_buttons import AirflowButtons
+from airflow_support import QUIET, Stack
 from support import until
 
 from txbatch.local import airflow as local
@@ -46,6 +48,14 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def database(new_database: Callable[[str], str], airflow_template: str) -> str:
     """A migrated database of this home's Airflow."""
     return new_database(airflow_template)
+
+
+@pytest.fixture(scope="module")
+def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an Airflow of its own."""
+    folder = tmp_path_factory.mktemp("dags")
+    shutil.copy(Path(__file__).parent / "dags" / "trivial.py", folder)
+    return folder
 
 
 @contextlib.contextmanager
@@ -90,19 +100,19 @@ def start_stubborn_task(api: AirflowButtons, pid_file: Path) -> psutil.Process:
     return psutil.Process(int(until(lambda: pid_file.exists() and pid_file.read_text())))
 
 
+@pytest.mark.whole
 def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_start(
     home: Path,
     dags_folder: Path,
     database: str,
-    airflow: LocalAirflow,
-    api: AirflowButtons,
+    stack: Stack,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The next start is the one of which a component ends later: with it the program ends, and all the rest."""
     with program(home, dags_folder, database) as running:
         url = url_of(running)
-        assert port_of(url) != port_of(airflow.url)
+        assert port_of(url) != port_of(stack.airflow.url)
         mark = mark_of(home)
         with client(home, url) as own:
             child = start_stubborn_task(own, tmp_path / "pid")
@@ -116,7 +126,7 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     assert is_free(port_of(url))
     assert local.stop(home) == 0
-    assert api.health()["scheduler"]["status"] == "healthy"
+    assert stack.api.health()["scheduler"]["status"] == "healthy"
 
     password = (home / "airflow" / "passwords.json").read_text()
     with program(home, dags_folder, database) as running:
@@ -130,7 +140,7 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
     assert marked(mark) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.whole), signal.SIGTERM])
 def test_signal_during_the_start_stops_what_was_started(
     number: signal.Signals, home: Path, dags_folder: Path, database: str
 ) -> None:
@@ -144,6 +154,7 @@ def test_signal_during_the_start_stops_what_was_started(
     assert run_of(home) == {}
 
 
+@pytest.mark.whole
 def test_component_that_ends_fails_the_start_with_the_end_of_its_log(
     home: Path, dags_folder: Path, database: str
 ) -> None:
@@ -176,6 +187,7 @@ def test_failing_migration_shows_the_end_of_its_log(
     assert run_of(home) == {}
 
 
+@pytest.mark.whole
 def test_start_that_takes_too_long_names_what_is_missing(
     home: Path, dags_folder: Path, database: str, new_database: Callable[[str], str]
 ) -> None:
@@ -187,6 +199,7 @@ def test_start_that_takes_too_long_names_what_is_missing(
     assert run_of(home) == {}
 
 
+@pytest.mark.whole
 def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path, database: str) -> None:
     with program(home, dags_folder, database) as running:
         until(lambda: run_of(home))
@@ -205,28 +218,29 @@ def of_the_living(processes: Iterable[psutil.Process], read: Callable[[psutil.Pr
     return found
 
 
-def test_processes_listen_on_loopback_alone_and_show_no_password(airflow: LocalAirflow, airflow_home: Path) -> None:
-    processes = marked(mark_of(airflow_home))
+def test_processes_listen_on_loopback_alone_and_show_no_password(stack: Stack) -> None:
+    processes = marked(mark_of(stack.home))
     connections = of_the_living(processes, lambda process: process.net_connections("inet"))
     listening = [found.laddr for each in connections for found in each if found.status == psutil.CONN_LISTEN]
-    assert listening == [("127.0.0.1", port_of(airflow.url))]
-    password = json.loads(airflow.password_file.read_text())["admin"]
+    assert listening == [("127.0.0.1", port_of(stack.airflow.url))]
+    password = json.loads(stack.airflow.password_file.read_text())["admin"]
     shown = of_the_living(processes, lambda process: " ".join(process.cmdline()) + str(process.environ()))
     assert len(shown) >= 4, "the API server, the scheduler, the DAG processor and the triggerer are at work"
-    shown += [log.read_text() for log in (airflow_home / "logs").glob("*.log")]
+    shown += [log.read_text() for log in (stack.home / "logs").glob("*.log")]
     assert not any(password in text for text in shown)
 
 
-def test_files_with_secrets_are_the_owners_alone(airflow: LocalAirflow, airflow_home: Path) -> None:
-    folder = airflow_home / "airflow"
+def test_files_with_secrets_are_the_owners_alone(stack: Stack) -> None:
+    folder = stack.home / "airflow"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in (airflow.password_file, folder / "airflow.cfg")} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (stack.airflow.password_file, folder / "airflow.cfg")} == {0o600}
 
 
 def test_variables_of_another_airflow_are_left_out_and_given_ones_are_there(
-    airflow: LocalAirflow, airflow_home: Path
+    stack: Stack,
 ) -> None:
-    environments = of_the_living(marked(mark_of(airflow_home)), psutil.Process.environ)
+    environments = of_the_living(marked(mark_of(stack.home)), psutil.Process.environ)
     assert {environment["TXBATCH_EXAMPLE"] for environment in environments} == {"given"}
-    assert {environment["AIRFLOW_HOME"] for environment in environments} == {str(airflow_home / "airflow")}
-    assert not any(name.startswith("AIRFLOW__") for environment in environments for name in environment)
+    assert {environment["AIRFLOW_HOME"] for environment in environments} == {str(stack.home / "airflow")}
+    left = {name for environment in environments for name in environment if name.startswith("AIRFLOW__")}
+    assert left == set(QUIET), "AIRFLOW__OF_ANOTHER is not among them"

@@ -48,6 +48,7 @@ def test_a_copy_of_a_migrated_database_is_left_alone(copied: Engine, tmp_path: P
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.whole
 def test_another_version_is_migrated_with_what_it_holds(copied: Engine, tmp_path: Path) -> None:
     url, log = url_of(copied), tmp_path / "log"
     execute(copied, "UPDATE public.txbatch_airflow_version SET version = '3.0.0'")
