@@ -26,7 +26,7 @@ test-all: setup ## run every test at its whole size; PYTEST_ARGS as above
 	TXBATCH_TESTS=all $(MAKE) test
 
 test-fast: setup ## run what needs no server, within a minute
-	$(PY) -m pytest tests/tidy tests/unit tests/docs tests/spouts tests/files $(PYTEST_ARGS)
+	$(PY) tests/lanes.py tidy unit docs spouts files
 
 soak: export TXBATCH_TESTS := all
 soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; followers that are killed; more of the model's states

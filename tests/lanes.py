@@ -1,4 +1,4 @@
-"""`make test`: every tier, in parts that are a pytest each; one more at a time than there are cores, the longest first."""
+"""`make test`: tiers in parts that are a pytest each; one more at a time than there are cores, the longest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +32,17 @@ CLOSING = re.compile(r"=* ?(?P<counts>\d+ [a-z]+.*) in [\d.]+s")
 OUTCOMES = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
 
 
-def parts() -> dict[str, list[str]]:
-    """The tiers of each part by its name, the longest part first; a tier without a budget is among the others."""
+def parts(asked: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The tiers of each part by its name, the longest part first; a tier without a budget is among the others.
+
+    Of a few tiers that are asked for, each that is a third of their cost is a part.
+    """
     seconds = budgets()
+    tiers = list(asked) or [each.name for each in TESTS.iterdir() if each.is_dir() and any(each.glob("test_*.py"))]
+    alone = sum(seconds.get(tier, 0) for tier in tiers) / 3 if asked else ALONE_SECONDS
     found: dict[str, list[str]] = {}
-    for tier in sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.glob("test_*.py"))):
-        found.setdefault(tier if seconds.get(tier, 0) >= ALONE_SECONDS else OTHERS, []).append(tier)
+    for tier in sorted(tiers):
+        found.setdefault(tier if seconds.get(tier, 0) >= alone else OTHERS, []).append(tier)
     return dict(sorted(found.items(), key=lambda each: -sum(seconds.get(tier, 0) for tier in each[1])))
 
 
@@ -164,10 +169,10 @@ def worse(codes: list[int]) -> int:
     return next((code if code > 0 else 1 for code in codes if code != 0), 0)
 
 
-def main() -> int:
-    """Run all parts; return the worse exit code."""
+def main(asked: Sequence[str]) -> int:
+    """Run all parts, or those of the tiers that are asked for; return the worse exit code."""
     started = time.monotonic()
-    suite = Suite(deque(parts().items()))
+    suite = Suite(deque(parts(asked).items()))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: suite.interrupt())
     with own_logs():
@@ -181,4 +186,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -29,6 +29,10 @@ def test_the_longest_part_is_first() -> None:
     assert sums == sorted(sums, reverse=True)
 
 
+def test_a_few_tiers_are_two_parts_where_one_is_most_of_them() -> None:
+    assert lanes.parts(["tidy", "unit", "docs"]) == {"unit": ["unit"], "others": ["docs", "tidy"]}
+
+
 class Pretended:
     """A part that works until it is told to end."""
 
