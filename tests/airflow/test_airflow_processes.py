@@ -140,7 +140,7 @@ def test_sigkill_of_the_program_leaves_all_to_stop_and_the_home_to_the_next_star
     assert marked(mark) == []
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.whole), signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_during_the_start_stops_what_was_started(
     number: signal.Signals, home: Path, dags_folder: Path, database: str
 ) -> None:
@@ -187,7 +187,6 @@ def test_failing_migration_shows_the_end_of_its_log(
     assert run_of(home) == {}
 
 
-@pytest.mark.whole
 def test_start_that_takes_too_long_names_what_is_missing(
     home: Path, dags_folder: Path, database: str, new_database: Callable[[str], str]
 ) -> None:
@@ -199,7 +198,6 @@ def test_start_that_takes_too_long_names_what_is_missing(
     assert run_of(home) == {}
 
 
-@pytest.mark.whole
 def test_two_starts_at_once_in_one_home(home: Path, dags_folder: Path, database: str) -> None:
     with program(home, dags_folder, database) as running:
         until(lambda: run_of(home))
