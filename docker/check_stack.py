@@ -191,7 +191,7 @@ def check_rights(report: Engine, writer: Engine, ports: dict[str, int]) -> None:
     refused(report, "SET TRANSACTION READ WRITE; CREATE TEMP TABLE mine ()")
     refused(database(ports, "txbatch", "TXBATCH_PASSWORD", "airflow"), "SELECT", "permission denied for database")
     say(
-        "rights: report reads its views and nothing else; txbatch changes no table of the ledger and does not reach Airflow's database"
+        "rights: report reads its views and nothing else; txbatch alters no table of the ledger, nor reaches Airflow's database"
     )
 
 
