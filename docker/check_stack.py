@@ -186,11 +186,12 @@ def check_rights(report: Engine, writer: Engine, ports: dict[str, int]) -> None:
     refused(report, "SELECT FROM txbatch.batch")
     refused(report, "SELECT FROM state.word_count")
     refused(writer, "DELETE FROM txbatch.migration")
-    refused(writer, "CREATE SCHEMA mine")
     refused(writer, "CREATE TABLE txbatch.mine ()")
+    refused(report, "SET TRANSACTION READ WRITE; SELECT lo_create(7)")
+    refused(report, "SET TRANSACTION READ WRITE; CREATE TEMP TABLE mine ()")
     refused(database(ports, "txbatch", "TXBATCH_PASSWORD", "airflow"), "SELECT", "permission denied for database")
     say(
-        "rights: report reads its views and nothing else; txbatch changes no schema and does not reach Airflow's database"
+        "rights: report reads its views and nothing else; txbatch alters no table of the ledger, nor reaches Airflow's database"
     )
 
 

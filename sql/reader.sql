@@ -1,10 +1,11 @@
--- The role that reads reports, on the embedded server: what docs/database.md says for others. Run by whoever owns the database,
+-- The role that reads reports, on the embedded server: what `txbatch grants` says for others. Run by whoever owns the database,
 -- any number of times, by several at once. It may come in by the server's socket only, as everybody there.
 DO $$
 DECLARE
     other name;
 BEGIN
     IF pg_catalog.has_schema_privilege(pg_catalog.to_regrole('report'), 'report', 'USAGE') IS NOT TRUE
+        OR pg_catalog.has_schema_privilege(pg_catalog.to_regrole('report'), 'state', 'USAGE') IS NOT TRUE
         OR EXISTS (SELECT FROM pg_catalog.pg_database WHERE datname IN ('postgres', 'template1')
                       AND pg_catalog.has_database_privilege(pg_catalog.to_regrole('report'), oid, 'CONNECT')) THEN
         LOCK TABLE pg_catalog.pg_authid IN SHARE ROW EXCLUSIVE MODE;
@@ -19,6 +20,7 @@ BEGIN
         REVOKE EXECUTE ON FUNCTION pg_catalog.lo_creat(integer), pg_catalog.lo_create(oid),
             pg_catalog.lo_from_bytea(oid, bytea) FROM PUBLIC;
         GRANT USAGE ON SCHEMA report TO report;
+        GRANT USAGE ON SCHEMA state TO report; -- so it reads quarantines, too: sql/grants/reader.sql
         GRANT SELECT ON ALL TABLES IN SCHEMA report TO report;
         ALTER DEFAULT PRIVILEGES IN SCHEMA report GRANT SELECT ON TABLES TO report;
     END IF;

@@ -707,6 +707,48 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        current_user AS user, current_database() AS database, pg_is_in_recovery() AS standby,
        has_database_privilege(current_database(), 'CREATE') AS may_create;
 
+-- roles --
+-- Those of these roles that there are, and whether this session may act as each.
+SELECT rolname AS role, pg_has_role(oid, 'USAGE') AS member, current_user AS me FROM pg_roles WHERE rolname = ANY (:roles);
+
+-- readers_without_records --
+-- Whom these views of a quarantine are for no more: all with a right to one that lack USAGE on the schema of states.
+SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role, c.relname AS view
+  FROM pg_class c CROSS JOIN aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+ WHERE c.relnamespace = 'report'::regnamespace AND c.relname = ANY (:views) AND a.grantee <> c.relowner
+   AND NOT has_schema_privilege(COALESCE(r.rolname, 'public'), 'state', 'USAGE') ORDER BY 1, 2;
+
+-- rights --
+-- What a run, a rebuild and a report need, and this session's role lacks.
+SELECT use, string_agg(DISTINCT privilege, ', ') AS privileges, object
+  FROM (SELECT 'a run', privilege, 'schema ' || name, has_schema_privilege(to_regnamespace(name), privilege)
+          FROM (VALUES ('txbatch', 'USAGE'), ('state', 'USAGE'), ('state', 'CREATE'), ('contribution', 'USAGE'),
+                       ('contribution', 'CREATE'), ('contribution_base', 'USAGE'), ('contribution_base', 'CREATE'),
+                       ('contribution_partition', 'USAGE'), ('contribution_partition', 'CREATE'), ('report', 'USAGE'),
+                       ('report', 'CREATE')) schemas (name, privilege)
+        UNION ALL
+        SELECT 'a run', privilege, c.oid::regclass::text, has_table_privilege(c.oid, privilege)
+          FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
+         WHERE c.relnamespace = to_regnamespace('txbatch') AND c.relkind IN ('r', 'p')
+           AND (privilege = 'SELECT' OR c.relname <> 'migration')
+        UNION ALL
+        SELECT 'a run', 'ownership', c.oid::regclass::text, pg_has_role(c.relowner, 'USAGE')
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname ~ '^(state|contribution|contribution_base)(_(next|past)_[0-9]+)?$' AND c.relkind IN ('r', 'p')
+        UNION ALL
+        SELECT 'a run', 'TEMPORARY', 'database ' || current_database(), has_database_privilege(current_database(), 'TEMPORARY')
+        UNION ALL
+        SELECT 'a rebuild', 'CREATE', 'database ' || current_database(), has_database_privilege(current_database(), 'CREATE')
+        UNION ALL
+        SELECT 'a report', 'USAGE', 'schema report', has_schema_privilege(to_regnamespace('report'), 'USAGE')
+        UNION ALL
+        SELECT 'a report', 'SELECT', c.oid::regclass::text, has_table_privilege(c.oid, 'SELECT')
+          FROM pg_class c WHERE c.relnamespace = to_regnamespace('report') AND c.relkind IN ('r', 'v', 'm')
+        UNION ALL
+        SELECT 'a report', 'EXECUTE', 'function ' || p.oid::regprocedure::text, has_function_privilege(p.oid, 'EXECUTE')
+          FROM pg_proc p WHERE p.pronamespace = to_regnamespace('report')) needed (use, privilege, object, held)
+ WHERE NOT held GROUP BY use, object ORDER BY use DESC, object;
+
 -- other_sessions --
 -- Who else is connected to the server, whatever the database, by name.
 SELECT DISTINCT COALESCE(NULLIF(application_name, ''), 'process ' || pid) FROM pg_stat_activity

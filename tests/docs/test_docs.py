@@ -16,7 +16,6 @@ from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Assignment, Interval
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.testing import submit_topology
 
@@ -78,21 +77,17 @@ def test_a_bad_cell_goes_to_quarantine_as_documented(tmp_path: Path) -> None:
 
 
 def test_sql_of_the_documents_runs(engine: Engine) -> None:
-    """The roles and grants of docs/database.md, then, as the reader they make, the reports of docs/reports.md."""
+    """The roles and grants of docs/database.md, then, as the reader they make, the reports of docs/reports.md; none is kept."""
     topology = load_job(str(ROOT / "jobs" / "word_count.py")).topology
     PostgresLedger(engine).register(topology, "jobs/word_count.py")
-    with transaction(engine) as connection:
-        roles, readers = blocks("docs/database.md", "sql")
-        connection.exec_driver_sql(roles.replace("mydatabase", str(engine.url.database)))
-        connection.exec_driver_sql(readers)
+    with engine.connect() as connection:
+        for statements in blocks("docs/database.md", "sql"):
+            within = statements.removeprefix("\\set ON_ERROR_STOP on\nBEGIN;\n").removesuffix("COMMIT;\n")
+            connection.connection.cursor().execute(within)
         connection.exec_driver_sql(NINE_BATCHES)
-        connection.exec_driver_sql("SET LOCAL ROLE txbatch_report")
+        connection.exec_driver_sql("SET LOCAL ROLE report")
         for report in blocks("docs/reports.md", "sql"):
             connection.exec_driver_sql(report)
-        connection.exec_driver_sql("RESET ROLE")
-        for role in ("txbatch_report", "txbatch_owner"):
-            connection.exec_driver_sql(f"DROP OWNED BY {role}")
-            connection.exec_driver_sql(f"DROP ROLE {role}")
 
 
 def test_the_readme_says_what_is_in_the_tree() -> None:

@@ -48,16 +48,20 @@ def test_the_unit_lets_a_batch_end_and_starts_again_what_failed() -> None:
 
 
 def test_the_service_of_compose_has_what_the_scheduler_has() -> None:
-    [(name, service)] = yaml.safe_load(block("yaml"))["services"].items()
+    document = yaml.safe_load(block("yaml"))
+    [(name, service)] = document["services"].items()
     scheduler = STACK["services"]["scheduler"]
     check_follows(shlex.split(service["command"]))
     assert service["hostname"] == service["environment"]["SPARK_LOCAL_HOSTNAME"] == name
     assert name not in STACK["services"]
-    for what in ("image", "networks", "security_opt", "cap_drop", "read_only", "pids_limit"):
+    for what in ("image", "networks", "security_opt", "cap_drop", "read_only", "logging"):
         assert service[what] == scheduler[what], what
+    assert service["pids_limit"] == STACK["x-confined"]["pids_limit"]  # of one driver; the scheduler has several
     assert set(service["env_file"]) <= set(scheduler["env_file"])
     assert set(service["depends_on"]) <= set(STACK["services"])
     targets = {
         volume.split(":")[-2] if volume.endswith(":ro") else volume.split(":")[-1] for volume in service["volumes"]
     }
     assert {"/tmp", "/var/lib/txbatch/staging", "/data"} == targets
+    named = {volume.partition(":")[0] for volume in service["volumes"] if not volume.startswith(".")}
+    assert named == {*document["volumes"], "staging"}

@@ -22,32 +22,50 @@ def postgres() -> dict[str, Any]:
     content = yaml.safe_load(defaults)
     assert (set(content), set(content["services"])) == ({"services", "volumes"}, {"postgres"})
     service: dict[str, Any] = content["services"]["postgres"]
-    assert {volume.partition(":")[0] for volume in service["volumes"]} == set(content["volumes"])  # none is a folder's
+    named = {volume.partition(":")[0] for volume in service["volumes"]}
+    assert named - {"./postgres"} == set(content["volumes"])  # data is in no folder
     return service
 
 
-def test_the_url_of_the_comment_is_that_of_the_service() -> None:
-    [export] = [line for line in COMMENT if "TXBATCH_DATABASE_URL" in line]
-    url, service = make_url(export.partition("=")[2]), postgres()
-    environment, [port] = service["environment"], service["ports"]
-    assert url.drivername == "postgresql+psycopg2"
-    assert (url.username, url.database) == (environment["POSTGRES_USER"], environment["POSTGRES_DB"])
-    assert f"{url.host}:{url.port}:5432" == port
-    assert environment["POSTGRES_USER"] == service["healthcheck"]["test"][-1]
+def test_the_urls_of_the_comment_are_of_the_service_and_its_roles() -> None:
+    urls = [make_url(line.partition("=")[2]) for line in COMMENT if "TXBATCH_DATABASE_URL" in line]
+    service = postgres()
+    [port] = service["ports"]
+    assert [url.username for url in urls] == ["txbatch_owner", "txbatch"]
+    for url in urls:
+        assert (url.drivername, url.database) == ("postgresql+psycopg2", service["environment"]["POSTGRES_DB"])
+        assert f"{url.host}:{url.port}:5432" == port
+        assert str(url.password).removeprefix("$") in service["environment"]
 
 
-def test_a_variable_that_must_be_set_is_exported_in_the_comment_before_it_is_used() -> None:
+def test_each_password_that_must_be_set_is_made_by_make_passwords_and_used() -> None:
     needed = [name for name, kind, _ in VARIABLE.findall(TEXT) if kind != "-"]
-    assert needed == ["TXBATCH_PASSWORD"]
-    assert COMMENT[0] == "export TXBATCH_PASSWORD=..."
-    assert "$TXBATCH_PASSWORD" in COMMENT[2]
+    makefile = (FILE.parent / "Makefile").read_text()
+    [made] = re.findall(r"for name in ([A-Z_ ]+); do", makefile)
+    assert made.split() == needed
+    assert COMMENT[0] == "make passwords"
+    given = set(re.findall(r"^\\getenv \w+ (\w+)$", (FILE.parent / "postgres" / "20-passwords.sql").read_text(), re.M))
+    assert given == {*needed} - {"POSTGRES_PASSWORD"}
+
+
+def test_it_is_bounded_and_watched_as_the_stack_is() -> None:
+    stack = yaml.safe_load((FILE.parents[1] / "docker-compose.yml").read_text())["services"]
+    service = postgres()
+    for name in ("shm_size", "pids_limit", "logging", "stop_grace_period", "security_opt", "cap_drop", "cap_add"):
+        assert service[name] == stack["postgres"][name], name
+    assert service["healthcheck"]["test"] == stack["postgres"]["healthcheck"]["test"]
+    assert service["mem_limit"] == stack["postgres"]["mem_limit"]
+    for name, each in stack.items():
+        assert {"mem_limit", "pids_limit", "logging"} <= set(each), name
+        # Docker leaves a volume without a name behind.
+        assert not [volume for volume in each.get("volumes", ()) if ":" not in volume], name
 
 
 def test_each_command_of_the_comment_is_one() -> None:
     commands = [line.split() for line in COMMENT if not line.startswith("export ")]
-    assert commands[0] == ["docker", "compose", "up", "-d"]
+    assert commands[:3] == [["make", "passwords"], ["docker", "compose", "up", "-d"], [".", "./.env"]]
     assert isinstance(main, Group)
-    assert all(program == "txbatch" and name in main.commands for program, name in commands[1:])
+    assert all(program == "txbatch" and name in main.commands for program, name, *_ in commands[3:])
 
 
 def test_the_data_lies_where_the_image_keeps_it() -> None:
@@ -55,4 +73,4 @@ def test_the_data_lies_where_the_image_keeps_it() -> None:
     service = postgres()
     [version] = re.findall(r"^postgres:(\d+)-", service["image"])
     assert int(version) >= 18
-    assert service["volumes"] == ["postgres:/var/lib/postgresql"]
+    assert service["volumes"][0] == "postgres:/var/lib/postgresql"

@@ -27,6 +27,7 @@ def test_it_has_what_its_user_owns_and_nothing_of_this_package(shop: Path, wheel
     files = {str(file.relative_to(shop)) for file in shop.rglob("*") if file.is_file()}
     assert files == {
         *(".gitignore", "Makefile", "README.md", "requirements.txt", "docker-compose.yml", "reports/turnover.sql"),
+        *("postgres/10-roles.sql", "postgres/20-passwords.sql"),
         *("jobs/sales.py", "dags/sales.py", "tests/test_job.py", "tests/test_sales.py"),
         *(f"data/sales/2026-01-0{day}.csv" for day in (1, 2, 3)),
     }

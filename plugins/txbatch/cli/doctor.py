@@ -18,6 +18,7 @@ from txbatch.launch.job_file import Job, check_emission
 from txbatch.places import install
 from txbatch.postgres import definitions
 from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.grants import check_rights
 from txbatch.postgres.migrate import check_migrated, has_ledger, migrations
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.warehouses import Warehouses
@@ -37,6 +38,7 @@ def check_all() -> list[dict[str, Any]]:
     checks: dict[str, Callable[[], str]] = {
         "database": lambda: _server(_ledger(settings.resolve())),
         "migrations": lambda: _migrated(settings.resolve()),
+        "rights": lambda: _rights(settings.resolve()),
         "warehouses": lambda: _apart(settings.resolve()),
         "spark": lambda: check_fit("spark"),
         "airflow": _airflow,
@@ -64,6 +66,11 @@ def _migrated(where: settings.Settings) -> str:
         return NEW
     check_migrated(engine)
     return f"all {len(migrations())} applied"
+
+
+def _rights(where: settings.Settings) -> str:
+    engine = _ledger(where)
+    return NEW if _new(where, engine) else check_rights(engine)
 
 
 def _apart(where: settings.Settings) -> str:

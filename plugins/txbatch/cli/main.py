@@ -21,6 +21,7 @@ from txbatch.cli.change import change
 from txbatch.cli.doctor import check_all
 from txbatch.cli.explain import appeared, preview
 from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
+from txbatch.cli.grants import grants
 from txbatch.cli.history import as_of, why
 from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan_restate import preview_restate, show_restate
@@ -76,6 +77,7 @@ ORDER = (
         "up",
         "down",
         "migrate",
+        "grants",
         "drop",
     ),
     "demo",
@@ -542,7 +544,8 @@ def _confirm(yes: bool, what: str) -> None:
 def doctor() -> Rows:
     """Check that everything is there, and loads.
 
-    Database, migrations, states apart, Spark, Airflow, Java, staging area, DAG and job files; exit code 1 if one is wrong.
+    Database, migrations, rights, states apart, Spark, Airflow, Java, staging area, DAG and job files; exit code 1 if one is
+    wrong.
     """
     return check_all()
 
@@ -565,6 +568,7 @@ main.add_command(verify)
 main.add_command(gc)
 main.add_command(change)
 main.add_command(rebuild)
+main.add_command(grants)
 main.add_command(why)
 main.add_command(as_of)
 for each in (status, batches, query, psql):

@@ -56,6 +56,15 @@ _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_cou
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
+_DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
+# By what PostgreSQL calls a thing: what a writer needs on it.
+_RIGHTS = {
+    "schema": "USAGE or CREATE",
+    "database": "CREATE",
+    "table": "SELECT, INSERT, UPDATE or DELETE",
+    "view": "SELECT",
+    "function": "EXECUTE",
+}
 _BAD_RECORD = {
     "22003": "a value is out of range",
     "22007": "a date or time that PostgreSQL cannot store",
@@ -179,9 +188,7 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     if code in _NOT_THERE:
         return _not_there(message)
     if code == "42501":
-        return TerminalError(
-            f"the database does not let this role ({message}): readers have `txbatch psql` and the schema report"
-        )
+        return _not_allowed(error, message)
     if code is None and _NO_SETTING.match(message):
         return DefinitionError(f"the database's URL is wrong: {message}; mend it")
     if code in _BAD_RECORD:
@@ -212,6 +219,26 @@ def _not_there(message: str) -> TxbatchError:
             "`txbatch drop` the topology and run it again from the start"
         )
     return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
+
+
+def _not_allowed(error: object, message: str) -> TerminalError:
+    """For a right that is missing: names the role, the object and what to grant, and what readers have instead."""
+    denied = _DENIED.fullmatch(message)
+    on = f"{denied['kind']} {denied['name']}" if denied else "what it names"
+    right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
+    return TerminalError(
+        f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: the ledger's owner "
+        "grants it by `txbatch grants OWNER WRITER READER` (docs/database.md), and `txbatch doctor` names each right that is "
+        "missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
+    )
+
+
+def _role(error: object) -> str:
+    """Return which role the session of an error has; of one that has ended nobody knows."""
+    connection = getattr(getattr(error, "cursor", None), "connection", None)
+    if connection is None or connection.closed:
+        return "this role"
+    return f"role {connection.info.user!r}"
 
 
 def check_server(connection: Connection) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from txbatch.core.aggregator import CombinerAggregator
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
+from txbatch.core.quarantine import QuarantineState
 from txbatch.core.session_window import SessionWindow
 from txbatch.core.state import changes_name, versions_name
 from txbatch.core.window import Window
@@ -71,6 +72,7 @@ def replaced(
     yield from [create_report(aggregate, kept.get(name, ())), *comments(aggregate)]
     if aggregate.state.contributions:
         yield from [*_changes(aggregate, kept.get(changes_name(name), ())), *_versions(aggregate)]
+    yield from _without_records(connection, aggregate)
     yield from _functions(connection, aggregate, past=aggregate.state.contributions)
 
 
@@ -87,6 +89,13 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
             yield from _versions(aggregate)
         past = not _taken(connection, versions)
     yield from _functions(connection, aggregate, past=past)
+
+
+def _without_records(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
+    """Yield what takes a quarantine from readers who are not to have its records: what is made in `report` is granted to all."""
+    if isinstance(aggregate.state, QuarantineState):
+        found = connection.execute(query("readers_without_records"), {"views": _views(aggregate)})
+        yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
 
 
 def _ended_otherwise(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
