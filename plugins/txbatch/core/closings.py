@@ -22,7 +22,7 @@ from txbatch.core.upstream import (
     UpstreamState,
     check_kept,
     check_newest,
-    marked_left,
+    marked_gone,
     next_range,
     replaced_with,
 )
@@ -71,7 +71,7 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
     start = oldest(known)
     if known.txid <= start:
         return None
-    return marked_left(known, {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL})
+    return marked_gone(known, {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL})
 
 
 def oldest(known: UpstreamState) -> int:

@@ -12,11 +12,13 @@ from txbatch.core.definition import StateDefinition, after_steps, check_change, 
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
 from txbatch.core.plan import BatchPlan
+from txbatch.core.pruned import begun
 from txbatch.core.redefinition import (
     AddState,
     DropState,
     KeepContributions,
     OfState,
+    Prune,
     Redefinition,
     RenameState,
     RenameStream,
@@ -94,7 +96,7 @@ def give_away(tables: Tables, topology: str, state: str) -> tuple[Rows, LastWrit
     for batch in sorted(tables.batches_of(topology), key=lambda batch: batch.txid):
         if batch.status is BatchStatus.COMMITTED and batch.token:
             last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
-    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0)
+    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0, pruned=())
     tables.states[state] = replace(kept, applied_txid=last.txid or None)
     return rows, last
 
@@ -203,6 +205,8 @@ def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], t
         contributions={at: moved(partial) for at, partial in stored.contributions.items()},
         base={key: replace(row, value=moved(row.value)) for key, row in stored.base.items()},
     )
+    if "prune" in now.columns and any(isinstance(step, Prune) for step in steps):
+        changed = replace(changed, pruned=begun(stored.pruned, stored.horizon))
     if not any(isinstance(step, KeepContributions) for step in steps):
         return changed
     base = {key: TransactionalValue(row.txid, row.value) for key, row in changed.rows.items() if row.value}

@@ -31,6 +31,7 @@ from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan
+from txbatch.core.pruned import Spans
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
     Redefinition,
@@ -73,7 +74,7 @@ class StoredState:
 
     `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
     One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
-    says how its values are finished, `left` which windows have left it (R30).
+    says how its values are finished, `left` which windows have left it (R30), `pruned` of which positions rows have gone (R22).
     """
 
     topology: str
@@ -85,6 +86,7 @@ class StoredState:
     horizon: int = 0
     aggregate: PersistentAggregate | None = None
     left: Left | None = None
+    pruned: Spans = ()
 
     @property
     def database(self) -> str | None:

@@ -19,6 +19,7 @@ from txbatch.core.definition import (
 )
 from txbatch.core.errors import ChangeTooEarly, TerminalError
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.pruned import begun, stored_spans
 from txbatch.core.redefinition import (
     AddState,
     AddValue,
@@ -151,12 +152,22 @@ def _change_state(
         "values_since": canonical_json(changed.since) if changed.since else None,
     }
     connection.execute(query("change_state"), {"state": name, **row})
+    if Prune(name) in steps and aggregate.state.prune:
+        _prune_from_now(connection, aggregate)
     values = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
     state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
     state_tables.run_all(connection, reports.grants(connection))
     state_tables.run_all(connection, _said_since(aggregate, changed.since))
     new_values.rename(connection, aggregate, {now: was for was, now in values.items()})
     new_values.ensure(connection, aggregate)
+
+
+def _prune_from_now(connection: Connection, aggregate: PersistentAggregate) -> None:
+    """Keep from which horizon on the rows of a state go."""
+    found = connection.execute(query("states_with_contributions"), {"topology": aggregate.topology}).mappings()
+    stored = next(each for each in found if each["state"] == aggregate.state.name)
+    spans = begun(stored_spans(stored["pruned"]), stored["horizon"])
+    connection.execute(query("rows_pruned"), {"state": aggregate.state.name, "pruned": canonical_json(spans)})
 
 
 def _alterations(name: str, stored: StateDefinition, steps: Sequence[Step]) -> Iterator[str]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from txbatch.core.append import BATCH
 from txbatch.core.closings import Closing, asked_since, first_closed, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.keep_windows import KeptWindows
+from txbatch.core.pruned import stored_spans
 from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
@@ -20,19 +22,21 @@ from txbatch.core.upstream import (
     Replaced,
     UpstreamState,
     check_dated,
+    check_gone,
     check_kept,
     check_keys,
-    check_left,
     check_merged,
     check_same,
     left_between,
+    pruned_between,
     replaced_with,
     shown_columns,
+    within_generation,
 )
 from txbatch.postgres.closed_sessions import CHANGED_BEHIND, ClosedSessions
 from txbatch.postgres.closings import closings_name
 from txbatch.postgres.engine import transaction
-from txbatch.postgres.expressions import listed, pg_name
+from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.generations import CURRENT, past
 from txbatch.postgres.own_past import OwnPast
 from txbatch.postgres.queries import query
@@ -68,7 +72,7 @@ class PostgresUpstream:
             found = known(connection, state)
             check_same(found, range_)
             check_kept(found, range_)
-            check_left(found, range_)
+            check_gone(found, range_)
             changed = _Cuts(connection, found, self.jobs).changes(range_["start"], range_["end"])
             yield from _streamed(connection, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
@@ -83,7 +87,7 @@ class PostgresUpstream:
             found = known(connection, state)
             check_same(found, range_)
             check_kept(found, range_)
-            check_left(found, range_)
+            check_gone(found, range_)
             cuts = _Cuts(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
                 yield from cuts.closed(closing, cut, asked_since(range_), columns)
@@ -152,15 +156,34 @@ def known(connection: Connection, state: str) -> UpstreamState:
     given = {"state": state, "topology": row["topology"]}
     found = connection.execute(query("upstream_replaced"), given)
     replaced = [
-        Replaced(each.rebuild, each.swapped_txid, each.horizon, each.gone, _left(**each.left) if each.left else None)
+        Replaced(
+            each.rebuild,
+            each.swapped_txid,
+            each.horizon,
+            each.gone,
+            _left(**each.left) if each.left else None,
+            stored_spans(each.pruned),
+        )
         for each in found
     ]
     made = row["created_at"].astimezone(UTC).isoformat(), row["joined"]
     columns = tuple(changes_columns(*_shown(row["columns"])))
     closed = _columns_of_closed(connection, state)
     left = None if row["kept"] is None else _left(row["kept"], row["left_before"])
+    pruned = stored_spans(row["pruned"])
     txid = connection.execute(query("newest_cut"), given).scalar_one()
-    return UpstreamState(state, row["topology"], made, txid, row["horizon"], tuple(replaced), columns, closed, left)
+    return UpstreamState(
+        state,
+        row["topology"],
+        made,
+        txid,
+        row["horizon"],
+        tuple(replaced),
+        columns,
+        closed,
+        left,
+        pruned if pruned or "prune" in row["columns"] else None,
+    )
 
 
 def _left(kept: Mapping[str, Any], before: int, txid: int = 0) -> tuple[str, int]:
@@ -183,13 +206,16 @@ def _columns_of_closed(connection: Connection, state: str) -> tuple[str, ...]:
 def readers(connection: Connection) -> list[Reader]:
     """Return all streams that read a state, with the cuts that each needs."""
     found = connection.execute(query("upstream_readers"))
-    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs), row.between) for row in found]
+    return [
+        Reader(row.topology, row.state, row.owner, frozenset(row.needs), row.between, frozenset(row.opened))
+        for row in found
+    ]
 
 
 def looked_up(connection: Connection) -> list[Reader]:
     """Return which states open batches look up in, with the cuts that they need."""
     found = connection.execute(query("looked_up"))
-    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs)) for row in found]
+    return [Reader(row.topology, row.state, row.owner, frozenset(row.needs), opened=frozenset([0])) for row in found]
 
 
 def _shown(columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -207,9 +233,10 @@ class _Cuts:
 
     def changes(self, start: int, end: int) -> str:
         """Return the SQL of what changed between two cuts, the parameters `start` and `end`."""
-        if start and replaced_with(self.of, start) is None:
-            if own := self._own(None):
-                return doubled(own.changes(start, end))
+        within, replaced = within_generation(self.of, start, end), replaced_with(self.of, start)
+        if within and (own := self._own(replaced)):
+            return doubled(own.changes(start, end))
+        if within and replaced is None:
             return f"SELECT * FROM report.{doubled(pg_name(f'changes_{self.of.state}'))}(%(start)s, %(end)s)"
         (keys, values, after), (keys_before, values_before, before) = (
             self.as_of(txid, name) for txid, name in ((end, "end"), (start, "start"))
@@ -232,7 +259,7 @@ class _Cuts:
             *(f"COALESCE(a.{key}, b.{key})" for key in map(_quoted, keys)),
             change,
             *pairs,
-            "COALESCE(a.txid, %(end)s)",
+            f"COALESCE(a.txid{self._went(replaced, keys) if within and replaced else ''}, %(end)s)",
         ]
         same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
         differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
@@ -240,6 +267,18 @@ class _Cuts:
         # Of nothing the types are those of what comes after it: a key has to be compared with another one.
         before = before or (f"SELECT * FROM ({after}) n WHERE false" if after else none)
         return f"SELECT {columns} FROM ({before}) b FULL JOIN ({after or none}) a ON {same} WHERE {differ}"
+
+    def _went(self, replaced: Replaced, keys: Sequence[str]) -> str:
+        """Return the SQL of the txid by which a key `b` went, as what changed in the generation that counts says it."""
+        if "sessions" in (_columns(self.connection, self.of, replaced) or {}):
+            return ""  # of one that is no more nobody knows
+        topology, versions = pg_text(self.of.topology), pg_name(versions_name(self.of.state))
+        found = " AND ".join(["v.txid <= %(end)s", *(f"v.{key} = b.{key}" for key in map(_quoted, keys))])
+        later = f"o.topology = {doubled(topology)} AND o.txid = v.txid AND v.position > 0 AND o.replaced_by <= %(end)s"
+        return (
+            f", (SELECT max(GREATEST(v.txid, o.replaced_by)) FROM {past(replaced.rebuild).reports}.{doubled(versions)} v "
+            f"LEFT JOIN txbatch.batch o ON {later} WHERE {found})"
+        )
 
     def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
         """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
@@ -253,11 +292,15 @@ class _Cuts:
         return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
 
     def _there(self, shown: str, columns: Sequence[str], start: int, end: int) -> str:
-        """Return the SQL of those rows whose window has left the state in the generation of neither cut."""
+        """Return the SQL of those rows that retention has taken away in the generation of neither cut: their windows, or them."""
         told = [
             f"{_quoted(by)} >= timestamptz 'epoch' + {before:d} * interval '1 microsecond'"
             for by, before in left_between(self.of, start, end)
             if by in columns
+        ]
+        told += [
+            f"NOT ({_quoted(BATCH.name)} > {after:d} AND {_quoted(BATCH.name)} <= {last:d})"
+            for after, last in pruned_between(self.of, start, end)
         ]
         return f"SELECT * FROM ({shown}) t WHERE {' AND '.join(told)}" if told else shown
 
