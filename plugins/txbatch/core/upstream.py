@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.called import naming
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import ChangeTooEarly, DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.jobs import Jobs, defined, python_rule
 from txbatch.core.pruned import Spans, has_gone, pruned_to
-from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
+from txbatch.core.redefinition import DropState, DropValue, MoveState, RenameState, RenameValue, Step
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
@@ -209,11 +209,23 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
-    if range_.get("since", known.horizon) < known.horizon and replaced_with(known, range_["start"] + 1) is None:
-        raise RecordsGone(
-            f"state {known.state!r}: retention has folded up to txid {known.horizon} what says which of its sessions had been "
-            f"closed since txid {range_['since']}; {way_out}"
-        )
+    for txid in _lowest_since(known, range_):
+        replaced = replaced_with(known, txid)
+        horizon = known.horizon if replaced is None else replaced.horizon or 0
+        if txid < horizon or (replaced is not None and replaced.gone):
+            took = f"retention has folded up to txid {horizon}" if txid < horizon else "nothing is kept of"
+            raise RecordsGone(
+                f"state {known.state!r}: {took} what says which of its sessions had been closed since txid {range_['since']}; "
+                f"{way_out}"
+            )
+
+
+def _lowest_since(known: UpstreamState, range_: Metadata) -> list[int]:
+    """Return the lowest cut of each generation that a range asks for what had been closed before it begins."""
+    if "since" not in range_:
+        return []
+    since, start = range_["since"], range_["start"]
+    return [since, *(each.last + 1 for each in known.replaced if since <= each.last <= start)]
 
 
 def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
@@ -251,9 +263,13 @@ def left_between(known: UpstreamState, start: int, end: int) -> list[tuple[str, 
     return sorted(each for each in found if each is not None)
 
 
-def pruned_between(known: UpstreamState, start: int, end: int) -> Spans:
-    """Return of which positions rows have gone in the generations of two cuts: that they did is no change."""
-    spans = (_pruned(known, txid) or () for txid in ((start, end) if start else ()))
+def pruned_between(known: UpstreamState, range_: Metadata) -> Spans:
+    """Return of which positions rows have gone in the generations of a range's cuts: that they did is no change.
+
+    A range that an earlier version planned does not say what had gone: whoever reads it gets what its first attempt did.
+    """
+    cuts = (range_["start"], range_["end"]) if range_["start"] and "pruned" in range_ else ()
+    spans = (_pruned(known, txid) or () for txid in cuts)
     return tuple(sorted({(after, last) for each in spans for after, last in each if after < last}))
 
 
@@ -275,6 +291,8 @@ def _gone(known: UpstreamState, range_: Metadata) -> dict[str, int]:
     if not _reads_all(known, range_):
         return {}
     left, pruned = _left(known, range_["end"]), _pruned(known, range_["end"])
+    if pruned is None and range_["start"] and _pruned(known, range_["start"]):
+        pruned = ()  # what had gone before a swap comes back with it, in a state whose rows stay by now
     marks = {"left": None if left is None else left[1], "pruned": None if pruned is None else pruned_to(pruned)}
     return {name: mark for name, mark in marks.items() if mark is not None}
 
@@ -353,6 +371,11 @@ def shown_columns(columns: Metadata) -> dict[str, str]:
     return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
 
 
+def reshaped(state: str, why: str) -> SchemaMismatch:
+    """Return the error of reading a state whose columns are not what they were, as where a rebuild has given them other types."""
+    return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {_AS_READ}")
+
+
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
     """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
     if keys != before:
@@ -368,6 +391,16 @@ def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequen
         if field.name not in columns:
             raise SchemaMismatch(
                 f"StateSpout: the {of} of state {known.state!r} have no {field.name!r}; they have {', '.join(columns)}"
+            )
+
+
+def check_asked(state: str, asked: Iterable[str], columns: Collection[str]) -> None:
+    """SchemaMismatch where a batch is to read columns that a state does not have any more, as of the cuts that it reads."""
+    for name in asked:
+        if name not in columns:
+            raise SchemaMismatch(
+                f"state {state!r} has no {name!r}, which a batch reads; it has {', '.join(columns)}: a value was renamed, or is "
+                f"gone, since the batch was planned, or the job reads another one now; {_AS_READ}"
             )
 
 
@@ -421,21 +454,32 @@ def held(
 def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
     """TerminalError for a state that is renamed, goes or moves, and that others know by its name, or read the past of.
 
-    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name.
+    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name. ChangeTooEarly
+    for a value that is renamed or goes while an open batch reads the state: it may read the value.
     """
     read, looked = list(readers), list(looked_up)
     for step in steps:
         match step:
-            case RenameState(was=state):
+            case RenameState(was=state) | DropState(state=state) | MoveState(state=state, database=str()):
                 found = [each.topology for each in (*read, *looked) if each.state == state]
-            case DropState(state=state) | MoveState(state=state, database=str()):
-                found = [each.topology for each in read if each.state == state]
+            case RenameValue(state=state) | DropValue(state=state):
+                _check_values_not_read(state, (*read, *looked))
+                continue
             case _:
                 continue
         if found:
             raise TerminalError(
                 f"state {state!r} stays what it is while topology {found[0]!r} reads it: where an open batch looks the state up, "
                 f"let that end; where a stream reads it, `txbatch drop {found[0]}`, change this, and run that again"
+            )
+
+
+def _check_values_not_read(state: str, readers: Iterable[Reader]) -> None:
+    for each in readers:
+        if each.state == state and each.opened:
+            raise ChangeTooEarly(
+                f"the values of state {state!r} stay what they are while an open batch of topology {each.topology!r} reads the "
+                f"state or looks it up: let that end, or `txbatch abort` it; `txbatch batches {each.topology}` lists them"
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from txbatch.core import protocol
 from txbatch.core.apart import ApartStatus, LastWriter
-from txbatch.core.definition import StateDefinition, after_steps, check_change, state_definition
+from txbatch.core.definition import StateDefinition, after_steps, check_change, check_names_kept, state_definition
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
 from txbatch.core.plan import BatchPlan
@@ -33,7 +33,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus
 from txbatch.core.upstream import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
-from txbatch.memory.upstream import looked_up, readers
+from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 Of = TypeVar("Of")
 
@@ -53,8 +53,10 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
 
 def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     """Return what has changed; raise what `change` is refused for before it has changed anything."""
-    pending = [batch for batch in tables.batches_of(tables.name_of(topology)) if not batch.status.final]
+    name = tables.name_of(topology)
+    pending = [batch for batch in tables.batches_of(name) if not batch.status.final]
     found = check_change(topology, job, tables.known(topology), pending)
+    check_names_kept(name, min(replaced_generations(tables, name), default=None), steps_of(found))
     check_changed(readers(tables), looked_up(tables), steps_of(found))
     return found
 

@@ -139,7 +139,7 @@ class Counting:
     """A rebuild, the states that it counts, and the version of each position that they have (R23).
 
     `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
-    whose place its own came, and `past` these.
+    whose place its own came, and `past` these, until they are `dropped`.
     """
 
     rebuild: Rebuild
@@ -149,6 +149,7 @@ class Counting:
     past: Mapping[str, StoredState] = field(default_factory=dict)
     read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
     late: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    dropped: bool = False
 
     @property
     def last(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.append import BATCH
-from txbatch.core.closings import Closing, asked_next, asked_since, taken
+from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
@@ -25,6 +25,7 @@ from txbatch.core.upstream import (
     Reader,
     Replaced,
     UpstreamState,
+    check_asked,
     check_dated,
     check_gone,
     check_kept,
@@ -71,7 +72,8 @@ class MemoryUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             check_gone(found, range_)
-            changed = _changed(tables, found, range_["start"], range_["end"])
+            check_asked(state, columns, _changes_columns(tables, found, range_))
+            changed = _changed(tables, found, range_)
             return [tuple(row[name] for name in columns) for row in changed]
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
@@ -87,6 +89,7 @@ class MemoryUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             check_gone(found, range_)
+            check_asked(state, columns, found.closed)
             return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
@@ -142,7 +145,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     for number, each in tables.rebuilds.items():
         if each.rebuild.topology == stored.topology and each.swapped is not None:
             past = each.past.get(state)
-            gone = past is not None and not past.definition.contributions
+            gone = each.dropped or (past is not None and not past.definition.contributions)
             horizon = None if past is None else past.horizon
             left, pruned = (None, ()) if past is None else (_left(past), past.pruned)
             replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned))
@@ -160,6 +163,12 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         _left(stored),
         stored.pruned if stored.pruned or "prune" in stored.definition.columns else None,
     )
+
+
+def replaced_generations(tables: Tables, topology: str) -> list[int]:
+    """Return the rebuilds whose replaced generation is there, by their numbers."""
+    of = ((number, each) for number, each in tables.rebuilds.items() if each.rebuild.topology == topology)
+    return [number for number, each in of if each.swapped is not None and not each.dropped]
 
 
 def _left(stored: StoredState) -> tuple[str, int] | None:
@@ -210,14 +219,15 @@ def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
     return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
 
 
-def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterator[dict[str, Any]]:
-    """Yield what changed between two cuts, each of the generation that has it."""
+def _changed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
+    """Yield what changed between the two cuts of a range, each of the generation that has it."""
+    start, end = range_["start"], range_["end"]
     (earlier, old), (later, new) = (_generation(tables, of, txid) for txid in (start, end))
     keys, values = _shown(later or tables.states[of.state])
     if earlier and later:
         check_keys(of.state, keys, _shown(earlier)[0])
     names, told = changes_columns(keys, values), within_generation(of, start, end)
-    left, pruned = left_between(of, start, end), pruned_between(of, start, end)
+    left, pruned = left_between(of, start, end), pruned_between(of, range_)
     for key in {**old, **new}:
         was, _ = old.get(key, (None, None))
         now, txid = new.get(key, (None, None))
@@ -230,6 +240,11 @@ def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterato
         row = changed(key, before, after, txid if txid and (now or told) else end)
         if row is not None:
             yield dict(zip(names, row, strict=True))
+
+
+def _changes_columns(tables: Tables, of: UpstreamState, range_: Metadata) -> list[str]:
+    later = _stored(tables, of, range_["end"]) if range_["end"] else None
+    return changes_columns(*_shown(later or tables.states[of.state]))
 
 
 def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
@@ -260,9 +275,10 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dic
             shown = {**named, **values, "txid": txid, of.closed[-1]: closing.txid}
             if not closing.first <= micros_of(shown[closing.key]) < closing.end:
                 continue
-            since, session = asked_since(range_), (key, shown[closing.key])
+            session = key, shown[closing.key]
             if isinstance(window, Window) or (
-                closed_since(tables, of.state, stored, closing.gap, cut, since, session) is None
+                closed_since(tables, of.state, stored, closing.gap, cut, range_, session, asked_before(of, range_, cut))
+                is None
             ):
                 yield shown
 
@@ -275,7 +291,7 @@ def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None
         return None
     ends = ((key, values[closing.key]) for key, (values, _) in found.items() if values is not None)
     closed = (
-        closed_since(tables, of.state, stored, closing.gap, end, asked_since(range_), session)
+        closed_since(tables, of.state, stored, closing.gap, end, range_, session, asked_before(of, range_, end))
         for session in ends
         if micros_of(session[1]) >= closing.end
     )

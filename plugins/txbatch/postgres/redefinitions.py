@@ -14,6 +14,7 @@ from txbatch.core.definition import (
     StateDefinition,
     after_steps,
     check_change,
+    check_names_kept,
     renamed,
     state_definition,
 )
@@ -109,21 +110,10 @@ def check(connection: Connection, topology: Topology, job: str, known: Known) ->
     if found and (told := definitions.rebuilt_now(connection, name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
     steps = steps_of(found)
-    if any(isinstance(step, RenameState | RenameTopology) for step in steps):
-        _check_past(connection, name)
+    check_names_kept(name, connection.execute(query("oldest_past"), {"topology": name}).scalar_one(), steps)
     check_left(connection, name, steps)
     check_changed(upstream.readers(connection), upstream.looked_up(connection), steps)
     return found
-
-
-def _check_past(connection: Connection, topology: str) -> None:
-    """ChangeTooEarly while a replaced generation can be asked for, whose reports know topology and states by their names."""
-    rebuild = connection.execute(query("oldest_past"), {"topology": topology}).scalar_one()
-    if rebuild is not None:
-        raise ChangeTooEarly(
-            f"topology {topology!r} and its states keep their names while what they were before rebuild {rebuild} can be asked "
-            f"for: rename them after `txbatch rebuild {topology} --drop-past`"
-        )
 
 
 def _change_state(
