@@ -78,7 +78,8 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
             joined = replace(state_definition(aggregate), joined=txid)
             tables.states[name] = StoredState(topology.name, joined)
         elif own:
-            tables.states[name] = _changed(tables.states[name], state_definition(aggregate), own, txid)
+            changed = _changed(tables.states[name], state_definition(aggregate), own, txid)
+            tables.states[name] = replace(changed, aggregate=aggregate)
 
 
 def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
