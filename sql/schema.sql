@@ -52,6 +52,7 @@ CREATE TABLE txbatch.state (
     values_since  json,                              -- of values that joined later, the first txid that counts for each (R23)
     joined        bigint NOT NULL DEFAULT 1 CHECK (joined >= 1),  -- the first txid that it can have counted (R23)
     left_in       text,                              -- the other database that may still have a copy, which does not count (R21)
+    pruned        json,                              -- of which positions rows have gone: spans after a txid, up to another (R22); null: none
     CHECK (database IS NULL OR NOT contributions),
     CHECK (applied_txid IS NULL OR database IS NOT NULL),
     CHECK (left_in <> database)

@@ -143,7 +143,7 @@ UPDATE txbatch.state
 -- state_moved --
 -- A state is in another database, or, null, in this one again: without contributions in either. What has it now may be left (R21).
 UPDATE txbatch.state
-   SET database = :database, applied_txid = :applied_txid, contributions = false, horizon = 0,
+   SET database = :database, applied_txid = :applied_txid, contributions = false, horizon = 0, pruned = NULL,
        left_in = COALESCE(database, NULLIF(left_in, CAST(:database AS text)))
  WHERE state = :state;
 

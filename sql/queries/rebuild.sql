@@ -129,7 +129,7 @@ SELECT format('%I', c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.i
 INSERT INTO txbatch.state AS s (state, topology, kind, contributions, columns, database, streams)
 VALUES (:state, :topology, :kind, :contributions, CAST(:columns AS json), :database, CAST(:streams AS json))
     ON CONFLICT (state) DO UPDATE SET kind = EXCLUDED.kind, contributions = EXCLUDED.contributions, columns = EXCLUDED.columns,
-       streams = EXCLUDED.streams, horizon = 0, applied_txid = NULL, values_since = NULL, joined = 1
+       streams = EXCLUDED.streams, horizon = 0, applied_txid = NULL, values_since = NULL, joined = 1, pruned = NULL
  WHERE s.topology = EXCLUDED.topology
 RETURNING state;
 
@@ -188,6 +188,6 @@ SELECT * FROM report.rebuilds WHERE topology = :topology ORDER BY rebuild DESC;
 
 -- states_whole --
 -- The states of a topology with all that is kept of them.
-SELECT s.state, s.kind, s.contributions, s.columns, s.database, s.streams, s.horizon, s.values_since, s.joined,
+SELECT s.state, s.kind, s.contributions, s.columns, s.database, s.streams, s.horizon, s.values_since, s.joined, s.pruned,
        CASE WHEN l.state IS NOT NULL THEN json_build_object('kept', l.kept, 'before', l.left_before, 'txid', l.txid) END AS left
   FROM txbatch.state s LEFT JOIN txbatch.windows_left l USING (state) WHERE s.topology = :topology ORDER BY s.state;

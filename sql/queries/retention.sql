@@ -23,7 +23,11 @@ UPDATE txbatch.state SET horizon = GREATEST(horizon, :horizon) WHERE topology = 
 
 -- states_with_contributions --
 -- The states of a topology that may be folded.
-SELECT state, columns, horizon FROM txbatch.state WHERE topology = :topology AND contributions ORDER BY state;
+SELECT state, columns, horizon, pruned FROM txbatch.state WHERE topology = :topology AND contributions ORDER BY state;
+
+-- rows_pruned --
+-- Of these positions of a state rows have gone, or, of an empty span, go from now on.
+UPDATE txbatch.state SET pruned = CAST(:pruned AS json) WHERE state = :state;
 
 -- forget_attempts --
 -- Attempts of folded batches that never counted. A state apart may name one of them: then none is forgotten.

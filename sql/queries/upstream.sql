@@ -2,7 +2,7 @@
 
 -- upstream_state --
 -- A state, for whoever reads it.
-SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, t.created_at, l.kept, l.left_before
+SELECT s.topology, s.contributions, s.database, s.columns, s.horizon, s.joined, s.pruned, t.created_at, l.kept, l.left_before
   FROM txbatch.state s JOIN txbatch.topology t USING (topology) LEFT JOIN txbatch.windows_left l USING (state)
  WHERE s.state = :state;
 
@@ -16,7 +16,10 @@ SELECT COALESCE(max(b.txid), 0) FROM txbatch.batch b
 -- upstream_replaced --
 -- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.
 SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS horizon,
-       r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone, r.past -> :state -> 'left' AS left
+       r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone, r.past -> :state -> 'left' AS left,
+       CASE WHEN (r.past -> :state -> 'pruned') IS NOT NULL THEN r.past -> :state -> 'pruned'
+            WHEN (r.past -> :state -> 'columns' -> 'prune') IS NOT NULL  -- it was replaced before the ledger kept that
+            THEN json_build_array(json_build_array(0, r.past -> :state -> 'horizon')) END AS pruned
   FROM txbatch.rebuild r
  WHERE r.topology = :topology AND r.status = 'swapped' ORDER BY r.swapped_txid, r.rebuild;
 
@@ -56,7 +59,8 @@ SELECT b.topology, a.key AS state, s.topology AS owner, ARRAY[(a.value ->> 'txid
  WHERE b.status IN ('planned', 'emitted') ORDER BY 1, 2;
 
 -- upstream_readers --
--- The streams that read states, whose these are, and the cuts that each reads next: where it is, and what its open batches read.
+-- The streams that read states, whose these are, the cuts that each reads next, where it is and what its open batches read, and from
+-- which cuts these read.
 SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
        ARRAY(SELECT COALESCE(c.metadata ->> 'next_since', c.metadata ->> 'end')::bigint FROM txbatch.consumed c WHERE c.topology = t.topology AND c.stream = s.key
               UNION
@@ -65,6 +69,10 @@ SELECT t.topology, s.value ->> 'state' AS state, u.topology AS owner,
               CROSS JOIN LATERAL (SELECT b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') AS range) p
               CROSS JOIN LATERAL (VALUES (p.range ->> 'start'), (p.range ->> 'end'), (p.range ->> 'since'), (p.range ->> 'next_since')) e (cut)
               WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted') AND e.cut IS NOT NULL) AS needs,
+       ARRAY(SELECT (b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') ->> 'start')::bigint
+               FROM txbatch.batch b
+              WHERE b.topology = t.topology AND b.status IN ('planned', 'emitted')
+                AND (b.metadata -> 'streams' -> s.key -> 'partitions' -> (s.value ->> 'state') ->> 'start') IS NOT NULL) AS opened,
        COALESCE(s.value ->> 'emit' = 'final', false) AS between
   FROM txbatch.topology t
  CROSS JOIN LATERAL json_each(t.source) s

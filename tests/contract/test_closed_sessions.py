@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from contract.test_closings import Finals
+from contract.test_keep_windows import rebuilds as rebuild_of
 from contract.test_restate import restate_of
 from contract.test_watermarks import Visits, at
 
 from txbatch import session_window
-from txbatch.core.closed_sessions import Version, first_closed
+from txbatch.core.closed_sessions import Asked, Before, Version, first_closed
 from txbatch.core.coordinator import NothingNew
 from txbatch.core.cuts import micros_of
+from txbatch.core.errors import TerminalError
 from txbatch.core.keep import Keep
+from txbatch.core.rebuild import Swapped
 from txbatch.core.transaction import Batch
 from txbatch.core.watermark import BEGIN
 
@@ -136,7 +139,7 @@ def test_what_is_folded_of_an_open_session_that_was_restated_hands_it_on(backing
 def test_any_batches_hand_on_what_the_rule_says(backing: Any, late: str) -> None:
     """Of sessions that a commit finds closed, those that end in what it closed, and in which nothing was closed before."""
     random = Random(26)
-    visits, was, ever, expected, now = sessions(backing, late), None, set[int](), [], 0
+    visits, was, ever, expected, now = sessions(backing, late), None, set[tuple[int, int]](), [], 0
     for txid in range(1, 13):
         now += random.randrange(100)
         times = [now - random.randrange(20) - random.choice([0, 0, 60]) for _ in range(random.randint(1, 4))]
@@ -147,9 +150,10 @@ def test_any_batches_hand_on_what_the_rule_says(backing: Any, late: str) -> None
         expected += [
             [*each, txid]
             for each in closed
-            if (was is None or each[1] + 30 >= was) and not any(each[0] <= start <= each[1] for start in ever)
+            if (was is None or each[1] + 30 >= was)
+            and not any(start <= each[1] and each[0] <= end for start, end in ever)
         ]
-        ever |= {start for start, *_ in closed}
+        ever |= {(start, end) for start, end, _ in closed}
         was = mark
     assert len(expected) > 3
     assert shown(Finals(visits, fields=FIELDS).reads("a")) == sorted(expected)
@@ -165,5 +169,121 @@ def test_other_sessions_of_the_key_cost_next_to_nothing() -> None:
         return 100 * at
 
     of = [*others, Version(50_010, 50_015, txid=700), Version(50_020, 50_025, txid=900)]
-    assert first_closed((50_000, 50_025), of, 10, closed_to, cut=999) == 699
+    assert first_closed((50_000, 50_025), of, 999, Asked(10, closed_to)) == 699
     assert asked == [499, 699]
+
+
+@pytest.mark.rule("R17")
+def test_what_a_restate_begins_later_is_not_handed_on_again(backing: Any) -> None:
+    """Records of the session were handed on, though not the first one."""
+    visits = sessions(backing)
+    finals = Finals(visits, fields=FIELDS)
+    visits.counts("1", a=[0, 1, 2, 3, 4])
+    visits.counts("2", a=[100, 101])
+    assert shown(finals.reads("a")) == [[0, 4, 5, 2]]
+    visits.counts(restate_of(1), a=[3, 25, 50, 75, 95])
+    visits.counts("4", a=[300])
+    visits.counts("5", a=[600])
+    assert shown(finals.reads("b")) == [[300, 300, 1, 5]]
+
+
+# ---- over rebuilds
+
+
+class TwoShops(Visits):
+    """Visits of a second shop are those of the minutes from 10,000 on."""
+
+    def record(self, minute: int) -> dict[str, Any]:
+        return {"at": at(minute % 10_000), "shop": "y" if minute >= 10_000 else "x"}
+
+
+def rebuilt(visits: Visits, minutes: dict[int, list[int]]) -> None:
+    """Count these of each batch, and swap."""
+    rebuild = rebuild_of(visits, minutes)
+    assert isinstance(visits.backing.rebuilds.swap(rebuild, visits.topology), Swapped)
+
+
+def two_shops(backing: Any) -> tuple[Visits, Finals]:
+    """The first session of x was closed and handed on; a rebuild has made it longer, so that it is open as of txid 2."""
+    visits = TwoShops(backing, late="merge", by=session_window("at", "30 minutes"))
+    finals = Finals(visits, fields=FIELDS)
+    visits.counts("1", a=[0, 1, 2, 3, 4])
+    visits.counts("2", a=[100, 101])
+    assert shown(finals.reads("a")) == [[0, 4, 5, 2]]
+    rebuilt(visits, {1: [0, 25, 50, 75, 95], 2: [100, 101]})
+    return visits, finals
+
+
+@pytest.mark.rule("R23")
+def test_what_was_handed_on_before_a_rebuild_is_not_handed_on_again(backing: Any) -> None:
+    visits, finals = two_shops(backing)
+    visits.counts("3", a=[300])
+    visits.counts("4", a=[600])
+    assert shown(finals.reads("b")) == [[300, 300, 1, 4]]
+    assert shown(finals.reads("again", restate_of(2).restate)) == [[300, 300, 1, 4]]
+    assert shown(Finals(visits, "late", FIELDS).reads("all")) == [[0, 4, 5, 2], [300, 300, 1, 4]]
+
+
+@pytest.mark.rule("R22", "R23")
+def test_it_is_known_for_as_long_as_the_session_is_open(backing: Any) -> None:
+    """By what the rebuild replaced, which stays so long."""
+    visits, finals = two_shops(backing)
+    visits.counts("3", a=[10_110, 130])
+    visits.counts("4", a=[155])
+    assert shown(finals.reads("b")) == [[110, 110, 1, 4]]
+    with pytest.raises(TerminalError, match="topology 'finals' has read state 'visits' as it was before a rebuild"):
+        backing.rebuilds.drop_past("visits")
+    visits.counts("5", a=[400])
+    assert {each.horizon for each in backing.retention.fold("visits", 4)} == {3}
+    assert shown(finals.reads("c")) == []
+    assert len(backing.rebuilds.drop_past("visits")) == 1
+    visits.counts("6", a=[600])
+    assert shown(finals.reads("d")) == [[400, 400, 1, 6]]
+
+
+@pytest.mark.rule("R23")
+def test_what_another_rebuild_begins_earlier_or_ends_earlier_is_the_same_session(backing: Any) -> None:
+    visits, finals = two_shops(backing)
+    visits.counts("3", a=[110])
+    rebuilt(visits, {1: [3, 25, 50, 75, 95], 2: [100, 101], 3: [110]})
+    visits.counts("4", a=[300])
+    assert shown(finals.reads("b")) == []
+    visits.counts("5", a=[600])
+    assert shown(finals.reads("c")) == [[300, 300, 1, 5]]
+
+
+@pytest.mark.rule("R23")
+def test_what_was_closed_only_as_the_rebuild_counts_it_is_handed_on_once_it_closes(backing: Any) -> None:
+    """Reports never showed it so: as of then they showed a session that was open."""
+    visits = sessions(backing)
+    finals = Finals(visits, fields=FIELDS)
+    visits.counts("1", a=[0])
+    visits.counts("2", a=[25])
+    visits.counts("3", a=[50])
+    rebuilt(visits, {1: [0], 2: [], 3: [50]})
+    visits.counts("4", a=[25])
+    visits.counts("5", a=[300])
+    assert shown(finals.reads("a")) == [[0, 50, 3, 5]]
+
+
+@pytest.mark.rule("R23")
+def test_a_range_of_the_version_before_hands_on_what_it_did(backing: Any) -> None:
+    """Its plan does not say that what was closed is asked over swaps: all attempts of a batch find the same."""
+    visits, finals = two_shops(backing)
+    visits.counts("3", a=[300])
+    (range_,) = finals.plans("b").plan.streams["closed"].ranges.values()
+    assert range_["touching"]
+    older = {name: value for name, value in range_.items() if name != "touching"}
+    upstream, columns = visits.ledger.upstream, [field.partition(" ")[0] for field in FIELDS.split(", ")]
+    assert shown(list(upstream.closed("visits", older, columns))) == [[0, 101, 7, 3]]
+    assert shown(list(upstream.closed("visits", range_, columns))) == []
+
+
+def test_before_a_rebuild_any_of_a_session_that_was_closed_counts() -> None:
+    """As of the last cut of what was replaced, too, when nothing had changed since."""
+    before = Before([Version(0, 4, txid=1)], last=2)
+    now = [Version(3, 95, txid=1), Version(100, 101, txid=2)]
+    closed_to = {1: -6, 2: 91, 3: 200}.get
+    found = [first_closed((3, 101), now, 3, Asked(30, closed_to, since), (before,)) for since in (0, 2, 3)]
+    assert found == [2, 2, None]
+    assert first_closed((100, 101), now, 3, Asked(30, closed_to), (before,)) is None

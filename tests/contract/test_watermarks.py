@@ -76,9 +76,13 @@ class Visits:
         self.ledger.record_manifest(assignment, manifest)
         return partials
 
+    def record(self, minute: int) -> dict[str, Any]:
+        """A visit at a minute of the day."""
+        return {"at": at(minute), "shop": "x"}
+
     def told(self, assignment: Assignment, minutes: Minutes) -> tuple[Manifest, Any]:
         """What an attempt says that it has read, and its partials."""
-        read = {at_: [{"at": at(each), "shop": "x"} for each in of] for at_, of in minutes.items() if of is not None}
+        read = {at_: [self.record(each) for each in of] for at_, of in minutes.items() if of is not None}
         reached = list(records(self.aggregate.stream, {self.name: read}))
         counted = {
             each.state.name: counting(each, reached, assignment.plan.watermark) for each in self.topology.aggregates

@@ -108,7 +108,7 @@ class History:
     read_by: dict[int, list[datetime]] = field(default_factory=dict)
     closed: dict[datetime, tuple[int, int]] = field(default_factory=dict)
     handed_on: dict[datetime, tuple[int, int]] = field(default_factory=dict)
-    ever: set[datetime] = field(default_factory=set)
+    ever: set[tuple[int, int]] = field(default_factory=set)
     closings: int = 0
     folded: int = 0
     steps: tuple[str, ...] = tuple(STEPS)
@@ -297,11 +297,15 @@ class History:
         """Keep what a commit closes, which is nothing in which something had been closed before."""
         shut = {start: each for start, each in there.items() if now is not None and each[0] <= now}
         for start, (end, number) in shut.items():
-            last = micros_of(start) if self.kind != SESSIONS else end - self.gap - AFTER
-            before = any(micros_of(start) <= micros_of(each) <= last for each in self.ever)
+            first, last = self.reaches(start, end)
+            before = any(begin <= last and first <= of for begin, of in self.ever)
             if batch.restate is None and not before and (was is None or end > was):
                 self.closed[start] = (number, batch.txid)
-        self.ever |= shut.keys()
+        self.ever |= {self.reaches(start, end) for start, (end, _) in shut.items()}
+
+    def reaches(self, start: datetime, end: int) -> tuple[int, int]:
+        """Return first and last time of a session; of another window twice its start."""
+        return micros_of(start), micros_of(start) if self.kind != SESSIONS else end - self.gap - AFTER
 
     def hand_on(self, *, dies: bool | None = None) -> bool:
         """The topology below reads what is closed; attempts of it die. False: there is nothing new."""

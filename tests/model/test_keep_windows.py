@@ -164,6 +164,6 @@ def test_who_lets_windows_leave_before_they_are_read_is_found(monkeypatch: pytes
 
 def test_who_does_not_wait_for_open_batches_that_read_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_windows, "_open_readers", lambda *_: [])
-    monkeypatch.setattr("txbatch.memory.upstream.check_left", lambda *_: None)
+    monkeypatch.setattr("txbatch.memory.upstream.check_gone", lambda *_: None)
     with pytest.raises(AssertionError, match="two attempts read other windows"):
         found("drop")

@@ -5,18 +5,19 @@ join it to one that is open: it was handed on, and what became of it is a change
 
 >>> first, late = Version(0, 10, txid=1), Version(30, 35, txid=3)
 >>> closed_to = {1: 20, 2: 45, 3: 45, 4: 70}.get
->>> [first_closed((0, 35), [first, late], 30, closed_to, cut=4, since=since) for since in (0, 3)]
+>>> [first_closed((0, 35), [first, late], 4, Asked(30, closed_to, since)) for since in (0, 3)]
 [2, None]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from txbatch.core.cuts import micros_of
 from txbatch.core.session_window import SessionWindow
+from txbatch.core.transaction import Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +39,66 @@ class Version:
         return self.txid <= at and not (self.replaced_by is not None and self.replaced_by <= at)
 
 
-def first_closed(
-    session: tuple[int, int],
-    versions: Collection[Version],
-    gap: int,
-    closed_to: Callable[[int], int | None],
-    cut: int,
-    since: int = 0,
-) -> int | None:
-    """Return the first earlier cut, from `since` on, as of which something within a session was closed; None: none was.
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a generation that a rebuild replaced had of a key: what was closed as of a cut up to `last` it says alone."""
 
-    The session is as of `cut`. What retention folded is the same as of all of them: `since` is not before the horizon.
+    versions: Collection[Version]
+    last: int
 
-    `session` has its first and its last time, `versions` are all of its key; `closed_to` returns up to when sessions were closed
-    as of a txid. Just before each change there was most to close: between two of them the time alone goes on.
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of sessions that are `gap` apart: from the cut `since` on, what was closed of those that touch one in time.
+
+    `closed_to` returns up to when sessions were closed as of a txid. An earlier version asked only for those that begin within
+    the one, and not those that are `touching`.
     """
-    begin, end = session
-    versions = next(each for each in _together(versions, gap) if each[0].start <= begin <= _last(each))
-    changed = {txid for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
-    for before in sorted(txid - 1 for txid in changed if since < txid <= cut):
-        shut = closed_to(before)
-        if shut is not None and any(
-            begin <= start <= end and last + gap < shut for start, last in _sessions(versions, gap, before)
-        ):
-            return before
-    return None
+
+    gap: int
+    closed_to: Callable[[int], int | None]
+    since: int = 0
+    touching: bool = True
+
+    def closed(self, session: tuple[int, int], versions: Collection[Version], at: int) -> bool:
+        """True if something of a session was closed as of a txid, by these versions."""
+        shut, (begin, end) = self.closed_to(at), session
+        return shut is not None and any(
+            start <= end and (last if self.touching else start) >= begin and last + self.gap < shut
+            for start, last in _sessions(versions, self.gap, at)
+        )
+
+
+def first_closed(
+    session: tuple[int, int], versions: Collection[Version], cut: int, asked: Asked, before: Sequence[Before] = ()
+) -> int | None:
+    """Return the first earlier cut as of which something of a session was closed; None: nothing was.
+
+    The session is as of `cut`, and has its first and its last time; `versions` are all of its key. What retention folded is the
+    same as of all of them: it is not asked from before the horizon. Just before each change there was most to close: between two
+    of them the time alone goes on. `before` are the generations that were replaced until then, oldest first: a swap is a change.
+    """
+    (begin, end), since = session, asked.since
+    for each in before:
+        groups = (of for of in _together(each.versions, asked.gap) if of[0].start <= end and _last(of) >= begin)
+        there = [version for group in groups for version in group]
+        cuts = sorted(at for at in {*_before_changes(there), each.last} if since <= at <= each.last)
+        if (found := next((at for at in cuts if asked.closed(session, there, at)), None)) is not None:
+            return found
+        since = max(since, each.last + 1)
+    own = next(each for each in _together(versions, asked.gap) if each[0].start <= begin <= _last(each))
+    cuts = sorted(at for at in _before_changes(own) if since <= at < cut)
+    return next((at for at in cuts if asked.closed(session, own, at)), None)
+
+
+def same_sessions(columns: Metadata, others: Metadata) -> bool:
+    """True if two definitions, as they are stored, are of sessions that are told apart by the same keys."""
+    return "sessions" in columns and all(columns.get(each) == others.get(each) for each in ("sessions", "keys"))
+
+
+def _before_changes(versions: Iterable[Version]) -> set[int]:
+    """Return the cuts just before something changed."""
+    return {txid - 1 for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
 
 
 def _sessions(versions: Collection[Version], gap: int, at: int) -> list[tuple[int, int]]:

@@ -19,10 +19,11 @@ from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
     ALL,
     NEW,
+    Replaced,
     UpstreamState,
     check_kept,
     check_newest,
-    marked_left,
+    marked_gone,
     next_range,
     replaced_with,
 )
@@ -62,7 +63,7 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
     if last is not None:
         found = next_range(known, last)
         if found:
-            found["windows"] = NEW
+            found |= {"windows": NEW, "touching": True}
             if (since := asked_next(last)) < found["start"]:
                 found["since"] = since
             check_kept(known, found)
@@ -71,7 +72,22 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
     start = oldest(known)
     if known.txid <= start:
         return None
-    return marked_left(known, {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL})
+    found = {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL, "touching": True}
+    return marked_gone(known, found)
+
+
+def asks_touching(range_: Metadata) -> bool:
+    """True if a range hands on no session that touches one which was closed, be it that a rebuild has come between the two.
+
+    One that an earlier version planned does not say so: whoever reads it gets what its first attempt did.
+    """
+    return bool(range_.get("touching"))
+
+
+def asked_before(known: UpstreamState, range_: Metadata, cut: int) -> list[Replaced]:
+    """Return the generations that were replaced before that of a cut, of those that a range asks for what was closed."""
+    since = asked_since(range_)
+    return [each for each in known.replaced if asks_touching(range_) and since <= each.last < cut]
 
 
 def oldest(known: UpstreamState) -> int:

@@ -157,6 +157,19 @@ def check_change(topology: Topology, job: str, known: Known, pending: Sequence[B
     return found
 
 
+def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
+    """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
+
+    So does a value that goes: another one may have the name later. None: no such generation is there.
+    """
+    named = RenameTopology | RenameState | RenameValue | DropValue
+    if replaced is not None and any(isinstance(step, named) for step in steps):
+        raise ChangeTooEarly(
+            f"topology {topology!r} and its states keep their names while what they were before rebuild {replaced} can be asked "
+            f"for, and so do their values: change the names after `txbatch rebuild {topology} --drop-past`"
+        )
+
+
 def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
 

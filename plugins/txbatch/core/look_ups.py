@@ -21,11 +21,11 @@ from txbatch.core.upstream import (
     Upstream,
     UpstreamState,
     check_dated,
+    check_gone,
     check_kept,
-    check_left,
     check_newest,
     check_same,
-    marked_left,
+    marked_gone,
     shown_columns,
 )
 
@@ -66,7 +66,7 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
         if state.name not in then:
             check_newest(known)
         cut = found[state.name] = then.get(state.name) or _now(known)
-        check_cut(known, cut)
+        check_cut(known, cut, again=True)
         _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
     return found
 
@@ -83,18 +83,25 @@ def _before_first(state: LiveState, own: PersistentAggregate) -> Metadata:
     return cut
 
 
-def check_cut(known: UpstreamState, cut: Metadata) -> None:
-    """RecordsGone when a state cannot be asked as of a cut any more, or has not all that it had as of it."""
+def check_cut(known: UpstreamState, cut: Metadata, *, again: bool = False) -> None:
+    """RecordsGone when a state cannot be asked as of a cut any more, or has not all that it had as of it.
+
+    `again`: for a batch that is planned with the cut of another one.
+    """
     range_ = {"start": cut["txid"], "end": cut["txid"], "of": cut["of"]}
     check_same(known, range_, _THEN)
     check_kept(known, range_, _THEN)
-    check_left(known, {**cut, "start": 0, "end": cut["txid"]}, _THEN)
+    check_gone(known, {**cut, "start": 0, "end": cut["txid"]}, _THEN, again=again)
 
 
 def _now(known: UpstreamState) -> Metadata:
-    """Return the cut of a state as of now. `left` is before which time windows had left it; without it none had."""
-    found = marked_left(known, {"start": 0, "end": known.txid})
-    return {"txid": known.txid, "of": list(known.made), **{name: found[name] for name in found if name == "left"}}
+    """Return the cut of a state as of now. It says what retention had taken away from the state: without that nothing was."""
+    found = marked_gone(known, {"start": 0, "end": known.txid})
+    return {
+        "txid": known.txid,
+        "of": list(known.made),
+        **{name: found[name] for name in ("left", "pruned") if name in found},
+    }
 
 
 def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:

@@ -9,7 +9,7 @@ that was committed before. What is refused is decided here; `postgres.rebuilds` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never, Protocol
@@ -18,9 +18,11 @@ from txbatch.core.definition import Known, source_changes, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest
+from txbatch.core.redefinition import RenameValue, value_changes
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
+from txbatch.core.upstream import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,12 @@ class Rebuilds(Protocol):
     def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
         """Let the new generation count; Unavailable names who reads the old one."""
 
+    def drop_past(self, topology: str) -> list[int]:
+        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
+
+        TerminalError names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        """
+
 
 def definition_of(topology: Topology) -> dict[str, Any]:
     """Return what a rebuild makes of the states, as it is stored."""
@@ -171,6 +179,22 @@ def check_rebuild(topology: Topology, known: Known) -> None:
             f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "
             "define another topology, with states of other names, which counts beside this one all that the source still has"
         )
+
+
+def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader]) -> None:
+    """TerminalError for a value that gets another name in a state which others read: what is replaced keeps its names."""
+    read = {each.state: each.topology for each in readers}
+    for aggregate in topology.aggregates:
+        name = aggregate.state.name
+        if name not in read or name not in known.states:
+            continue
+        for found in value_changes(aggregate, known.states[name].columns):
+            if isinstance(found.step, RenameValue):
+                raise TerminalError(
+                    f"{found.what}, and topology {read[name]!r} reads the state, which would have the value by two names, before "
+                    "and after the swap: rename the value first, by a job of which nothing else has changed, with `txbatch "
+                    "change`; then rebuild"
+                )
 
 
 def reason(topology: Topology, why: str | None) -> str:

@@ -7,7 +7,7 @@ same for whoever asks, and whenever, until retention has folded it, or somebody 
 >>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
 ({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
 >>> replaced_with(known, 6), replaced_with(known, 7)
-(Replaced(rebuild=1, last=6, horizon=0, gone=False, left=None), None)
+(Replaced(rebuild=1, last=6, horizon=0, gone=False, left=None, pruned=()), None)
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.called import naming
-from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.errors import ChangeTooEarly, DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.jobs import Jobs, defined, python_rule
-from txbatch.core.redefinition import DropState, MoveState, RenameState, Step
+from txbatch.core.pruned import Spans, has_gone, pruned_to
+from txbatch.core.redefinition import DropState, DropValue, MoveState, RenameState, RenameValue, Step
 from txbatch.core.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.transaction import Metadata
 
@@ -45,7 +46,8 @@ CLOSED_BY = "closed_by"
 class Replaced:
     """A generation that a rebuild replaced: it has the cuts up to `last`, from `horizon` on; None: it did not have the state.
 
-    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions. `left` are the windows that had left.
+    `gone` says that it cannot be asked any more: it was dropped, or kept no contributions. `left` are the windows that had left,
+    `pruned` the positions whose rows had gone.
     """
 
     rebuild: int
@@ -53,6 +55,7 @@ class Replaced:
     horizon: int | None
     gone: bool = False
     left: tuple[str, int] | None = None
+    pruned: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class UpstreamState:
 
     `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
     `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes. `left`
-    says which windows have left it: those of which a column, in microseconds, is before a time (R30).
+    says which windows have left it: those of which a column, in microseconds, is before a time (R30). `pruned` are the positions
+    whose rows retention has pruned, None of a state whose rows stay (R22).
     """
 
     state: str
@@ -73,13 +77,14 @@ class UpstreamState:
     columns: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     left: tuple[str, int] | None = None
+    pruned: Spans | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A stream of `topology` that reads a state of `owner`; `needs` are the cuts from which and to which it reads next.
 
-    `between` says that it reads those between them, too.
+    `between` says that it reads those between them, too. `opened` are the cuts from which open batches read; 0: all.
     """
 
     topology: str
@@ -87,6 +92,11 @@ class Reader:
     owner: str | None
     needs: frozenset[int] = frozenset()
     between: bool = False
+    opened: frozenset[int] = frozenset()
+
+    def reads_all(self, swapped: int) -> bool:
+        """True while an open batch reads all of the state, or one reads next what was swapped since it was read."""
+        return any(0 < txid <= swapped for txid in self.needs) or any(txid <= swapped for txid in self.opened)
 
 
 class Upstream(Protocol):
@@ -170,14 +180,14 @@ def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | 
     """Return the range from the last cut to the newest; None when that is the same. RecordsGone when the last one is not kept."""
     if last is None:
         check_newest(known)
-        return marked_left(known, {"start": 0, "end": known.txid, "of": list(known.made)}) if known.txid else None
+        return marked_gone(known, {"start": 0, "end": known.txid, "of": list(known.made)}) if known.txid else None
     start = int(last["end"])
     check_same(known, {**last, "start": start, "end": start})
     if known.txid == start:
         return None
     found = {"start": start, "end": known.txid, "of": list(known.made)}
     check_kept(known, found)
-    return marked_left(known, found)
+    return marked_gone(known, found)
 
 
 def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
@@ -199,11 +209,23 @@ def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
             why = f"of what rebuild {replaced.rebuild} replaced nothing is kept"
         if why:
             raise RecordsGone(f"state {known.state!r} cannot be read as of txid {txid}: {why}; {way_out}")
-    if range_.get("since", known.horizon) < known.horizon and replaced_with(known, range_["start"] + 1) is None:
-        raise RecordsGone(
-            f"state {known.state!r}: retention has folded up to txid {known.horizon} what says which of its sessions had been "
-            f"closed since txid {range_['since']}; {way_out}"
-        )
+    for txid in _lowest_since(known, range_):
+        replaced = replaced_with(known, txid)
+        horizon = known.horizon if replaced is None else replaced.horizon or 0
+        if txid < horizon or (replaced is not None and replaced.gone):
+            took = f"retention has folded up to txid {horizon}" if txid < horizon else "nothing is kept of"
+            raise RecordsGone(
+                f"state {known.state!r}: {took} what says which of its sessions had been closed since txid {range_['since']}; "
+                f"{way_out}"
+            )
+
+
+def _lowest_since(known: UpstreamState, range_: Metadata) -> list[int]:
+    """Return the lowest cut of each generation that a range asks for what had been closed before it begins."""
+    if "since" not in range_:
+        return []
+    since, start = range_["since"], range_["start"]
+    return [since, *(each.last + 1 for each in known.replaced if since <= each.last <= start)]
 
 
 def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
@@ -214,19 +236,24 @@ def _lowest_between(known: UpstreamState, range_: Metadata) -> list[int]:
     return [first, *(each.last + 1 for each in known.replaced if first <= each.last < range_["end"])]
 
 
-def marked_left(known: UpstreamState, range_: dict[str, Any]) -> dict[str, Any]:
-    """Return a new range which says, where it reads all of a state, before which time windows had left that."""
-    left = _left(known, range_["end"]) if _reads_all(known, range_) else None
-    return range_ if left is None else {**range_, "left": left[1]}
+def marked_gone(known: UpstreamState, range_: dict[str, Any]) -> dict[str, Any]:
+    """Return a new range which says, where it reads all of a state, what retention had taken away from that: windows, rows."""
+    return range_ | _gone(known, range_)
 
 
-def check_left(known: UpstreamState, range_: Metadata, way_out: str | None = None) -> None:
-    """RecordsGone where a range reads all of a state, and windows have left that since it was planned (R30)."""
-    left = _left(known, range_["end"]) if _reads_all(known, range_) else None
-    if (left[1] if left else None) != range_.get("left") and _reads_all(known, range_):
+def check_gone(known: UpstreamState, range_: Metadata, way_out: str = _AS_READ, *, again: bool = False) -> None:
+    """RecordsGone where a range reads all of a state from which retention took something since it was planned (R22, R30).
+
+    A plan of an earlier version does not say which rows had gone: that holds for a batch which is read `again`, and not for one
+    that is open, for which rows stay.
+    """
+    now, known_then = _gone(known, range_), again or "pruned" in range_
+    windows = _reads_all(known, range_) and now.get("left") != range_.get("left")
+    rows = known_then and _reads_all(known, range_) and now.get("pruned", 0) != range_.get("pruned", 0)
+    if windows or rows:
         raise RecordsGone(
-            f"state {known.state!r}: retention has let windows go since it was read as of txid {range_['end']}; "
-            f"{way_out or _AS_READ}"
+            f"state {known.state!r}: retention has {'let windows go' if windows else 'pruned rows'} since it was read as of txid "
+            f"{range_['end']}; {way_out}"
         )
 
 
@@ -236,15 +263,53 @@ def left_between(known: UpstreamState, start: int, end: int) -> list[tuple[str, 
     return sorted(each for each in found if each is not None)
 
 
+def pruned_between(known: UpstreamState, range_: Metadata) -> Spans:
+    """Return of which positions rows have gone in the generations of a range's cuts: that they did is no change.
+
+    A range that an earlier version planned does not say what had gone: whoever reads it gets what its first attempt did.
+    """
+    cuts = (range_["start"], range_["end"]) if range_["start"] and "pruned" in range_ else ()
+    spans = (_pruned(known, txid) or () for txid in cuts)
+    return tuple(sorted({(after, last) for each in spans for after, last in each if after < last}))
+
+
+def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
+    """RecordsGone where a range has a position counted again since a rebuild brought its rows back, which had been pruned."""
+    replaced = replaced_with(known, range_["start"]) if range_["start"] else None
+    if replaced is None or replaced == replaced_with(known, range_["end"]) or not pruned_to(replaced.pruned):
+        return
+    for position, txid in upstream.positions(known.state, replaced.last):
+        if has_gone(replaced.pruned, position) and txid <= range_["end"]:
+            raise RecordsGone(
+                f"position {position} of state {known.state!r} was counted again by txid {txid} after a rebuild, and its rows "
+                f"had been pruned before that: nobody knows what changed for who had read them; {_ANEW}"
+            )
+
+
+def _gone(known: UpstreamState, range_: Metadata) -> dict[str, int]:
+    """Return what retention has taken away by now from a state that a range reads all of."""
+    if not _reads_all(known, range_):
+        return {}
+    left, pruned = _left(known, range_["end"]), _pruned(known, range_["end"])
+    if pruned is None and range_["start"] and _pruned(known, range_["start"]):
+        pruned = ()  # what had gone before a swap comes back with it, in a state whose rows stay by now
+    marks = {"left": None if left is None else left[1], "pruned": None if pruned is None else pruned_to(pruned)}
+    return {name: mark for name, mark in marks.items() if mark is not None}
+
+
 def _left(known: UpstreamState, cut: int) -> tuple[str, int] | None:
     replaced = replaced_with(known, cut)
     return known.left if replaced is None else replaced.left
 
 
+def _pruned(known: UpstreamState, cut: int) -> Spans | None:
+    replaced = replaced_with(known, cut)
+    return known.pruned if replaced is None else replaced.pruned or None
+
+
 def _reads_all(known: UpstreamState, range_: Metadata) -> bool:
     """True if more is read than what changed within a generation."""
-    start, end = (replaced_with(known, range_[each]) for each in ("start", "end"))
-    return range_["start"] == 0 or range_.get("windows") == ALL or start != end
+    return range_.get("windows") == ALL or not within_generation(known, range_["start"], range_["end"])
 
 
 def check_newest(known: UpstreamState) -> None:
@@ -262,12 +327,17 @@ def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, St
             known = upstream.known(state)
             check_same(known, range_, _AS_COUNTED)
             check_kept(known, range_, _AS_COUNTED)
-            check_left(known, range_, _AS_COUNTED)
+            check_gone(known, range_, _AS_COUNTED, again=True)
 
 
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:
     """Return the generation that has a cut, of those that rebuilds replaced; None: the one that counts has it."""
     return next((each for each in known.replaced if txid <= each.last), None)
+
+
+def within_generation(known: UpstreamState, start: int, end: int) -> bool:
+    """True if one generation has both cuts of a range: it knows by which txid a key went, where others know the end alone."""
+    return start > 0 and replaced_with(known, start) == replaced_with(known, end)
 
 
 def check_dated(state: str, database: str | None, *, contributions: bool) -> None:
@@ -301,6 +371,11 @@ def shown_columns(columns: Metadata) -> dict[str, str]:
     return {**{name: "" for name, _ in columns["keys"]}, **columns["aggregates"], "txid": ""}
 
 
+def reshaped(state: str, why: str) -> SchemaMismatch:
+    """Return the error of reading a state whose columns are not what they were, as where a rebuild has given them other types."""
+    return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {_AS_READ}")
+
+
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
     """RecordsGone when a rebuild gave a state other keys: nobody can say which of them changed."""
     if keys != before:
@@ -316,6 +391,16 @@ def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequen
         if field.name not in columns:
             raise SchemaMismatch(
                 f"StateSpout: the {of} of state {known.state!r} have no {field.name!r}; they have {', '.join(columns)}"
+            )
+
+
+def check_asked(state: str, asked: Iterable[str], columns: Collection[str]) -> None:
+    """SchemaMismatch where a batch is to read columns that a state does not have any more, as of the cuts that it reads."""
+    for name in asked:
+        if name not in columns:
+            raise SchemaMismatch(
+                f"state {state!r} has no {name!r}, which a batch reads; it has {', '.join(columns)}: a value was renamed, or is "
+                f"gone, since the batch was planned, or the job reads another one now; {_AS_READ}"
             )
 
 
@@ -340,20 +425,28 @@ def check_acyclic(topology: Topology, readers: Collection[Reader]) -> None:
         reads += [(owner, each.state) for each in stored if each.topology == owner]
 
 
-def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, int]:
+def held(
+    readers: Iterable[Reader], topology: str, swapped: int, pruning: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Return, by reader, up to which txid a topology may be folded: the lowest cut that it reads next.
 
-    Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more.
+    Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more. `pruning` has the
+    states whose rows go with what is folded, with their horizons: nothing is while somebody reads all of such a state.
 
     >>> held([Reader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
     {'top': 7}
     >>> held([Reader("top", "hours", "visits", frozenset({2}), between=True)], "visits", swapped=4)
     {'top': 5}
+    >>> held([Reader("top", "kept", "log", frozenset({0, 7}), opened=frozenset({0}))], "log", 0, {"kept": 3})
+    {'top': 3}
     """
     found: dict[str, int] = {}
     for each in (each for each in readers if each.owner == topology):
         needs = (max(txid, swapped + 1) if each.between else txid for txid in each.needs)
-        for txid in (txid for txid in needs if txid > swapped):
+        lowest = [txid for txid in needs if txid > swapped]
+        if pruning and each.state in pruning and each.reads_all(swapped):
+            lowest.append(pruning[each.state])
+        for txid in lowest:
             found[each.topology] = min(txid, found.get(each.topology, txid))
     return found
 
@@ -361,21 +454,32 @@ def held(readers: Iterable[Reader], topology: str, swapped: int) -> dict[str, in
 def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
     """TerminalError for a state that is renamed, goes or moves, and that others know by its name, or read the past of.
 
-    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name.
+    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name. ChangeTooEarly
+    for a value that is renamed or goes while an open batch reads the state: it may read the value.
     """
     read, looked = list(readers), list(looked_up)
     for step in steps:
         match step:
-            case RenameState(was=state):
+            case RenameState(was=state) | DropState(state=state) | MoveState(state=state, database=str()):
                 found = [each.topology for each in (*read, *looked) if each.state == state]
-            case DropState(state=state) | MoveState(state=state, database=str()):
-                found = [each.topology for each in read if each.state == state]
+            case RenameValue(state=state) | DropValue(state=state):
+                _check_values_not_read(state, (*read, *looked))
+                continue
             case _:
                 continue
         if found:
             raise TerminalError(
                 f"state {state!r} stays what it is while topology {found[0]!r} reads it: where an open batch looks the state up, "
                 f"let that end; where a stream reads it, `txbatch drop {found[0]}`, change this, and run that again"
+            )
+
+
+def _check_values_not_read(state: str, readers: Iterable[Reader]) -> None:
+    for each in readers:
+        if each.state == state and each.opened:
+            raise ChangeTooEarly(
+                f"the values of state {state!r} stay what they are while an open batch of topology {each.topology!r} reads the "
+                f"state or looks it up: let that end, or `txbatch abort` it; `txbatch batches {each.topology}` lists them"
             )
 
 

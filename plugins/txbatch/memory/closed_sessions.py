@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from txbatch.core.closed_sessions import Version, first_closed
+from txbatch.core.closed_sessions import Asked, Before, Version, first_closed, same_sessions
+from txbatch.core.closings import asked_since, asks_touching
 from txbatch.core.cuts import micros_of
+from txbatch.core.transaction import Metadata
+from txbatch.core.upstream import Replaced
 from txbatch.memory.tables import StoredState, Tables
 
 Key = tuple[Any, ...]
 
 
 def closed_since(
-    tables: Tables, state: str, stored: StoredState, gap: int, cut: int, since: int, session: tuple[Key, Any]
+    tables: Tables,
+    state: str,
+    stored: StoredState,
+    gap: int,
+    cut: int,
+    range_: Metadata,
+    session: tuple[Key, Any],
+    replaced: Sequence[Replaced],
 ) -> int | None:
-    """Return the first cut, from `since` on, as of which something of a session was closed; that is its key and its last time.
+    """Return the first cut that a range asks as of which something of a session was closed; that is its key and its last time.
 
-    None: nothing was before the cut as of which it is the session.
+    None: nothing was before the cut as of which it is the session. `replaced` are the generations of earlier cuts.
     """
     key, last = session
     marks = {
@@ -29,7 +40,19 @@ def closed_since(
         return max((mark for txid, mark in marks.items() if txid <= at), default=None)
 
     ends = micros_of(key[-1]), micros_of(last)
-    return first_closed(ends, _versions(tables, stored, key[:-1]), gap, closed_to, cut, since)
+    before = [Before(_versions_before(tables, each, state, stored, key[:-1]), each.last) for each in replaced]
+    asked = Asked(gap, closed_to, asked_since(range_), asks_touching(range_))
+    return first_closed(ends, _versions(tables, stored, key[:-1]), cut, asked, before)
+
+
+def _versions_before(tables: Tables, of: Replaced, state: str, now: StoredState, others: Key) -> list[Version]:
+    """Return all versions that a replaced generation had; none where it had no such sessions."""
+    past = tables.rebuilds[of.rebuild].past.get(state)
+    return (
+        _versions(tables, past, others)
+        if past and same_sessions(*(each.definition.columns for each in (past, now)))
+        else []
+    )
 
 
 def _versions(tables: Tables, stored: StoredState, others: Key) -> list[Version]:

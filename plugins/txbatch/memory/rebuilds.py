@@ -15,8 +15,10 @@ from txbatch.core.numbered import check_same_number
 from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus
+from txbatch.core.upstream import check_past_read
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Counting, StoredState, Tables, Times
+from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 
 class MemoryRebuilds:
@@ -36,6 +38,7 @@ class MemoryRebuilds:
             decided.check_rebuild(topology, known)
             for aggregate in topology.aggregates:
                 check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
+            decided.check_value_names(topology, known, readers(tables))
             why = decided.reason(topology, why)
             definition, number = decided.definition_of(topology), len(tables.rebuilds) + 1
             states = {
@@ -98,6 +101,17 @@ class MemoryRebuilds:
                 late={**counting.late, version.position: late_of(manifest), version.txid: late_of(manifest)},
             )
             return True
+
+    def drop_past(self, topology: str) -> list[int]:
+        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds. Raises as that of PostgreSQL does."""
+        with self.ledger.transaction() as tables:
+            tables.check_known(topology)
+            there = replaced_generations(tables, topology)
+            swapped = max((tables.rebuilds[number].swapped or 0 for number in there), default=0)
+            check_past_read([*readers(tables), *looked_up(tables)], topology, swapped)
+            for number in there:
+                tables.rebuilds[number] = replace(tables.rebuilds[number], dropped=True)
+            return there
 
     def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
         """Let the new generation count. No report reads on here, so that none is waited for."""

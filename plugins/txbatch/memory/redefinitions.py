@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 
 from txbatch.core import protocol
 from txbatch.core.apart import ApartStatus, LastWriter
-from txbatch.core.definition import StateDefinition, after_steps, check_change, state_definition
+from txbatch.core.definition import StateDefinition, after_steps, check_change, check_names_kept, state_definition
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
 from txbatch.core.plan import BatchPlan
+from txbatch.core.pruned import begun
 from txbatch.core.redefinition import (
     AddState,
     DropState,
     KeepContributions,
     OfState,
+    Prune,
     Redefinition,
     RenameState,
     RenameStream,
@@ -31,7 +33,7 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus
 from txbatch.core.upstream import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
-from txbatch.memory.upstream import looked_up, readers
+from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 Of = TypeVar("Of")
 
@@ -51,8 +53,10 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
 
 def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     """Return what has changed; raise what `change` is refused for before it has changed anything."""
-    pending = [batch for batch in tables.batches_of(tables.name_of(topology)) if not batch.status.final]
+    name = tables.name_of(topology)
+    pending = [batch for batch in tables.batches_of(name) if not batch.status.final]
     found = check_change(topology, job, tables.known(topology), pending)
+    check_names_kept(name, min(replaced_generations(tables, name), default=None), steps_of(found))
     check_changed(readers(tables), looked_up(tables), steps_of(found))
     return found
 
@@ -74,7 +78,8 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
             joined = replace(state_definition(aggregate), joined=txid)
             tables.states[name] = StoredState(topology.name, joined)
         elif own:
-            tables.states[name] = _changed(tables.states[name], state_definition(aggregate), own, txid)
+            changed = _changed(tables.states[name], state_definition(aggregate), own, txid)
+            tables.states[name] = replace(changed, aggregate=aggregate)
 
 
 def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
@@ -94,7 +99,7 @@ def give_away(tables: Tables, topology: str, state: str) -> tuple[Rows, LastWrit
     for batch in sorted(tables.batches_of(topology), key=lambda batch: batch.txid):
         if batch.status is BatchStatus.COMMITTED and batch.token:
             last = LastWriter(batch.txid, batch.fence, batch.token, status=ApartStatus.APPLIED)
-    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0)
+    kept = replace(tables.states[state], rows={}, contributions={}, base={}, horizon=0, pruned=())
     tables.states[state] = replace(kept, applied_txid=last.txid or None)
     return rows, last
 
@@ -203,6 +208,8 @@ def _changed(stored: StoredState, now: StateDefinition, steps: Sequence[Step], t
         contributions={at: moved(partial) for at, partial in stored.contributions.items()},
         base={key: replace(row, value=moved(row.value)) for key, row in stored.base.items()},
     )
+    if "prune" in now.columns and any(isinstance(step, Prune) for step in steps):
+        changed = replace(changed, pruned=begun(stored.pruned, stored.horizon))
     if not any(isinstance(step, KeepContributions) for step in steps):
         return changed
     base = {key: TransactionalValue(row.txid, row.value) for key, row in changed.rows.items() if row.value}

@@ -13,6 +13,7 @@ from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.jobs import Jobs
 from txbatch.core.keep import Keep
 from txbatch.core.merge import RowMerge, merge_named, merger
+from txbatch.core.pruned import more_pruned
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
@@ -94,7 +95,7 @@ def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
         rows += len(_gone(stored, found))
         merges = _merges(topology, name, stored, jobs)
         prunes = "prune" in stored.definition.columns
-        folded = _pruned(stored, found) if prunes else _folded(tables, stored, found, merges)
+        folded = _pruned(stored, found, reached) if prunes else _folded(tables, stored, found, merges)
         tables.states[name] = replace(folded, horizon=max(stored.horizon, reached))
     attempts = _forget_attempts(tables, topology, after, reached)
     failpoints.hit("gc.folded")
@@ -103,7 +104,8 @@ def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
 
 def _readers(tables: Tables, topology: str) -> Mapping[str, int]:
     swapped = [each.swapped or 0 for each in tables.rebuilds.values() if each.rebuild.topology == topology]
-    return held([*readers(tables), *looked_up(tables)], topology, max(swapped, default=0))
+    pruning = {name: each.horizon for name, each in tables.states.items() if "prune" in each.definition.columns}
+    return held([*readers(tables), *looked_up(tables)], topology, max(swapped, default=0), pruning)
 
 
 def _folded(tables: Tables, stored: StoredState, found: Folded, merges: Sequence[RowMerge]) -> StoredState:
@@ -128,13 +130,15 @@ def _merges(topology: str, state: str, stored: StoredState, jobs: Jobs) -> Seque
     return own.merges if own else [merge for *_, rule in columns["values"] if (merge := merge_named(rule))]
 
 
-def _pruned(stored: StoredState, found: Folded) -> StoredState:
+def _pruned(stored: StoredState, found: Folded, horizon: int) -> StoredState:
     """Return a state without these versions, and without the rows that count in them."""
     gone = _gone(stored, found)
+    if not gone:
+        return stored
     keys = {key for key, _, txid in gone if txid in found.counting}
     rows = {key: row for key, row in stored.rows.items() if key not in keys}
     left = {at: partial for at, partial in stored.contributions.items() if at not in gone}
-    return replace(stored, rows=rows, contributions=left)
+    return replace(stored, rows=rows, contributions=left, pruned=more_pruned(stored.pruned, horizon))
 
 
 def _based(

@@ -31,6 +31,7 @@ from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan
+from txbatch.core.pruned import Spans
 from txbatch.core.rebuild import Rebuild
 from txbatch.core.redefinition import (
     Redefinition,
@@ -73,7 +74,7 @@ class StoredState:
 
     `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
     One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
-    says how its values are finished, `left` which windows have left it (R30).
+    says how its values are finished, `left` which windows have left it (R30), `pruned` of which positions rows have gone (R22).
     """
 
     topology: str
@@ -85,6 +86,7 @@ class StoredState:
     horizon: int = 0
     aggregate: PersistentAggregate | None = None
     left: Left | None = None
+    pruned: Spans = ()
 
     @property
     def database(self) -> str | None:
@@ -137,7 +139,7 @@ class Counting:
     """A rebuild, the states that it counts, and the version of each position that they have (R23).
 
     `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
-    whose place its own came, and `past` these.
+    whose place its own came, and `past` these, until they are `dropped`.
     """
 
     rebuild: Rebuild
@@ -147,6 +149,7 @@ class Counting:
     past: Mapping[str, StoredState] = field(default_factory=dict)
     read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
     late: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    dropped: bool = False
 
     @property
     def last(self) -> int:

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from txbatch.core.closings import Closing, asked_next, asked_since, taken
+from txbatch.core.append import BATCH
+from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
+from txbatch.core.pruned import has_gone
 from txbatch.core.sessions import joined
 from txbatch.core.state import changes_columns
 from txbatch.core.transaction import BatchKind, BatchStatus, Metadata
@@ -23,15 +25,18 @@ from txbatch.core.upstream import (
     Reader,
     Replaced,
     UpstreamState,
+    check_asked,
     check_dated,
+    check_gone,
     check_kept,
     check_keys,
-    check_left,
     check_merged,
     check_same,
     left_between,
+    pruned_between,
     replaced_with,
     shown_columns,
+    within_generation,
 )
 from txbatch.core.window import Window
 from txbatch.memory.closed_sessions import closed_since
@@ -66,8 +71,9 @@ class MemoryUpstream:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
             check_kept(found, range_)
-            check_left(found, range_)
-            changed = _changed(tables, found, range_["start"], range_["end"])
+            check_gone(found, range_)
+            check_asked(state, columns, _changes_columns(tables, found, range_))
+            changed = _changed(tables, found, range_)
             return [tuple(row[name] for name in columns) for row in changed]
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
@@ -82,7 +88,8 @@ class MemoryUpstream:
             found = known(tables, state, self.ledger.uuid)
             check_same(found, range_)
             check_kept(found, range_)
-            check_left(found, range_)
+            check_gone(found, range_)
+            check_asked(state, columns, found.closed)
             return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
@@ -138,9 +145,10 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
     for number, each in tables.rebuilds.items():
         if each.rebuild.topology == stored.topology and each.swapped is not None:
             past = each.past.get(state)
-            gone = past is not None and not past.definition.contributions
+            gone = each.dropped or (past is not None and not past.definition.contributions)
             horizon = None if past is None else past.horizon
-            replaced.append(Replaced(number, each.swapped, horizon, gone, None if past is None else _left(past)))
+            left, pruned = (None, ()) if past is None else (_left(past), past.pruned)
+            replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned))
     replaced.sort(key=lambda each: (each.last, each.rebuild))
     columns = changes_columns(*_shown(stored))
     return UpstreamState(
@@ -153,7 +161,14 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         tuple(columns),
         _columns_of_closed(stored),
         _left(stored),
+        stored.pruned if stored.pruned or "prune" in stored.definition.columns else None,
     )
+
+
+def replaced_generations(tables: Tables, topology: str) -> list[int]:
+    """Return the rebuilds whose replaced generation is there, by their numbers."""
+    of = ((number, each) for number, each in tables.rebuilds.items() if each.rebuild.topology == topology)
+    return [number for number, each in of if each.swapped is not None and not each.dropped]
 
 
 def _left(stored: StoredState) -> tuple[str, int] | None:
@@ -170,14 +185,15 @@ def readers(tables: Tables) -> list[Reader]:
             state = identity["state"]
             owner = tables.states[state].topology if state in tables.states else None
             needs = frozenset(_needs(tables, topology, stream))
-            found.append(Reader(topology, state, owner, needs, identity.get("emit") == FINAL))
+            opened = frozenset(range_["start"] for range_ in _open_ranges(tables, topology, stream))
+            found.append(Reader(topology, state, owner, needs, identity.get("emit") == FINAL, opened))
     return found
 
 
 def looked_up(tables: Tables) -> list[Reader]:
     """Return which states open batches look up in, with the cuts that they need."""
     return [
-        Reader(batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]))
+        Reader(batch.topology, state, tables.states[state].topology, frozenset([cut["txid"]]), opened=frozenset([0]))
         for batch in tables.batches.values()
         for state, cut in (() if batch.status.final else batch.plan.as_of.items())
         if state in tables.states
@@ -187,10 +203,15 @@ def looked_up(tables: Tables) -> list[Reader]:
 def _needs(tables: Tables, topology: str, stream: str) -> Iterator[int]:
     """Yield where a stream is, and what its open batches read."""
     yield from (asked_next(range_) for range_ in tables.offsets(topology).get(stream, {}).values())
+    for range_ in _open_ranges(tables, topology, stream):
+        yield from (asked_since(range_), asked_next(range_), range_["start"], range_["end"])
+
+
+def _open_ranges(tables: Tables, topology: str, stream: str) -> Iterator[Metadata]:
+    """Yield what open batches read of a stream."""
     for batch in tables.batches_of(topology):
         if not batch.status.final and stream in batch.plan.streams:
-            for range_ in batch.plan.streams[stream].ranges.values():
-                yield from (asked_since(range_), asked_next(range_), range_["start"], range_["end"])
+            yield from batch.plan.streams[stream].ranges.values()
 
 
 def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
@@ -198,24 +219,32 @@ def _shown(stored: StoredState) -> tuple[list[str], list[str]]:
     return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
 
 
-def _changed(tables: Tables, of: UpstreamState, start: int, end: int) -> Iterator[dict[str, Any]]:
-    """Yield what changed between two cuts, each of the generation that has it."""
+def _changed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
+    """Yield what changed between the two cuts of a range, each of the generation that has it."""
+    start, end = range_["start"], range_["end"]
     (earlier, old), (later, new) = (_generation(tables, of, txid) for txid in (start, end))
     keys, values = _shown(later or tables.states[of.state])
     if earlier and later:
         check_keys(of.state, keys, _shown(earlier)[0])
-    names, told = changes_columns(keys, values), bool(start) and replaced_with(of, start) is None
-    left = left_between(of, start, end)
+    names, told = changes_columns(keys, values), within_generation(of, start, end)
+    left, pruned = left_between(of, start, end), pruned_between(of, range_)
     for key in {**old, **new}:
         was, _ = old.get(key, (None, None))
         now, txid = new.get(key, (None, None))
         shown = {**dict(zip(keys, key, strict=True)), **(was or {}), **(now or {})}
         if any(by in shown and micros_of(shown[by]) < before for by, before in left):
             continue
+        if pruned and has_gone(pruned, shown[BATCH.name]):
+            continue
         before, after = (None if each is None else [each.get(value) for value in values] for each in (was, now))
         row = changed(key, before, after, txid if txid and (now or told) else end)
         if row is not None:
             yield dict(zip(names, row, strict=True))
+
+
+def _changes_columns(tables: Tables, of: UpstreamState, range_: Metadata) -> list[str]:
+    later = _stored(tables, of, range_["end"]) if range_["end"] else None
+    return changes_columns(*_shown(later or tables.states[of.state]))
 
 
 def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
@@ -246,9 +275,10 @@ def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dic
             shown = {**named, **values, "txid": txid, of.closed[-1]: closing.txid}
             if not closing.first <= micros_of(shown[closing.key]) < closing.end:
                 continue
-            since, session = asked_since(range_), (key, shown[closing.key])
+            session = key, shown[closing.key]
             if isinstance(window, Window) or (
-                closed_since(tables, of.state, stored, closing.gap, cut, since, session) is None
+                closed_since(tables, of.state, stored, closing.gap, cut, range_, session, asked_before(of, range_, cut))
+                is None
             ):
                 yield shown
 
@@ -261,7 +291,7 @@ def _reopened(tables: Tables, of: UpstreamState, range_: Metadata) -> int | None
         return None
     ends = ((key, values[closing.key]) for key, (values, _) in found.items() if values is not None)
     closed = (
-        closed_since(tables, of.state, stored, closing.gap, end, asked_since(range_), session)
+        closed_since(tables, of.state, stored, closing.gap, end, range_, session, asked_before(of, range_, end))
         for session in ends
         if micros_of(session[1]) >= closing.end
     )

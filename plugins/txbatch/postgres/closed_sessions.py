@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.closed_sessions import Version, first_closed
+from txbatch.core.closed_sessions import Asked, Before, Version, first_closed
 from txbatch.core.cuts import micros_of
 from txbatch.core.state import versions_name
 from txbatch.core.upstream import UpstreamState
@@ -28,13 +28,18 @@ CHANGED_BEHIND = "_txbatch_changed_behind"
 
 @dataclass(frozen=True)
 class ClosedSessions:
-    """Those of a state, in the schema `reports` of a generation; the last of the `keys` is the start, `end` is the last time."""
+    """Those of a state, in the schema `reports` of a generation; the last of the `keys` is the start, `end` is the last time.
+
+    `before` are the generations of earlier cuts, each by its last cut and its schema, None where it had no such sessions.
+    """
 
     connection: Connection
     of: UpstreamState
     reports: str
     keys: Sequence[str]
     end: str
+    before: Sequence[tuple[int, str | None]] = ()
+    touching: bool = True
 
     def rows(self, shown: str) -> str:
         """Return the SQL of those that end from `first` to before `end`, of what `shown` selects: the state as of `cut`."""
@@ -49,7 +54,9 @@ class ClosedSessions:
         came = f"{of} > %(since)s AND v.txid <= %(cut)s AND {self._behind()}"
         gone = f"{of} = ANY (ARRAY({replaced} AND b.replaced_by > %(since)s))"
         keys = f"{came} UNION {gone}"
-        read, behind = self._of_keys(keys, shown), self._changed_behind()
+        # What was swapped is asked of all: it may have been closed in any session.
+        read = f"({shown}) s" if self._views_before else self._of_keys(keys, shown)
+        behind = self._changed_behind()
         also = f"{behind} AS {_quoted(CHANGED_BEHIND)}"
         return f"SELECT s.*, {also} FROM {read} WHERE s.{_quoted(self.end)} >= {_time('first')} AND {behind}"
 
@@ -73,16 +80,34 @@ class ClosedSessions:
         if not row[CHANGED_BEHIND]:
             return None
         session = micros_of(row[self.keys[-1]]), micros_of(row[self.end])
-        return first_closed(session, [*self._versions_of(row, cut)], gap, self._closed_to, cut, since)
+        before = [
+            Before([*self._versions_of(row, last, self._view(reports))] if reports else [], last)
+            for last, reports in self.before
+        ]
+        own = [*self._versions_of(row, cut, self._versions)]
+        return first_closed(session, own, cut, Asked(gap, self._closed_to, since, self.touching), before)
 
     def _changed_behind(self) -> str:
-        """Whether a version that begins within the session was replaced, or begins before what was closed when it came."""
+        """Whether a version that begins within the session was replaced, or begins before what was closed when it came.
+
+        Or, of what is `touching`, whether one that begins before the session and reaches into it was replaced, or an earlier
+        generation had anything there.
+        """
         start, end = (_quoted(each) for each in (self.keys[-1], self.end))
         same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
-        return (
+        own = (
             f"EXISTS (SELECT FROM {self._versions} v WHERE {same}v.{start} BETWEEN s.{start} AND s.{end} AND v.txid <= %(cut)s "
             f"AND (v.txid IN ({self._replaced()}) OR {self._behind()}))"
         )
+        of_earlier = (
+            f"EXISTS ({self._replaced()}) AND EXISTS (SELECT FROM {self._versions} v "
+            f"WHERE {same}v.{start} < s.{start} AND v.{end} >= s.{start} AND v.txid IN ({self._replaced()}))"
+        )
+        before = (
+            f"EXISTS (SELECT FROM {view} v WHERE {same}v.{start} <= s.{end} AND v.{end} >= s.{start})"
+            for view in self._views_before
+        )
+        return f"({' OR '.join([own, *([of_earlier] if self.touching else []), *before])})"
 
     def _replaced(self) -> str:
         """The txids that were replaced as of the cut."""
@@ -98,14 +123,14 @@ class ClosedSessions:
         )
         return f"v.{_quoted(self.keys[-1])} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
 
-    def _versions_of(self, row: Mapping[str, Any], cut: int) -> Iterator[Version]:
-        """Yield all versions of the key of a row, up to a cut."""
+    def _versions_of(self, row: Mapping[str, Any], cut: int, view: str) -> Iterator[Version]:
+        """Yield all versions of the key of a row, up to a cut, of those that a view has."""
         others = range(len(self.keys) - 1)
         given = {f"k{n}": row[self.keys[n]] for n in others} | {"cut": cut}
         same = "".join(f"v.{_quoted(self.keys[n])} = %(k{n})s AND " for n in others)
         replaced = "CASE WHEN v.position > 0 THEN b.replaced_by END"
         statement = (
-            f"SELECT v.{_quoted(self.keys[-1])}, v.{_quoted(self.end)}, v.txid, {replaced} FROM {self._versions} v "
+            f"SELECT v.{_quoted(self.keys[-1])}, v.{_quoted(self.end)}, v.txid, {replaced} FROM {view} v "
             f"LEFT JOIN txbatch.batch b ON b.topology = {doubled(pg_text(self.of.topology))} AND b.txid = v.txid "
             f"WHERE {same}v.txid <= %(cut)s"
         )
@@ -126,7 +151,14 @@ class ClosedSessions:
 
     @property
     def _versions(self) -> str:
-        return f"{self.reports}.{_quoted(versions_name(self.of.state))}"
+        return self._view(self.reports)
+
+    @property
+    def _views_before(self) -> list[str]:
+        return [self._view(reports) for _, reports in self.before if reports]
+
+    def _view(self, reports: str) -> str:
+        return f"{reports}.{_quoted(versions_name(self.of.state))}"
 
 
 def _within(sql: str) -> str:

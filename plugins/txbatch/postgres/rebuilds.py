@@ -186,6 +186,7 @@ def check(connection: Connection, topology: Topology) -> None:
     decided.check_rebuild(topology, known)
     for aggregate in topology.aggregates:
         check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
+    decided.check_value_names(topology, known, upstream.readers(connection))
     for state in known.states:
         swap.check_readers(connection, state)
 

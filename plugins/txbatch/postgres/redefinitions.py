@@ -14,11 +14,13 @@ from txbatch.core.definition import (
     StateDefinition,
     after_steps,
     check_change,
+    check_names_kept,
     renamed,
     state_definition,
 )
 from txbatch.core.errors import ChangeTooEarly, TerminalError
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.pruned import begun, stored_spans
 from txbatch.core.redefinition import (
     AddState,
     AddValue,
@@ -108,21 +110,10 @@ def check(connection: Connection, topology: Topology, job: str, known: Known) ->
     if found and (told := definitions.rebuilt_now(connection, name)) is not None:
         raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
     steps = steps_of(found)
-    if any(isinstance(step, RenameState | RenameTopology) for step in steps):
-        _check_past(connection, name)
+    check_names_kept(name, connection.execute(query("oldest_past"), {"topology": name}).scalar_one(), steps)
     check_left(connection, name, steps)
     check_changed(upstream.readers(connection), upstream.looked_up(connection), steps)
     return found
-
-
-def _check_past(connection: Connection, topology: str) -> None:
-    """ChangeTooEarly while a replaced generation can be asked for, whose reports know topology and states by their names."""
-    rebuild = connection.execute(query("oldest_past"), {"topology": topology}).scalar_one()
-    if rebuild is not None:
-        raise ChangeTooEarly(
-            f"topology {topology!r} and its states keep their names while what they were before rebuild {rebuild} can be asked "
-            f"for: rename them after `txbatch rebuild {topology} --drop-past`"
-        )
 
 
 def _change_state(
@@ -151,12 +142,22 @@ def _change_state(
         "values_since": canonical_json(changed.since) if changed.since else None,
     }
     connection.execute(query("change_state"), {"state": name, **row})
+    if Prune(name) in steps and aggregate.state.prune:
+        _prune_from_now(connection, aggregate)
     values = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
     state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
     state_tables.run_all(connection, reports.grants(connection))
     state_tables.run_all(connection, _said_since(aggregate, changed.since))
     new_values.rename(connection, aggregate, {now: was for was, now in values.items()})
     new_values.ensure(connection, aggregate)
+
+
+def _prune_from_now(connection: Connection, aggregate: PersistentAggregate) -> None:
+    """Keep from which horizon on the rows of a state go."""
+    found = connection.execute(query("states_with_contributions"), {"topology": aggregate.topology}).mappings()
+    stored = next(each for each in found if each["state"] == aggregate.state.name)
+    spans = begun(stored_spans(stored["pruned"]), stored["horizon"])
+    connection.execute(query("rows_pruned"), {"state": aggregate.state.name, "pruned": canonical_json(spans)})
 
 
 def _alterations(name: str, stored: StateDefinition, steps: Sequence[Step]) -> Iterator[str]:

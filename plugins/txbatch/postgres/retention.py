@@ -17,7 +17,9 @@ from txbatch.core import retention
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.keep import Keep
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.pruned import more_pruned, stored_spans
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.transaction import canonical_json
 from txbatch.core.upstream import held
 from txbatch.postgres import by_python, rows
 from txbatch.postgres.engine import transaction
@@ -148,11 +150,15 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     versions = _versions(connection, {**given, "wanted": wanted})
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
     found = retention.folded(versions, reached)
-    gone = sum(_fold_state(connection, each, found) for each in states)
+    gone = [_fold_state(connection, each, found) for each in states]
     connection.execute(query("raise_horizon"), {**given, "horizon": reached})
+    for each, of, number in zip(stored, states, gone, strict=True):
+        if of.folds.prunes and number:
+            spans = more_pruned(stored_spans(each["pruned"]), reached)
+            connection.execute(query("rows_pruned"), {"state": each["state"], "pruned": canonical_json(spans)})
     attempts = connection.execute(query("forget_attempts"), {**given, "horizon": reached}).rowcount
     failpoints.hit("gc.folded")
-    return Slice(reached, len(found.all), gone, attempts)
+    return Slice(reached, len(found.all), sum(gone), attempts)
 
 
 def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Version]:
@@ -166,7 +172,8 @@ def _pending(connection: Connection, topology: str) -> dict[int, int]:
 
 def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
     swapped = connection.execute(query("last_swapped"), {"topology": topology}).scalar_one()
-    return held([*readers(connection), *looked_up(connection)], topology, swapped)
+    pruning = {each["state"]: each["horizon"] for each in _states(connection, topology) if "prune" in each["columns"]}
+    return held([*readers(connection), *looked_up(connection)], topology, swapped, pruning)
 
 
 def _number(connection: Connection, folds: Folds, found: Folded) -> int:

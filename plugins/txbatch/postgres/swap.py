@@ -109,7 +109,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
 
 def _past(row: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of a state that does not count any more."""
-    names = ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined")
+    names = ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined", "pruned")
     return {name: row[name] for name in names} | ({"left": row["left"]} if row["left"] else {})
 
 

@@ -12,7 +12,16 @@ from txbatch.core.fields import checked_name, parse_fields
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.spout import PARTITION_COLUMN
 from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.core.upstream import CHANGES, FINAL, STATE_SPOUT, ExportedSpout, Upstream, check_columns, next_range
+from txbatch.core.upstream import (
+    CHANGES,
+    FINAL,
+    STATE_SPOUT,
+    ExportedSpout,
+    Upstream,
+    check_columns,
+    check_known_rows,
+    next_range,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +74,10 @@ class StateSpout(ExportedSpout):
             reopened = upstream.reopened(self.state, found)
             return found if reopened is None else {**found, "next_since": reopened}
         check_columns(known, self._fields, known.columns)
-        return next_range(known, last)
+        found = next_range(known, last)
+        if found:
+            check_known_rows(known, found, upstream)
+        return found
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
         """What changed in the range, or was closed."""

@@ -1,0 +1,219 @@
+"""Who reads a state, and a rebuild that comes between two of its attempts or batches (R22, R23), in both ledgers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contract.test_closings import Finals
+from contract.test_keep_windows import BY, Keeping
+from contract.test_keep_windows import rebuilds as rebuild_of
+from contract.test_look_ups import LookUps
+from contract.test_rebuild import Rebuilding
+from contract.test_restate import words
+from contract.test_upstream import JOB, Chain
+from contract.test_watermarks import at
+from support import LogSpout, code, run, word_count
+
+from txbatch import Count, OpaqueState, StateSpout, Topology
+from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError
+from txbatch.core.rebuild import Swapped
+
+pytestmark = pytest.mark.rule("R23")
+
+
+@pytest.fixture
+def chain(backing: Any) -> Chain:
+    return Chain(backing)
+
+
+def rebuilds(chain: Chain, **counted: dict[str, int]) -> None:
+    """Count these words of each version, such as `_2`, by the job as it is, and swap."""
+    rebuilding = Rebuilding(chain, chain.topology)
+    for txid, of in counted.items():
+        assert rebuilding.offer(int(txid[1:]), words(**of))
+    assert isinstance(rebuilding.swap(), Swapped)
+
+
+def goes(chain: Chain, name: str, **counts: int) -> None:
+    of = run(name)
+    chain.goes(chain.initialize(of), of, words(**counts))
+
+
+@pytest.mark.rule("R17")
+def test_an_attempt_is_given_the_txid_at_which_a_key_went_before_and_after_a_rebuild(chain: Chain) -> None:
+    chain.counts("1", dog=1, cat=2)
+    chain.reads("a")
+    chain.restates(1, cat=2)
+    chain.counts("3", emu=1)
+    chain.counts("4", emu=1)
+    batch = chain.plans("b")
+    first = chain.exports(batch, "b")
+    assert first == [("dog", "removed", 1, None, 2), ("emu", "added", None, 2, 4)]
+    rebuilds(chain, _2={"cat": 2}, _3={"emu": 1}, _4={"emu": 1})
+    assert chain.exports(batch, "b") == first
+    goes(chain, "5", emu=1)
+    rebuilds(chain, _2={"cat": 2}, _3={"emu": 1}, _4={"emu": 1}, _5={"emu": 1})
+    assert chain.exports(batch, "b") == first
+
+
+@pytest.mark.rule("R17", "R22")
+def test_what_retention_had_folded_of_the_key_is_no_matter(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    chain.counts("2", dog=1, cat=1)
+    chain.counts("3", cat=1)
+    list(chain.backing.retention.fold("word_count", 1))
+    chain.reads("a")
+    chain.restates(2, cat=1)
+    chain.restates(3)
+    batch = chain.plans("b")
+    first = chain.exports(batch, "b")
+    assert first == [("cat", "changed", 2, 1, 5), ("dog", "changed", 2, 1, 4)]
+    rebuilds(chain, _1={"dog": 1}, _4={"cat": 1}, _5={})
+    assert chain.exports(batch, "b") == first
+
+
+def test_what_a_rebuild_took_away_is_told_by_the_last_txid_before_and_after_another_rebuild(chain: Chain) -> None:
+    chain.counts("1", dog=1, cat=2)
+    chain.reads("a")
+    rebuilds(chain, _1={"cat": 2})
+    goes(chain, "2", emu=1)
+    batch = chain.plans("b")
+    first = chain.exports(batch, "b")
+    assert first == [("dog", "removed", 1, None, 2), ("emu", "added", None, 1, 2)]
+    rebuilds(chain, _1={"cat": 2}, _2={"emu": 1})
+    assert chain.exports(batch, "b") == first
+
+
+# ---- names that change
+
+
+def visits(backing: Any, **values: Any) -> Keeping:
+    """Four hours of visits, of which these are counted."""
+    visits = Keeping(backing)
+    visits.topology = counted_as(visits, **(values or {"n": Count()}))
+    visits.aggregate = visits.topology.aggregates[0]
+    return visits
+
+
+def counted_as(visits: Keeping, **values: Any) -> Topology:
+    topology = Topology("visits", max_pending=3)
+    stream = topology.new_stream("visits", visits.spout).with_watermark("at", "10 minutes", late="drop")
+    stream.group_by(BY["hours"], "shop").persistent_aggregate(OpaqueState("visits"), **values)
+    return topology
+
+
+def changes_as(visits: Keeping, fields: str, emit: str = "changes") -> Finals:
+    return Finals(visits, "reader", f"window_start timestamp, {fields}", emit)
+
+
+@pytest.mark.parametrize("after", [{"m": Count(was="n"), "k": Count()}, {"k": Count()}], ids=["renamed", "dropped"])
+def test_a_value_keeps_its_name_until_what_a_rebuild_replaced_is_dropped(backing: Any, after: dict[str, Any]) -> None:
+    of = visits(backing, n=Count(), k=Count())
+    of.counts("1", a=[10, 70])
+    reader = changes_as(of, "k_before bigint, k_after bigint")
+    assert reader.reads("a") == [(at(0), None, 1), (at(60), None, 1)]
+    assert isinstance(backing.rebuilds.swap(rebuild_of(of, {1: [10, 70]}), of.topology), Swapped)
+    changed = counted_as(of, **after)
+    with pytest.raises(
+        ChangeTooEarly, match=r"keep their names while what they were before rebuild .* and so do their values"
+    ):
+        of.ledger.change(changed, JOB, "a test")
+    with pytest.raises(TerminalError, match="topology 'reader' has read state 'visits' as it was before a rebuild"):
+        backing.rebuilds.drop_past("visits")
+    of.counts("2", a=[80])
+    assert reader.reads("b") == [(at(60), 1, 2)]
+    assert len(backing.rebuilds.drop_past("visits")) == 1
+    of.ledger.change(changed, JOB, "a test")
+    of.topology, of.aggregate = changed, changed.aggregates[0]
+    of.counts("3", a=[85])
+    assert reader.reads("c") == [(at(60), 2, 3)]
+
+
+def test_a_topology_and_a_state_keep_their_names_as_well(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    rebuilds(chain, _1={"dog": 1})
+    for renamed in (Topology("others", was="word_count"), Topology("word_count")):
+        stream = renamed.new_stream("words", LogSpout({"a": 1000})).group_by("word")
+        state = OpaqueState("word_count" if renamed.was else "others", was=None if renamed.was else "word_count")
+        stream.persistent_aggregate(state, count=Count())
+        with pytest.raises(ChangeTooEarly, match="keep their names while what they were before rebuild"):
+            chain.ledger.change(renamed, JOB, "a test")
+
+
+def test_a_value_is_not_renamed_by_a_rebuild_while_another_topology_reads_the_state(backing: Any) -> None:
+    """What was before has the other name, and its reader would take each key for new."""
+    of = visits(backing)
+    of.counts("1", a=[10])
+    changes_as(of, "n_before bigint, n_after bigint").reads("a")
+    renamed = counted_as(of, m=Count(was="n"), k=Count())
+    with pytest.raises(
+        TerminalError, match="value 'm' of state 'visits' was 'n', and topology 'reader' reads the state"
+    ):
+        backing.rebuilds.begin(renamed, JOB, code("new"), "one more", "ann")
+    begun = counted_as(of, n=Count(), k=Count())
+    assert backing.rebuilds.begin(begun, JOB, code("new"), "one more", "ann").number
+
+
+@pytest.mark.parametrize("after", [{"m": Count(was="n")}, {"k": Count(since="now")}], ids=["renamed", "dropped"])
+@pytest.mark.parametrize("emit", ["changes", "final"])
+def test_values_stay_while_an_open_batch_reads_the_state(backing: Any, after: dict[str, Any], emit: str) -> None:
+    of = visits(backing)
+    of.counts("1", a=[10, 80])
+    reader = changes_as(of, "n_after bigint" if emit == "changes" else "n bigint", emit)
+    batch = reader.plans("a")
+    changed = counted_as(of, **after)
+    with pytest.raises(
+        ChangeTooEarly, match=r"values of state 'visits' stay .* an open batch of topology 'reader' reads"
+    ):
+        of.ledger.change(changed, JOB, "a test")
+    assert reader.exports(batch, "a") == [(at(0), 1), (at(60), 1)][: 2 if emit == "changes" else 1]
+    backing.ledger.abort("reader", batch.txid, "a test")
+    of.ledger.change(changed, JOB, "a test")
+    of.topology, of.aggregate = changed, changed.aggregates[0]
+    with pytest.raises(SchemaMismatch, match="have no 'n"):
+        reader.plans("b")
+
+
+def test_values_stay_while_an_open_batch_looks_the_state_up(backing: Any) -> None:
+    case = LookUps(backing)
+    case.counts("1", dog=1)
+    batch = case.plans("a")
+    with pytest.raises(ChangeTooEarly, match=r"values of state 'word_count' stay .* an open batch of topology 'looks'"):
+        case.ledger.change(word_count(LogSpout({"a": 1000}), number=Count(was="count")), JOB, "a test")
+    with pytest.raises(TerminalError, match="state 'word_count' stays what it is while topology 'looks' reads it"):
+        case.ledger.change(word_count(LogSpout({"a": 1000}), state=OpaqueState("other", since="now")), JOB, "a test")
+    assert case.exports(batch, "a") == {0: [("dog", 1)]}
+
+
+def test_a_column_that_is_gone_is_told_with_the_way_out(chain: Chain) -> None:
+    """Also where the change came just after the batch was planned."""
+    chain.counts("1", dog=1)
+    range_ = chain.plans("a").plan.streams["changes"].ranges["word_count"]
+    with pytest.raises(
+        SchemaMismatch, match=r"no 'size_after', which a batch reads; .*; of a batch that is not committed"
+    ):
+        list(chain.ledger.upstream.changes("word_count", range_, ["word", "size_after"]))
+
+
+def test_a_state_that_a_rebuild_began_is_read_at_once(backing: Any) -> None:
+    """As of the last txid before there was none of it."""
+    of = visits(backing)
+    of.counts("1", a=[10])
+    both = Topology("visits", max_pending=3)
+    grouped = (
+        both.new_stream("visits", of.spout)
+        .with_watermark("at", "10 minutes", late="drop")
+        .group_by(BY["hours"], "shop")
+    )
+    grouped.persistent_aggregate(OpaqueState("visits"), n=Count())
+    grouped.persistent_aggregate(OpaqueState("more"), n=Count())
+    of.topology = both
+    assert isinstance(backing.rebuilds.swap(rebuild_of(of, {1: [10]}), both), Swapped)
+    reader = Finals(of, "reader")
+    reader.topology = Topology("reader")
+    changes = reader.topology.new_stream("in", StateSpout("more", "window_start timestamp, n_after bigint"))
+    changes.persistent_aggregate(OpaqueState("reader"), n=Count())
+    assert reader.reads("a") == []
+    of.counts("2", a=[20])
+    assert reader.reads("b") == [(at(0), 2)]
