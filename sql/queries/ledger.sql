@@ -521,9 +521,11 @@ SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topolo
  WHERE topology = :topology AND stream = :stream;
 
 -- whole_to --
--- The end of the committed intervals, up to the first gap between them.
-SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) FROM txbatch.batch
- WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate';
+-- The end of the committed intervals without a gap: the first that has reached a time, in microseconds; null: the very first.
+SELECT upper(r) FROM (SELECT unnest(range_agg(data_interval)) AS r FROM txbatch.batch
+                       WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate') i
+ WHERE CAST(:reached AS bigint) IS NULL OR upper(r) >= timestamptz 'epoch' + CAST(:reached AS bigint) * interval '1 microsecond'
+ ORDER BY r LIMIT 1;
 
 -- let_plan --
 -- Many may plan at once, while no commit closes windows of the topology: what it has not seen might count in them (R26). Its states

@@ -300,7 +300,7 @@ def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
 
 
 def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
-    """TerminalError where an interval, earlier than all that is counted, may count in windows that have left a state."""
+    """TerminalError where an interval that comes after later ones may count in windows that have left a state."""
     for gone in _gone(plan, left):
         raise TerminalError(
             f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
