@@ -245,6 +245,20 @@ def test_another_delay_holds_from_now_on_and_is_applied_by_a_change(backing: Any
 
 
 @pytest.mark.rule("R23")
+def test_a_watermark_of_another_time_is_refused_by_change_and_by_rebuild(backing: Any) -> None:
+    """The other lies 9 days earlier: by the marks that batches have, each of its records would be late."""
+    visits, other = (Days(backing, "seen", late="drop", of=of) for of in ("at", "seen"))
+    visits.counts_day(visits.plans(5), 5, 5)
+    told = (
+        "stream 'visits' has a watermark 10 minutes behind seen, late='drop' now, had a watermark 10 minutes behind at"
+    )
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.ledger.change(other.topology, "jobs/job.py", "a test")
+    with pytest.raises(SchemaMismatch, match=rf"{told}.* a watermark never goes back: .* define another topology"):
+        backing.rebuilds.begin(other.topology, "jobs/job.py", code("new"), "a test")
+
+
+@pytest.mark.rule("R23")
 def test_a_stream_that_was_renamed_goes_on_where_its_watermark_is(backing: Any) -> None:
     Visits(backing).counts("1", a=[100])
     renamed = Visits(backing, name="calls", was="visits")
@@ -379,15 +393,18 @@ class Days(Visits):
         late: str = "merge",
         by: Window | SessionWindow = HOURS,
         began: int | None = None,
+        of: str = "at",
     ) -> None:
         super().__init__(backing, by=by)
         self.spout = spout = Daily()
-        spout.time = time
+        spout.time, spout.fields = time, f"{of} timestamp, shop string"
         self.topology = Topology("visits", max_pending=3)
-        stream = self.topology.new_stream("visits", spout).with_watermark("at", "10 minutes", late=late)
+        stream = self.topology.new_stream("visits", spout).with_watermark(of, "10 minutes", late=late)
         if began is not None:
             stream = stream.each(lambda record: record["at"] - timedelta(minutes=began), "began timestamp")
             by = window("began", "1 hour")
+        if of != "at":
+            by = window(of, "1 hour")
         grouped = stream.group_by(by, "shop")
         self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), guarantee="at_least_once", visits=Count())
 
