@@ -118,6 +118,11 @@ class Left:
     windows: int = 0
     records: int | None = None
 
+    @classmethod
+    def from_json(cls, stored: Metadata) -> Left:
+        """Return what a rebuild kept of the generation that it replaced."""
+        return cls(KeptWindows.from_json(stored["kept"]), stored["before"], stored["txid"])
+
     def renamed(self, name: Callable[[str], str]) -> Left:
         """Return the same where streams are called otherwise: `name` returns what each is."""
         streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
