@@ -306,7 +306,7 @@ def test_a_state_from_before_gets_its_past_and_another_ones_name_is_left_alone(e
 def test_every_function_says_what_it_is_for(bench: Bench) -> None:
     silent = "SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace AND obj_description(oid) IS NULL"
     assert bench.rows(silent) == []
-    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(26,)]
+    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(27,)]
 
 
 def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
