@@ -521,9 +521,11 @@ SELECT c.latest FROM txbatch.behind b LEFT JOIN txbatch.consumed c USING (topolo
  WHERE topology = :topology AND stream = :stream;
 
 -- whole_to --
--- The end of the committed intervals, up to the first gap between them.
-SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 1)) FROM txbatch.batch
- WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate';
+-- The end of the committed intervals without a gap: the first that has reached a time, in microseconds; null: the very first.
+SELECT upper(r) FROM (SELECT unnest(range_agg(data_interval)) AS r FROM txbatch.batch
+                       WHERE topology = :topology AND data_interval IS NOT NULL AND status = 'committed' AND kind <> 'restate') i
+ WHERE CAST(:reached AS bigint) IS NULL OR upper(r) >= timestamptz 'epoch' + CAST(:reached AS bigint) * interval '1 microsecond'
+ ORDER BY r LIMIT 1;
 
 -- let_plan --
 -- Many may plan at once, while no commit closes windows of the topology: what it has not seen might count in them (R26). Its states
@@ -531,7 +533,7 @@ SELECT upper((SELECT r FROM unnest(range_agg(data_interval)) r ORDER BY r LIMIT 
 SELECT state FROM txbatch.state WHERE topology = :topology ORDER BY state FOR SHARE;
 
 -- close_alone --
--- The last lock of a commit that closes windows: it waits for plans under way, and keeps others out until it ends.
+-- The last lock of a commit that closes windows, and of a fold: it waits for plans under way, and keeps others out until it ends.
 SELECT state FROM txbatch.state WHERE topology = :topology ORDER BY state FOR NO KEY UPDATE;
 
 -- closed_to --
@@ -810,15 +812,38 @@ SELECT set_config('work_mem', :memory, true) WHERE pg_size_bytes(current_setting
 
 -- reach --
 -- Which txid was the newest at a moment, and which is it today; and the rebuild that was swapped since it was committed, up to then.
+-- A skip that was committed above others which were not counts once these are (R16).
 SELECT f.then, f.newest, r.rebuild, r.ended_at AS swapped_at
   FROM (SELECT s.topology, COALESCE(max(b.txid), 0) AS newest,
-               COALESCE(max(b.txid) FILTER (WHERE b.committed_at <= CAST(:at AS timestamptz)), 0) AS then
+               COALESCE(max(b.txid) FILTER (WHERE b.committed_at <= CAST(:at AS timestamptz)
+                                              AND b.txid < COALESCE(o.later, b.txid + 1)), 0) AS then
           FROM txbatch.state s LEFT JOIN txbatch.batch b ON b.topology = s.topology AND b.status = 'committed'
+          LEFT JOIN LATERAL (
+               SELECT min(l.txid) AS later FROM txbatch.batch l
+                WHERE l.topology = s.topology
+                  AND (l.status IN ('planned', 'emitted') OR l.committed_at > CAST(:at AS timestamptz))) o ON true
          WHERE s.state = :state GROUP BY s.state) f
   LEFT JOIN LATERAL (
        SELECT rebuild, ended_at FROM txbatch.rebuild
         WHERE topology = f.topology AND status = 'swapped' AND swapped_txid = f.then AND ended_at <= CAST(:at AS timestamptz)
         ORDER BY rebuild DESC LIMIT 1) r ON true;
+
+-- windows_wait --
+-- Up to when windows are closed, by topologies of which more intervals are counted behind a gap, and from when on that is (R26).
+SELECT t.topology, timestamptz 'epoch' + c.closed_to * interval '1 microsecond' AS closed_to, g.gap_start
+  FROM txbatch.topology t CROSS JOIN LATERAL (
+       SELECT closed_to, watermark, metadata FROM txbatch.batch b
+        WHERE b.topology = t.topology AND b.status = 'committed' AND b.closed_to IS NOT NULL ORDER BY b.txid DESC LIMIT 1) b
+ CROSS JOIN LATERAL (SELECT min(value::bigint) AS closed_to FROM json_each_text(b.closed_to)) c
+ CROSS JOIN LATERAL (
+       SELECT timestamptz 'epoch' + min(value::bigint) * interval '1 microsecond' AS reached FROM json_each_text(b.watermark) w
+        WHERE b.metadata -> 'streams' -> w.key -> 'interval' IS NOT NULL) w
+ CROSS JOIN LATERAL (
+       SELECT min(upper(r)) AS gap_start, count(*) AS runs
+         FROM (SELECT unnest(range_agg(i.data_interval)) AS r FROM txbatch.batch i
+                WHERE i.topology = t.topology AND i.data_interval IS NOT NULL AND i.status = 'committed' AND i.kind <> 'restate') i
+        WHERE upper(r) >= w.reached) g
+ WHERE g.runs > 1 AND (CAST(:topology AS text) IS NULL OR t.topology = :topology) ORDER BY t.topology;
 
 -- restating --
 -- Restates that are in flight.

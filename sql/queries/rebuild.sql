@@ -146,7 +146,7 @@ SELECT pg_get_viewdef(to_regclass(:name));
 -- past_with --
 -- The rebuild before whose swap reports showed a state as of a txid, if one was swapped since; with how far back that can be asked.
 SELECT r.rebuild, r.dropped_at IS NOT NULL AS dropped, r.swapped_txid, r.past -> s.state -> 'columns' AS columns,
-       (r.past -> s.state ->> 'horizon')::bigint AS horizon
+       (r.past -> s.state ->> 'horizon')::bigint AS horizon, r.past -> s.state -> 'left' AS left
   FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
  WHERE s.state = :state AND r.swapped_txid >= :txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
 

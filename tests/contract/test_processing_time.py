@@ -41,8 +41,8 @@ class Clock:
 
     shows: datetime | None = None
 
-    def fixed(self, metadata: Metadata, watermarks: Any, marks: Any, now: datetime, cut_by: Any) -> Metadata:
-        return fixed(metadata, watermarks, marks, self.shows or now, cut_by)
+    def fixed(self, metadata: Metadata, watermarks: Any, marks: Any, now: datetime, behind: Any) -> Metadata:
+        return fixed(metadata, watermarks, marks, self.shows or now, behind)
 
 
 @pytest.fixture

@@ -249,6 +249,20 @@ def test_another_delay_holds_from_now_on_and_is_applied_by_a_change(backing: Any
 
 
 @pytest.mark.rule("R23")
+def test_a_watermark_of_another_time_is_refused_by_change_and_by_rebuild(backing: Any) -> None:
+    """The other lies 9 days earlier: by the marks that batches have, each of its records would be late."""
+    visits, other = (Days(backing, "seen", late="drop", of=of) for of in ("at", "seen"))
+    visits.counts_day(visits.plans(5), 5, 5)
+    told = (
+        "stream 'visits' has a watermark 10 minutes behind seen, late='drop' now, had a watermark 10 minutes behind at"
+    )
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.ledger.change(other.topology, "jobs/job.py", "a test")
+    with pytest.raises(SchemaMismatch, match=rf"{told}.* a watermark never goes back: .* define another topology"):
+        backing.rebuilds.begin(other.topology, "jobs/job.py", code("new"), "a test")
+
+
+@pytest.mark.rule("R23")
 def test_a_stream_that_was_renamed_goes_on_where_its_watermark_is(backing: Any) -> None:
     Visits(backing).counts("1", a=[100])
     renamed = Visits(backing, name="calls", was="visits")
@@ -371,14 +385,30 @@ def day(number: int) -> Run:
 
 
 class Days(Visits):
-    """The same, a day at a time, of which any may come first. `time` is the field by which the source is cut."""
+    """The same, a day at a time, of which any may come first. `time` is the field by which the source is cut.
 
-    def __init__(self, backing: Any, time: str = "at", late: str = "merge", by: Window | SessionWindow = HOURS) -> None:
+    Windows may be by when a visit `began`, so many minutes before.
+    """
+
+    def __init__(
+        self,
+        backing: Any,
+        time: str = "at",
+        late: str = "merge",
+        by: Window | SessionWindow = HOURS,
+        began: int | None = None,
+        of: str = "at",
+    ) -> None:
         super().__init__(backing, by=by)
         self.spout = spout = Daily()
-        spout.time = time
+        spout.time, spout.fields = time, f"{of} timestamp, shop string"
         self.topology = Topology("visits", max_pending=3)
-        stream = self.topology.new_stream("visits", spout).with_watermark("at", "10 minutes", late=late)
+        stream = self.topology.new_stream("visits", spout).with_watermark(of, "10 minutes", late=late)
+        if began is not None:
+            stream = stream.each(lambda record: record["at"] - timedelta(minutes=began), "began timestamp")
+            by = window("began", "1 hour")
+        if of != "at":
+            by = window(of, "1 hour")
         grouped = stream.group_by(by, "shop")
         self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), guarantee="at_least_once", visits=Count())
 
@@ -415,12 +445,69 @@ def test_an_earlier_interval_has_a_plan_by_which_none_of_its_own_is_late(backing
     assert len(counted(visits)) == 3 + bool(delay)
 
 
+@pytest.mark.rule("R18")
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)], ids=str)
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+def test_what_is_late_is_the_same_of_days_that_are_planned_together_and_one_by_one(
+    backing: Any, order: Sequence[int], together: bool
+) -> None:
+    """By another time than the one that cuts the days: of 10:00 of the first day two come in time, and one two days later."""
+    ten, read = 600, {1: (600, 630), 2: (5,), 3: (600 - 2 * 1440,)}
+    visits, found = Days(backing, "seen", late="drop"), Counter[int | None]()
+    visits.ledger.register(visits.topology, "jobs/job.py")
+    planned = coordinator.plan_many(visits.ledger, visits.topology, [day(each) for each in order]) if together else []
+    for place, number in enumerate(order):
+        batch = planned[place] if together else visits.plans(number)
+        assert batch.plan.watermark == {"visits": micros_of(at(number * 1440 - 10))}
+        found[number] = visits.counts_day(batch, number, *read[number])[1] or 0
+    assert found == {1: 0, 2: 0, 3: 1}
+    assert counted(visits) == {at(1440 + ten): 2, at(2 * 1440): 1}
+
+
+@pytest.mark.rule("R18")
+@pytest.mark.parametrize(("began", "late"), [(5, 0), (70, 1)])
+def test_by_a_time_that_a_step_makes_an_interval_is_behind_by_the_delay(backing: Any, began: int, late: int) -> None:
+    """The source is cut by `at`, of which the watermark is; windows are by when a visit began, so many minutes before."""
+    visits, ends = Days(backing, late="drop", began=began), [3 * 1440 - 10, 3 * 1440 - 10, 4 * 1440 - 10]
+    found = [visits.counts_day(visits.plans(number), number, 0, 80) for number in (2, 1, 3)]
+    assert found == [(end, late) for end in ends]
+    hours = (0,) if late else (-60, 60)
+    assert counted(visits) == {at(number * 1440 + each): 1 for number in (1, 2, 3) for each in hours}
+
+
+@pytest.mark.rule("R3")
+def test_a_plan_of_the_version_before_has_no_watermark_and_goes_on_without(
+    backing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps all windows open, none of its records is late, and it is counted again like this."""
+    visits = Days(backing, "seen", late="drop")
+    for module in ("memory", "postgres"):
+        monkeypatch.setattr(f"txbatch.{module}.event_time.fixed", lambda metadata, *_: metadata)
+    old = visits.plans(5)
+    monkeypatch.undo()
+    new = visits.plans(6)
+    assert (old.plan.watermark, new.plan.watermark) == ({}, {"visits": micros_of(at(6 * 1440 - 10))})
+    assert visits.counts_day(old, 5, 0, -2 * 1440) == (6 * 1440 - 10, 0)
+    assert visits.counts_day(new, 6, 0, -2 * 1440) == (7 * 1440 - 10, 1)
+    again = visits.plans(restate_of(1))
+    assert again.plan.watermark == {}
+    assert visits.commit(again, visits.emit(again, {"": [5 * 1440, 2 * 1440]}, "again")) == (None, 0)
+    assert counted(visits) == {at(2 * 1440): 1, at(5 * 1440): 1, at(6 * 1440): 1}
+
+
+def test_what_is_before_a_gap_below_what_is_closed_holds_nothing(backing: Any) -> None:
+    """Days 3 and 4, then day 0 alone: windows go on closing."""
+    visits = Days(backing)
+    found = [visits.counts_day(visits.plans(number), number, 5)[0] for number in (3, 4, 0, 5, 6, 1)]
+    assert found == [each * 1440 for each in (4, 5, 5, 6, 7, 7)]
+
+
 def test_intervals_that_are_planned_together_each_have_their_own(backing: Any) -> None:
     visits = Days(backing, late="drop")
     visits.counts_day(visits.plans(5), 5, 5)
     visits.ledger.register(visits.topology, "jobs/job.py")
     ahead = coordinator.plan_many(visits.ledger, visits.topology, [day(number) for number in (1, 7, 2)])
-    assert [each.plan.watermark for each in ahead] == [{"visits": micros_of(at(each * 1440))} for each in (1, 6, 2)]
+    assert [each.plan.watermark for each in ahead] == [{"visits": micros_of(at(each * 1440))} for each in (1, 7, 2)]
     assert [visits.counts_day(*each, 5)[1] for each in zip(ahead, (1, 7, 2), strict=True)] == [0, 0, 0]
     again = visits.plans(restate_of(2))
     assert again.plan.watermark == ahead[0].plan.watermark

@@ -285,12 +285,12 @@ class History:
         assert now is None or self.spouts.keys() <= marks.keys(), "a window closes while a stream has read nothing"
         self.closings += now != shut
         self.closes(made[0], after, shut, now)
-        if made[0].restate is None and self.stays() and shut is not None:
+        if made[0].restate is None and self.stays(made[0]) and shut is not None:
             whole = [start for each in (before, after) for start, (end, _) in each.items() if end <= shut]
             assert all(before.get(start) == after.get(start) for start in whole), "a closed window changes"
 
-    def stays(self) -> bool:
-        """True if no batch that comes later changes a closed window."""
+    def stays(self, _: Batch) -> bool:
+        """True if a batch that comes later changes no closed window."""
         return self.late != "merge"
 
     def closes(self, batch: Batch, there: Mapping[datetime, tuple[int, int]], was: int | None, now: int | None) -> None:
@@ -426,7 +426,7 @@ class ByInterval(History):
     def alive(self, txid: int) -> bool:
         return self.ledger.batch("t", txid).status is not BatchStatus.ABORTED
 
-    def stays(self) -> bool:
+    def stays(self, _: Batch) -> bool:
         return False
 
     def correct(self, first: Batch) -> None:

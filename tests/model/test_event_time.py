@@ -11,6 +11,7 @@ histories in all; `make soak` does. Fewer than a thousand are too few to say tha
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -23,8 +24,8 @@ from sizes import some_of
 from txbatch.core import closings
 from txbatch.core import event_time as decided
 from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.plan import BatchPlan
 from txbatch.core.session_window import SessionWindow
-from txbatch.core.watermark import Watermark
 from txbatch.core.watermarked import watermarks
 from txbatch.core.window import Window
 from txbatch.memory import closed_sessions, emitter, event_time
@@ -143,8 +144,8 @@ def test_who_hands_on_what_a_window_has_later_is_found(monkeypatch: pytest.Monke
 
 @pytest.mark.rule("R28")
 def test_who_plans_by_a_clock_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime, cut_by: Any) -> Any:
-        return decided.fixed(metadata, watermarks, {}, now, cut_by)
+    def by_the_clock(metadata: Any, watermarks: Any, _: Any, now: datetime, behind: Any) -> Any:
+        return decided.fixed(metadata, watermarks, {}, now, behind)
 
     monkeypatch.setattr("txbatch.memory.event_time.fixed", by_the_clock)
     with pytest.raises(AssertionError, match="a closed window changes"):
@@ -235,7 +236,11 @@ def test_who_waits_for_no_stream_that_has_read_nothing_is_found(monkeypatch: pyt
 
 @pytest.mark.rule("R18")
 def test_who_finds_an_interval_late_as_a_later_one_came_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Watermark, "of_interval", lambda _, mark, *__: mark)
+    def by_what_is_committed(metadata: Any, watermarks: Any, marks: Any, now: datetime, behind: Any) -> Any:
+        plan = BatchPlan.from_json(decided.fixed(metadata, watermarks, marks, now, behind))
+        return replace(plan, watermark=marks).to_json()
+
+    monkeypatch.setattr(event_time, "fixed", by_what_is_committed)
     with pytest.raises(AssertionError, match="a record of an interval is late"):
         histories(100, 1, "drop", straggle=True, told=ByInterval)
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from contract.conftest import Postgres
+from contract.test_watermarks import Days
 from postgres.test_concurrency import held, wait_for_lock
 from postgres_bench import Bench, Calls
 from sqlalchemy import Engine
@@ -88,6 +90,30 @@ def test_what_keeps_plans_and_commits_apart_no_reader_can_hold(engine: Engine, m
     answers, locks = planned_while_it_commits(bench, monkeypatch, second, "3")
     assert "advisory" not in locks
     assert answers["plan"].plan.watermark == {"in": micros_of(at + timedelta(hours=2, minutes=50))}
+
+
+@pytest.mark.rule("R26")
+def test_the_status_says_for_which_gap_windows_wait(
+    engine: Engine, databases: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Days 5, 6 and 8; an earlier one alone, below what is closed, holds nothing."""
+    visits = Days(Postgres(engine, databases), "seen")
+
+    def told() -> str:
+        (row,) = Reader(engine).status()
+        show_status([{**row, "half_committed": [], "changed": [], "uncounted": []}])
+        return capsys.readouterr().out
+
+    for number in (5, 6, 1):
+        visits.counts_day(visits.plans(number), number, 5)
+    assert told() == ""
+    visits.counts_day(visits.plans(8), 8, 5)
+    assert (
+        told()
+        == "visits: windows are closed up to 2026-01-11 23:50:00, and wait for the gap from 2026-01-12 00:00:00\n"
+    )
+    visits.counts_day(visits.plans(7), 7, 5)
+    assert told() == ""
 
 
 @pytest.mark.rule("R25")

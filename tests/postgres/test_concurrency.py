@@ -349,6 +349,7 @@ def test_an_error_in_the_block_is_not_taken_for_an_unknown_outcome(engine: Engin
         "client_encoding = 'LATIN1'",
         "timezone = 'Asia/Kathmandu'",
         "synchronous_commit = off",
+        "array_nulls = off",
     ],
 )
 def test_a_whole_batch_whatever_the_role_is_set_to(bench: Bench, postgres_url: str, setting: str) -> None:

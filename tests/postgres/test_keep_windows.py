@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from contract.conftest import Memory, Postgres
-from contract.test_keep_windows import BY, Keeping, four_hours
+from contract.test_keep_windows import BY, Keeping, four_again, four_hours, rebuilds
 from contract.test_restate import restate_of
 from contract.test_watermarks import at
 from sqlalchemy import Engine, text
 
 from txbatch.core.audit import Audit
 from txbatch.core.errors import UnknownName
+from txbatch.core.rebuild import Swapped
 from txbatch.core.verify import Outcome
 from txbatch.postgres import keep_windows, state_tables
 from txbatch.postgres.past_reader import PastReader
@@ -81,6 +82,17 @@ def test_the_state_is_what_its_base_and_contributions_amount_to(backing: Postgre
     (found,) = PostgresBooks(backing.engine).states(visits.topology)
     assert (found.outcome, found.keys) == (Outcome.EQUAL, 2)
     assert PostgresBooks(backing.engine).audit(visits.topology) == Audit()
+
+
+@pytest.mark.rule("R23")
+def test_what_a_rebuild_replaced_is_told_without_what_had_left_it(backing: Postgres) -> None:
+    visits = left(backing)
+    visits.counts("6", a=[300])
+    assert isinstance(backing.rebuilds.swap(rebuilds(visits, {**four_again(), 6: [300]}), visits.topology), Swapped)
+    reader, told = PastReader(backing.engine), "begin before 2026-01-05 03:00 UTC have left"
+    assert [row["window_start"] for row in reader.as_of("visits", 4)] == [at(180)]
+    assert told in (reader.told_without("visits", 4) or "")
+    assert reader.told_without("visits", 5) is None
 
 
 def test_why_of_a_window_that_has_left_says_so(backing: Postgres) -> None:

@@ -14,7 +14,7 @@ from past_model import BASE, HISTORY, KEYS, WAYS, Model, few, positions
 from postgres_bench import Bench, words
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
-from support import LogSpout
+from support import LogSpout, word_count
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.errors import TerminalError
@@ -223,6 +223,29 @@ def test_what_lies_far_back_is_told_in_one_pass(bench: Bench, analyzed: bool) ->
             assert connection.execute(text("SELECT count(*) FROM report.as_of_word_count(60)")).scalar_one() == 5059
 
 
+@pytest.mark.rule("R16", "R19")
+def test_a_skip_above_what_is_open_is_no_txid_to_ask_as_of(engine: Engine) -> None:
+    """What is told as of a txid, or of a moment, stays what it is: the skip counts once all below it is final."""
+    bench = Bench(engine, word_count(LogSpout({"a": 3}, size=1), max_pending=3))
+    bench.whole(words(dog=1), "1")
+    emitted = [bench.emitted(words(dog=10**number), f"{number + 1}") for number in (1, 2)]
+    bench.ledger.skip("word_count", emitted[0].txid, "a test")
+    reader, (at,) = PastReader(engine), bench.rows("SELECT clock_timestamp()")[0]
+    assert bench.rows("SELECT txid, final FROM report.batches WHERE kind = 'skip'") == [(4, False)]
+    told = "cannot be asked as of txid 4: txid 3 is open, and what it counts would change the answer"
+    with pytest.raises(DBAPIError, match=told):
+        bench.rows("SELECT * FROM report.as_of_word_count(4)")
+    with pytest.raises(DBAPIError, match=told):
+        bench.rows("SELECT * FROM report.changes_word_count(1, 4)")
+    assert reader.txid_at("word_count", at) == 1
+    assert bench.rows("SELECT count FROM report.as_of_word_count(2)") == [(1,)]  # aborted: as after txid 1
+    assert bench.commit(emitted[1], words(dog=100))
+    assert bench.rows("SELECT count FROM report.as_of_word_count(4)") == [(101,)]
+    (now,) = bench.rows("SELECT clock_timestamp()")[0]
+    assert (reader.txid_at("word_count", at), reader.txid_at("word_count", now)) == (1, 4)
+    assert bench.rows("SELECT count FROM report.as_of_word_count(1)") == [(1,)]
+
+
 def test_a_way_that_is_none_is_named(bench: Bench) -> None:
     bench.whole(words(dog=1), "1")
     with bench.engine.connect() as connection:
@@ -283,7 +306,7 @@ def test_a_state_from_before_gets_its_past_and_another_ones_name_is_left_alone(e
 def test_every_function_says_what_it_is_for(bench: Bench) -> None:
     silent = "SELECT proname FROM pg_proc WHERE pronamespace = 'report'::regnamespace AND obj_description(oid) IS NULL"
     assert bench.rows(silent) == []
-    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(26,)]
+    assert bench.rows("SELECT count(*) FROM pg_proc WHERE pronamespace = 'report'::regnamespace") == [(27,)]
 
 
 def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
@@ -293,7 +316,7 @@ def test_what_is_dropped_leaves_no_function(bench: Bench) -> None:
     merges = {f"{of}_{name}" for of in ("merge", "fold") for name in ("top", "smallest", "bins")}
     distinct = {f"distinct_{name}" for name in ("count", "union", "intersection", "difference")}
     rows = {"top_rows", "ordered_number", "ordered_double", "ordered_value"}
-    ours = {"by_its_job", "known_at", "known_before", "far_back", "far_before", "quantile"}
+    ours = {"by_its_job", "of_one_generation", "known_at", "known_before", "far_back", "far_before", "quantile"}
     assert left == {*ours, *merges, *distinct, *rows}
     assert bench.rows("SELECT relname FROM pg_class WHERE relname LIKE 'word_count%'") == []
 

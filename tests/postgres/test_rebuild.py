@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from postgres.test_restate import restated
 from postgres_bench import Bench, Calls, raw_connection, words
+from psycopg2 import Error
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
@@ -219,6 +220,34 @@ def test_a_report_that_might_see_a_part_is_waited_for_and_one_that_begins_later_
 
 
 @pytest.mark.rule("R23", "R19")
+@pytest.mark.rule("R19")
+def test_a_snapshot_of_before_a_swap_is_not_told_what_was_never_shown(bench: Bench, postgres_url: str) -> None:
+    """The rebuild had counted all, and was not swapped yet: the functions of today would tell its rows of then as the past."""
+    for name in ("1", "2"):
+        bench.whole(words(dog=1), name)
+    rebuilding = Rebuilding(bench)
+    rebuilding.count(counted(dog=10), counted(dog=10))
+    with raw_connection(postgres_url) as early:
+        early.set_session(isolation_level="REPEATABLE READ")
+        cursor = early.cursor()
+        cursor.execute("SELECT status FROM report.rebuilds")
+        assert cursor.fetchall() == [("running",)]
+        assert rebuilding.swap() == Swapped(2)
+        for asked in (
+            "as_of_word_count(2)",
+            "as_of_word_count(1)",
+            "changes_word_count(1, 2)",
+            "why_word_count('dog')",
+        ):
+            cursor.execute("SAVEPOINT asked")
+            with pytest.raises(Error, match="the transaction began before rebuild 1 was swapped"):
+                cursor.execute(f"SELECT * FROM report.{asked}")
+            cursor.execute("ROLLBACK TO asked")
+        early.rollback()
+        cursor.execute("SELECT count(*) FROM report.why_word_count('dog')")
+        assert cursor.fetchall() == [(2,)]
+
+
 def test_a_ledger_whose_role_may_not_look_at_others_sees_them_all_the_same(bench: Bench, postgres_url: str) -> None:
     bench.whole(words(man=1), "1")
     rebuilding = Rebuilding(bench)

@@ -185,6 +185,25 @@ def test_what_is_current_is_found_by_an_index(bench: Bench) -> None:
     assert "batch_key_txid" in plan or "batch_key" not in plan, plan
 
 
+def test_the_newest_batches_of_many_are_found_by_an_index(bench: Bench) -> None:
+    """Of 20,000: what `txbatch batches`, `status` and each page ask for."""
+    bench.run(
+        "INSERT INTO txbatch.batch (topology, txid, position, key, metadata, lease_until, status, committed_at, committed_fence, "
+        "fence, token) SELECT 'word_count', n, n, n, '{}', now(), 'committed', now(), 1, 1, 't' FROM generate_series(1, 20000) n",
+        "INSERT INTO txbatch.batch_key (topology, key, ordinal, txid) SELECT topology, txid::text, 1, txid FROM txbatch.batch",
+        "ANALYZE txbatch.batch, txbatch.batch_key",
+    )
+    newest = "SELECT * FROM report.batches WHERE topology = 'word_count' ORDER BY txid DESC LIMIT 60"
+    ((plan,),) = bench.rows(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {newest}")
+    told = plan[0]["Plan"]
+    assert told["Shared Hit Blocks"] + told["Shared Read Blocks"] <= 2_000
+
+
+def test_no_report_says_a_word_that_keeps_it_from_its_indexes(bench: Bench) -> None:
+    views = bench.rows("SELECT viewname, definition FROM pg_views WHERE schemaname = 'report'")
+    assert [name for name, definition in views if "clock_timestamp" in definition] == []
+
+
 def test_batches_and_attempts(bench: Bench) -> None:
     bench.whole(words(dog=1, cat=1), "1")
     aborted = bench.emitted(words(dog=1), "2")

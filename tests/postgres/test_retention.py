@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from past_model import BASE, HISTORY, KEYS, Model, few, positions
-from postgres_bench import Bench, words
-from sqlalchemy import Connection, Engine
-from support import LogSpout, word_count
+from postgres_bench import Bench, Calls, words
+from sqlalchemy import Connection, Engine, text
+from support import LogSpout, until, word_count
 
 from txbatch import Avg, CombinerAggregator, Count, Max, OpaqueState, Topology, failpoints
 from txbatch.core.aggregator import PartialColumn
@@ -124,6 +124,29 @@ def test_it_goes_on_beside_commits_and_where_it_was_ended(bench: Bench, monkeypa
     assert bench.rows("SELECT min(txid), count(*) FROM contribution.word_count") == [(21, 20)]
     then = bench.rows("SELECT word, count, txid FROM report.as_of_word_count(20) ORDER BY word")
     assert [tuple(row) for row in then] == [("cat 0", 14, 19), ("cat 1", 14, 20), ("cat 2", 12, 18), ("dog", 20, 20)]
+
+
+@pytest.mark.rule("R1")
+def test_the_states_of_a_topology_are_locked_by_name_as_plans_and_commits_lock_them(engine: Engine) -> None:
+    """Of two, `a` lies behind `b` in the table, and is held: who waits for it does not hold `b` meanwhile."""
+    topology = Topology("t")
+    stream = topology.new_stream("words", LogSpout({"a": 100}))
+    for name in "ab":
+        stream.group_by("word").persistent_aggregate(OpaqueState(name), count=Count())
+    bench, calls = Bench(engine, topology), Calls()
+    for number in range(3):
+        bench.whole({name: [(("dog",), (1,))] for name in "ab"}, f"run {number}")
+    bench.run("UPDATE txbatch.state SET horizon = horizon WHERE state = 'a'")
+    lock = "SELECT state FROM txbatch.state WHERE state = '{}' FOR {}"
+    with engine.connect() as plan, engine.connect() as other:
+        plan.execute(text(lock.format("a", "SHARE")))
+        calls.start("fold", lambda: list(Retention(engine).fold("t", 2)))
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        until(lambda: bench.rows(waits))
+        assert other.execute(text(lock.format("b", "NO KEY UPDATE NOWAIT"))).scalar() == "b"
+        other.rollback()
+        plan.rollback()
+    assert [slice_.horizon for slice_ in calls.join()["fold"]] == [2]
 
 
 def test_a_position_that_was_restated_late_is_folded_where_the_order_matters(engine: Engine) -> None:

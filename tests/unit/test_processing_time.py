@@ -58,7 +58,7 @@ def test_of_merged_streams_each_record_has_it_and_any_batch_moves_all() -> None:
     assert list(records(stream.node, read, plan=PLANNED)) == [{"shop": each, "planned_at": TEN} for each in "xy"]
     assert topology.watermarks == {"web": TIMED, "shop": TIMED}
     plan = BatchPlan({"web": Whole([7])}, planned_at=AT)
-    known = Known({}, {}, lambda stream: [None], lambda: None)
+    known = Known({}, {}, lambda stream: [None], lambda reached: None)
     assert advanced(topology.watermarks, plan, known, {}) == {"web": AT, "shop": AT}
     assert advanced(topology.watermarks, replace(plan, planned_at=None), known, {}) == {}
     assert (aggregate.closes, aggregate.late) == (True, "merge")

@@ -24,7 +24,8 @@ from txbatch.core.operations import one_for_one
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan
 from txbatch.core.transaction import Interval
-from txbatch.core.watermark import BEGIN, Watermark
+from txbatch.core.watermark import BEGIN, Watermark, by_interval, of_interval
+from txbatch.core.watermarked import of_another_time
 from txbatch.memory.emitter import counting, described
 from txbatch.memory.operations import records
 
@@ -68,12 +69,19 @@ def test_it_follows_the_least_of_what_was_read_and_what_is_behind(
 
 def test_by_interval_it_is_the_end_of_those_without_a_gap() -> None:
     hours = [Interval(at(hour), at(hour + 1)) for hour in (13, 10, 9, 14)]
-    assert whole_to(hours) == at(11)
-    assert whole_to([*hours, Interval(at(11), at(13))]) == at(15)
-    assert whole_to([]) is None
-    assert SAYS.by_interval(None, 500, "at") == 500
-    assert SAYS.by_interval(None, 500, "read_at") == 490
-    assert SAYS.by_interval(600, 500, "at") == 600
+    assert whole_to(hours, None) == at(11)
+    assert whole_to([*hours, Interval(at(11), at(13))], None) == at(15)
+    assert whole_to([], None) is None
+    assert (SAYS.behind("at"), SAYS.behind("read_at"), SAYS.behind(None)) == (0, 10, 10)
+    assert by_interval(None, 500, 0) == 500
+    assert by_interval(None, 500, 10) == 490
+    assert by_interval(600, 500, 10) == 600
+
+
+def test_what_is_before_a_gap_below_the_watermark_holds_it_no_more() -> None:
+    hours = [Interval(at(hour), at(hour + 1)) for hour in (13, 10, 9, 14, 1)]
+    found = [whole_to(hours, micros_of(at(hour))) for hour in (2, 3, 11, 12, 15, 16)]
+    assert found == [at(2), at(11), at(11), at(15), at(15), None]
 
 
 def test_a_time_beyond_the_plan_counts_as_that_of_the_plan() -> None:
@@ -84,16 +92,16 @@ def test_a_time_beyond_the_plan_counts_as_that_of_the_plan() -> None:
 
 def test_a_stream_that_is_not_in_the_batch_keeps_its_own() -> None:
     plan = BatchPlan.from_json({"format": 2, "streams": {"a": {"partitions": {"p": {"start": 0, "end": 1}}}}})
-    known = Known({"b": 5, "a": 7}, {"a": [100]}, lambda stream: [], lambda: None)
+    known = Known({"b": 5, "a": 7}, {"a": [100]}, lambda stream: [], lambda reached: None)
     assert advanced({"a": SAYS, "b": SAYS, "c": SAYS}, plan, known, {}) == {"a": 90, "b": 5}
 
 
 def test_by_interval_another_time_than_that_of_the_interval_is_behind_by_the_delay() -> None:
     entry = {"plan": {}, "interval": [str(at(9)), str(at(10))]}
     plan = BatchPlan.from_json({"format": 2, "streams": {"a": entry, "b": entry}})
-    known = Known({}, {}, lambda stream: [None], lambda: at(10))
+    known = Known({}, {}, lambda stream: [None], lambda reached: at(10))
     ten = micros_of(at(10))
-    assert advanced({"a": SAYS, "b": SAYS}, plan, known, {"a": "at", "b": "read_at"}) == {"a": ten, "b": ten - 10}
+    assert advanced({"a": SAYS, "b": SAYS}, plan, known, {"a": 0, "b": 10}) == {"a": ten, "b": ten - 10}
 
 
 def test_a_plan_says_those_of_its_topology_in_a_format_of_its_own() -> None:
@@ -104,18 +112,47 @@ def test_a_plan_says_those_of_its_topology_in_a_format_of_its_own() -> None:
     assert BatchPlan.from_json(told).watermark == {"a": 90}
 
 
-def test_a_plan_of_an_interval_has_none_after_its_start() -> None:
+def test_a_plan_of_an_interval_has_its_start_less_the_delay_whatever_is_committed() -> None:
     entry = {"plan": {}, "interval": [str(at(9)), str(at(10))]}
     metadata, nine = {"format": 2, "streams": {"a": entry}}, micros_of(at(9))
-    for mark, cut_by, told in (
-        (nine + 5, "at", nine),
-        (nine + 5, "seen", nine - 10),
-        (nine - 11, "at", nine - 11),
-        (nine - 11, "seen", nine - 11),
-    ):
-        found = fixed(metadata, {"a": SAYS}, {"a": mark}, at(12), {"a": cut_by})
-        assert BatchPlan.from_json(found).watermark == {"a": told}
-    assert SAYS.of_interval(BEGIN + 3, BEGIN + 2, "seen") == BEGIN
+    for marks in ({}, {"a": nine + 5}, {"a": nine - 11}):
+        for behind in (0, 10):
+            found = fixed(metadata, {"a": SAYS}, marks, at(12), {"a": behind})
+            assert BatchPlan.from_json(found).watermark == {"a": nine - behind}
+    assert of_interval(BEGIN + 2, 10) == BEGIN
+
+
+def test_records_are_behind_their_interval_unless_each_window_is_by_the_time_that_cuts_it() -> None:
+    def behind(*times: str, cut_by: str = "at", of: str = "at") -> dict[str, int]:
+        topology = Topology("t")
+        spout = FixedBatchSpout("at timestamp, seen timestamp", 3, (at(9), at(9)))
+        spout.by_interval, spout.time = True, cut_by  # type: ignore[misc,attr-defined]
+        stream = topology.new_stream("visits", spout).with_watermark(of, "10 seconds")
+        made = stream.each("at - interval 1 minute", "began timestamp").filter("at is not null")
+        for time in times:
+            grouped = made.group_by(window(time, "1 hour"))
+            grouped.persistent_aggregate(OpaqueState(time), guarantee="at_least_once", visits=Count())
+        return dict(topology.behind)
+
+    assert behind("at") == {"visits": 0}
+    assert behind("began") == behind("at", "began") == {"visits": 10_000_000}
+    assert behind("seen", cut_by="at", of="seen") == {"visits": 10_000_000}
+
+
+def test_a_step_that_keeps_a_time_makes_none() -> None:
+    stream = visits().with_watermark("at", "1 hour")
+    kept = (
+        stream.distinct(),
+        stream.first_n(3, "at"),
+        stream.group_by("at", "shop").aggregate(n=Count()),
+        stream.project("at"),
+        stream.each("shop", "again string"),
+    )
+    for each in kept:
+        assert of_another_time(each.node, "at") == frozenset(), each
+    made = stream.map(("at", "shop"), "at timestamp, shop string")
+    for each in (made, stream.topology.merge(stream, made, name="both")):
+        assert of_another_time(each.node, "at") == {"visits"}
 
 
 # ---- what is late

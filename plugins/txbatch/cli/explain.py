@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from txbatch.core.coordinator import NothingNew
+from txbatch.core.event_time import fixed
 from txbatch.core.fused import why_not
 from txbatch.core.guarantee import guarantees
+from txbatch.core.interval_warnings import of_closed
 from txbatch.core.ledger import Head, Ledger
 from txbatch.core.plan import BatchPlan, Ranges
 from txbatch.core.planning import plan_batch
@@ -69,8 +71,9 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
     """Return the guarantee of each state, the batches in flight, and the next step: what it does, as fields and as a sentence.
 
     `one_by_one` says why its batches are emitted so, where several of a call of `txbatch run` would be by one job; else None.
-    `finishes` is how the names of runs begin whose batches the next run finishes first; empty: it finishes none.
-    Works before the topology is known. Raises what planning raises, and what registering the topology, of this job, would.
+    `warnings` are of an interval that comes after later ones. `finishes` is how the names of runs begin whose batches the next
+    run finishes first; empty: it finishes none. Works before the topology is known. Raises what planning raises, and what
+    registering the topology, of this job, would.
     """
     ledger.check_definition(topology, job)
     head = ledger.head(topology.name, run)
@@ -84,7 +87,15 @@ def preview(ledger: Ledger, topology: Topology, run: Run, job: str, *, finishes:
         "in_flight": list(map(_batch, head.pending)),
         "one_by_one": why_not(topology),
         "next": {"does": sentence(step), **_fields(step)},
+        "warnings": list(_warnings(ledger, topology, run, step)),
     }
+
+
+def _warnings(ledger: Ledger, topology: Topology, run: Run, step: NextStep) -> Iterator[str]:
+    """Yield what a run would say of its interval."""
+    if isinstance(step, PlanNext) and run.interval is not None:
+        planned = fixed(step.metadata, topology.watermarks, {}, run.interval.end, topology.behind)
+        yield from of_closed(topology, run.interval, BatchPlan.from_json(planned), ledger.closed_to(topology.name))
 
 
 def appeared(topology: Topology, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

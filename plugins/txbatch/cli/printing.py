@@ -143,6 +143,9 @@ def show_status(rows: list[dict[str, Any]]) -> None:
         if row["keep"]:
             folded = f"; up to txid {row['horizon']} the past is folded" if row["horizon"] else ""
             _say(f"{row['topology']}: kept is {told(Keep.stored(row['keep']))}{folded}")
+        for each in row["windows_wait"]:
+            closed, gap = plain(each["closed_to"]), plain(each["gap_start"])
+            _say(f"{row['topology']}: windows are closed up to {closed}, and wait for the gap from {gap}")
         for each in row["windows_left"]:
             _say(f"{row['topology']}: {_windows_left(each)}")
         _show_gaps(row["topology"], row["uncounted"])
@@ -254,6 +257,8 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         _say(f"next: {row['next']['does']}")
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
+        for warning in row["warnings"]:
+            _say(warning)
         _show_keep(row["keep"], row["kept_until_now"])
         show_changed(row["topology"], row["changed"])
 

@@ -448,16 +448,32 @@ def _watermark_changes(
     stored: Mapping[str, Metadata], now: Mapping[str, Metadata]
 ) -> Iterator[FromNowOn | NeedsRebuild]:
     """What is otherwise of the watermarks. Plans say which records are late, also if they are counted again, and the job what
-    becomes of these: of all batches that had a watermark.
+    becomes of these: of all batches that had a watermark. By another time neither holds, and `check_rebuild` refuses it.
     """
     for stream in sorted(stored.keys() | now.keys()):
         before, after = (_watermark(each.get(stream)) for each in (stored, now))
         what = f"stream {stream!r} has {after} now, had {before}"
         policies = {each.get(stream, {}).get("late", MERGE) for each in (stored, now)}
-        if stream in stored and len(policies) > 1:
+        if stream in stored and (len(policies) > 1 or _of_other_times(stored, now, stream)):
             yield NeedsRebuild(what)
         elif before != after:
             yield FromNowOn(what, Define())
+
+
+def watermark_times(topology: Topology, known: Known) -> Iterator[str]:
+    """Yield which streams have a watermark of another time than before: what plans fixed as late is by that of before (R25)."""
+    stored, now = known.watermarks, stream_watermarks(topology)
+    for stream in sorted(stored.keys() & now.keys()):
+        if _of_other_times(stored, now, stream):
+            yield f"stream {stream!r} has {_watermark(now[stream])} now, had {_watermark(stored[stream])}"
+
+
+def _of_other_times(stored: Mapping[str, Metadata], now: Mapping[str, Metadata], stream: str) -> bool:
+    """True if a stream has a watermark as it had, by another field or another kind of time."""
+    if stream not in stored or stream not in now:
+        return False
+    before, after = (Watermark(**each[stream]) for each in (stored, now))
+    return (before.time, before.planned) != (after.time, after.planned)
 
 
 def _watermark(stored: Metadata | None) -> str:

@@ -14,7 +14,7 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan, OfInterval
 from txbatch.core.transaction import Interval, Metadata
-from txbatch.core.watermark import BEGIN, Watermark
+from txbatch.core.watermark import BEGIN, Watermark, by_interval, of_interval
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -42,21 +42,22 @@ class Known:
     """What a ledger knows of the streams of a batch when it commits it.
 
     `before` are the watermarks until now, `read` has by stream the largest time of each partition that the batch read. `behind`
-    returns those of a stream's partitions that are behind, `whole_to` the end of the committed intervals up to the first gap.
+    returns those of a stream's partitions that are behind, `whole_to` the end of the committed intervals without a gap, of the
+    first ones that reach a watermark.
     """
 
     before: Marks
     read: Mapping[str, Iterable[int | None]]
     behind: Callable[[str], Iterable[int | None]]
-    whole_to: Callable[[], datetime | None]
+    whole_to: Callable[[int | None], datetime | None]
 
 
 def advanced(
-    watermarks: Mapping[str, Watermark], plan: BatchPlan, known: Known, cut_by: Mapping[str, str]
+    watermarks: Mapping[str, Watermark], plan: BatchPlan, known: Known, behind: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the watermarks once a batch is committed; a stream that is not in it keeps its own, but for processing time.
 
-    `cut_by` is by stream the field by whose times intervals are cut.
+    `behind` says by stream how far records may be behind the start of their interval.
     """
     found = dict(known.before)
     for stream, says in watermarks.items():
@@ -66,8 +67,8 @@ def advanced(
         elif stream not in plan.streams:
             continue
         elif isinstance(plan.streams[stream], OfInterval):
-            end = known.whole_to()
-            now = before if end is None else says.by_interval(before, micros_of(end), cut_by.get(stream))
+            end = known.whole_to(before)
+            now = before if end is None else by_interval(before, micros_of(end), behind[stream])
         else:
             now = says.after(before, known.read.get(stream, ()), known.behind(stream))
         if now is not None:
@@ -101,23 +102,22 @@ def closed(
 
 
 def fixed(
-    metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, cut_by: Mapping[str, str]
+    metadata: Metadata, watermarks: Mapping[str, Watermark], marks: Marks, now: datetime, behind: Mapping[str, int]
 ) -> Metadata:
     """Return a new plan that says by which watermarks its records are late, and of streams with processing time when that is.
 
-    By interval none of its own are, also where a later one was counted before it; `cut_by` is as in `advanced`. A clock that
-    goes back does not make it earlier than that of a committed batch, which closed windows.
+    By interval its start says it alone, whatever is committed; `behind` is as in `advanced`. A clock that goes back does not
+    make a processing time earlier than that of a committed batch, which closed windows.
     """
+    plan = BatchPlan.from_json(metadata)
     late = {stream: marks[stream] for stream, says in watermarks.items() if stream in marks and not says.planned}
+    for stream, of in plan.streams.items():
+        if stream in watermarks and isinstance(of, OfInterval):
+            late[stream] = of_interval(micros_of(datetime.fromisoformat(of.interval[0])), behind[stream])
     by_plan = [marks.get(stream) for stream, says in watermarks.items() if says.planned]
     if not late and not by_plan:
         return metadata
     planned_at = largest([micros_of(now), *by_plan]) if by_plan else None
-    plan = BatchPlan.from_json(metadata)
-    for stream in late:
-        if isinstance(of := plan.streams.get(stream), OfInterval):
-            start = micros_of(datetime.fromisoformat(of.interval[0]))
-            late[stream] = watermarks[stream].of_interval(late[stream], start, cut_by.get(stream))
     return replace(plan, watermark=late, planned_at=planned_at).to_json()
 
 
@@ -141,14 +141,17 @@ def largest(times: Iterable[int | None]) -> int | None:
     return max((each for each in times if each is not None), default=None)
 
 
-def whole_to(intervals: Iterable[Interval]) -> datetime | None:
-    """Return the end of the intervals that follow on each other without a gap, from the first one; None of none."""
+def whole_to(intervals: Iterable[Interval], reached: int | None) -> datetime | None:
+    """Return the end of intervals that follow on each other without a gap: the first that has `reached` a time; None: none has.
+
+    What is before a gap below a watermark holds that no more.
+    """
     end: datetime | None = None
     for each in sorted(intervals, key=lambda interval: interval.start):
-        if end is not None and each.start > end:
+        if end is not None and each.start > end and (reached is None or reached <= micros_of(end)):
             break
         end = each.end if end is None else max(end, each.end)
-    return end
+    return end if end is None or reached is None or reached <= micros_of(end) else None
 
 
 def late_of(manifest: Manifest) -> dict[str, int]:

@@ -118,6 +118,11 @@ class Left:
     windows: int = 0
     records: int | None = None
 
+    @classmethod
+    def from_json(cls, stored: Metadata) -> Left:
+        """Return what a rebuild kept of the generation that it replaced."""
+        return cls(KeptWindows.from_json(stored["kept"]), stored["before"], stored["txid"])
+
     def renamed(self, name: Callable[[str], str]) -> Left:
         """Return the same where streams are called otherwise: `name` returns what each is."""
         streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
@@ -300,7 +305,7 @@ def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
 
 
 def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
-    """TerminalError where an interval, earlier than all that is counted, may count in windows that have left a state."""
+    """TerminalError where an interval that comes after later ones may count in windows that have left a state."""
     for gone in _gone(plan, left):
         raise TerminalError(
             f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "

@@ -121,6 +121,9 @@ class Ledger(Protocol):
     def last_txid(self, topology: str) -> int:
         """Return the highest txid that was ever used, 0 before the first: while it is the same, nobody has planned anything."""
 
+    def closed_to(self, topology: str) -> Mapping[str, int]:
+        """Return by state up to when its windows are closed, in microseconds; empty: none is (R26)."""
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved meanwhile.
 

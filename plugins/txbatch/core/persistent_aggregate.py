@@ -21,7 +21,7 @@ from txbatch.core.spout import SpoutKind
 from txbatch.core.state import State, StateKind
 from txbatch.core.tallies import Histogram
 from txbatch.core.watermark import BEGIN, MERGE
-from txbatch.core.watermarked import policy, watermarks
+from txbatch.core.watermarked import of_another_time, policy, watermarks
 from txbatch.core.where import Condition, check_where
 from txbatch.core.window import Window
 
@@ -127,6 +127,13 @@ class PersistentAggregate:
     def closes(self) -> bool:
         """True if its windows or sessions close: its streams have a watermark, by which they end (R26)."""
         return self.window is not None and bool(watermarks(self.stream))
+
+    @property
+    def of_another_time(self) -> frozenset[str]:
+        """Return the streams whose records are in windows by another time than their watermark's: by one that a step makes."""
+        if self.window is None or not isinstance(self.stream, Windowed):
+            return frozenset()
+        return of_another_time(self.stream.before, self.window.time)
 
     def mark(self, watermark: Mapping[str, int]) -> int | None:
         """Return up to when its records are taken to be there: by the least of its streams, None while one has read nothing."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never, Protocol
 
-from txbatch.core.definition import Known, source_changes, state_definition
+from txbatch.core.definition import Known, source_changes, state_definition, watermark_times
 from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest
@@ -178,6 +178,12 @@ def check_rebuild(topology: Topology, known: Known) -> None:
         raise SchemaMismatch(
             f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "
             "define another topology, with states of other names, which counts beside this one all that the source still has"
+        )
+    if found := "; ".join(watermark_times(topology, known)):
+        raise SchemaMismatch(
+            f"topology {name!r}: {found}. Which records of its batches are late is by the time that it had, and a watermark "
+            "never goes back: put it back as it was, or define another topology, with states of other names, which counts beside "
+            "this one all that the source still has"
         )
 
 

@@ -179,10 +179,15 @@ class Topology:
         return any(aggregate.closes for aggregate in self.aggregates)
 
     @property
-    def cut_by(self) -> Mapping[str, str]:
-        """The field by whose times a stream's intervals are cut, by stream, where its spout has one."""
-        spouts = {name: stream.spout for name, stream in self.streams.items() if stream.spout.by_interval}
-        return {name: str(spout.time) for name, spout in spouts.items() if hasattr(spout, "time")}
+    def behind(self) -> Mapping[str, int]:
+        """How far records of streams read by interval may be behind the start of theirs, by stream with a watermark (R25)."""
+        made = {name for aggregate in self.aggregates for name in aggregate.of_another_time}
+        spouts = {name: self.streams[name].spout for name in self.watermarks}
+        return {
+            name: self.watermarks[name].behind(None if name in made else getattr(spout, "time", None))
+            for name, spout in spouts.items()
+            if spout.by_interval
+        }
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -62,24 +62,23 @@ class Watermark:
         least = min([*known, *(each for each in held if each is not None)])
         return _later(before, least - self.delay)
 
+    def behind(self, cut_by: str | None) -> int:
+        """Return how far records may be behind the start of their interval; not at all by the field by which that is `cut_by`."""
+        return 0 if cut_by == self.time else self.delay
+
     def by_plan(self, before: int | None, planned_at: int | None) -> int | None:
         """Return where it is once a batch is committed that was planned then: no later plan has an earlier time."""
         return before if planned_at is None else _later(before, planned_at)
 
-    def by_interval(self, before: int | None, whole_to: int, cut_by: str | None) -> int | None:
-        """Return where it is once all before `whole_to` is committed, which was cut by the field `cut_by`.
 
-        Where that is its own time, no record can come later.
-        """
-        return _later(before, self._up_to(whole_to, cut_by))
+def by_interval(before: int | None, whole_to: int, behind: int) -> int | None:
+    """Return where a watermark is once all intervals up to `whole_to` are committed, whose records are so far `behind`."""
+    return _later(before, whole_to - behind)
 
-    def of_interval(self, mark: int, start: int, cut_by: str | None) -> int:
-        """Return by which of its records an interval's are late: none that may be of it, whatever was counted before it (R18)."""
-        return max(BEGIN, min(mark, self._up_to(start, cut_by)))
 
-    def _up_to(self, time: int, cut_by: str | None) -> int:
-        """Return before which time no record is in what was cut at a time by the field `cut_by`."""
-        return time - (0 if cut_by == self.time else self.delay)
+def of_interval(start: int, behind: int) -> int:
+    """Return by which watermark records of an interval are late: its start says it alone, whatever is committed (R18)."""
+    return max(BEGIN, start - behind)
 
 
 def _later(before: int | None, found: int) -> int | None:

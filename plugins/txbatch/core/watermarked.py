@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from txbatch.core.batch_steps import Numbered
+from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered
 from txbatch.core.errors import DefinitionError
 from txbatch.core.fields import Field, checked_name
 from txbatch.core.nodes import Merged, Source
-from txbatch.core.operations import Each, Filter, Node, Peek, Project, Repartition, Watermarked, Windowed, on_the_way
+from txbatch.core.operations import (
+    Each,
+    Filter,
+    Lookup,
+    Node,
+    Peek,
+    Project,
+    Repartition,
+    Watermarked,
+    Windowed,
+    on_the_way,
+)
 from txbatch.core.watermark import MERGE, Watermark, checked_late
 from txbatch.core.window import Timed, micros
 
@@ -65,7 +76,7 @@ def check_window(of: str, node: Node, window: Timed) -> None:
 
     A time that a step makes is taken to be as far as the watermark.
     """
-    times = list(_times(node, window.time))
+    times = [(source.watermark, name) for source, name in _times(node, window.time) if name is not None]
     if len({says.planned for says, _ in times}) > 1:
         raise DefinitionError(
             f"{of}: the window is by event time of one stream and by processing time of another; give both the same"
@@ -78,20 +89,34 @@ def check_window(of: str, node: Node, window: Timed) -> None:
             )
 
 
-def _times(node: Node, name: str) -> Iterable[tuple[Watermark, str]]:
-    """Yield each watermark that records have met, with the field of its source that is now called so, where it is one."""
+def of_another_time(node: Node, name: str) -> frozenset[str]:
+    """Return the streams of whose watermarks a field has not the time: a step made it."""
+    return frozenset(source.name for source, field in _times(node, name, deep=True) if field != source.watermark.time)
+
+
+def _times(node: Node, name: str, *, deep: bool = False) -> Iterable[tuple[Watermarked, str | None]]:
+    """Yield each watermark that records have met, with the field of its source that is now called so; None: a step made it.
+
+    If `deep`, also behind steps that keep a field and are no bar to a window by any other.
+    """
     match node:
-        case Watermarked(watermark=says):
-            yield says, name
+        case Watermarked():
+            yield node, name
         case Merged(inputs=inputs):
             for each in inputs:
-                yield from _times(each, each.fields[node.fields.index(node.field(name))].name)
-        case Each(appended=appended) if name in {field.name for field in appended}:
-            return
-        case Each() | Filter() | Peek() | Project() | Repartition() | Windowed() | Numbered():
-            yield from _times(node.before, name)
+                yield from _times(each, each.fields[node.fields.index(node.field(name))].name, deep=deep)
+        case Filter() | Peek() | Project() | Repartition() | Windowed() | Numbered():
+            yield from _times(node.before, name, deep=deep)
+        case Each(appended=appended) if name not in {field.name for field in appended}:
+            yield from _times(node.before, name, deep=deep)
+        case Lookup(query=query) if deep and name not in {field.name for field in query.values}:
+            yield from _times(node.before, name, deep=deep)
+        case Distinct() | FirstN() if deep:
+            yield from _times(node.before, name, deep=deep)
+        case Aggregate(keys=keys) if deep and name in {field.name for field in keys}:
+            yield from _times(node.before, name, deep=deep)
         case _:
-            return
+            yield from ((each, None) for each in on_the_way(node) if isinstance(each, Watermarked))
 
 
 def watermarks(node: Node) -> dict[str, Watermark]:

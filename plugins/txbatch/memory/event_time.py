@@ -17,8 +17,8 @@ from txbatch.memory.tables import Tables, Times
 
 def fix(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:
     """Return plans that say by which watermarks their records are late; a restate has those of its position."""
-    watermarks, known, cut_by = topology.watermarks, marks(tables, topology.name), topology.cut_by
-    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, cut_by)) for run, plan in plans]
+    watermarks, known, behind = topology.watermarks, marks(tables, topology.name), topology.behind
+    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, behind)) for run, plan in plans]
 
 
 def planned(tables: Tables, topology: str, txid: int, at: datetime) -> None:
@@ -62,9 +62,9 @@ def committed(tables: Tables, topology: Topology, batch: Batch, manifest: Manife
             marks(tables, batch.topology),
             read,
             lambda stream: _behind(tables, batch.topology, stream),
-            lambda: _whole_to(tables, batch.topology),
+            lambda reached: _whole_to(tables, batch.topology, reached),
         )
-        after = advanced(watermarks, batch.plan, known, topology.cut_by)
+        after = advanced(watermarks, batch.plan, known, topology.behind)
         open_plans = [each.plan.marks(watermarks) for each in _open(tables, batch)]
         shut, found = closed(topology.aggregates, closed_to(tables, batch.topology), after, open_plans)
         times = replace(times, watermark=after, closed_to=shut, closed=found)
@@ -104,8 +104,9 @@ def _behind(tables: Tables, topology: str, stream: str) -> Iterable[int | None]:
     return [tables.latest.get((topology, stream, partition)) for partition in behind]
 
 
-def _whole_to(tables: Tables, topology: str) -> datetime | None:
-    """Return the end of the intervals of committed batches, up to the first gap."""
+def _whole_to(tables: Tables, topology: str, reached: int | None) -> datetime | None:
+    """Return the end of the intervals of committed batches without a gap, of the first ones that have `reached` a time."""
     committed = [batch for batch in tables.batches_of(topology) if batch.status is BatchStatus.COMMITTED]
     ordinary = [batch.txid for batch in committed if batch.kind is not BatchKind.RESTATE]
-    return whole_to(tables.intervals[topology, txid] for txid in ordinary if (topology, txid) in tables.intervals)
+    known = (tables.intervals[topology, txid] for txid in ordinary if (topology, txid) in tables.intervals)
+    return whole_to(known, reached)

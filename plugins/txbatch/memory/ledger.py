@@ -164,6 +164,11 @@ class MemoryLedger:
         with self.transaction() as tables:
             return max((batch.txid for batch in tables.batches_of(topology)), default=0)
 
+    def closed_to(self, topology: str) -> Mapping[str, int]:
+        """Return by state up to when its windows are closed (R26)."""
+        with self.transaction() as tables:
+            return event_time.closed_to(tables, topology)
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)

@@ -38,6 +38,7 @@ _SESSION = {
     "idle_in_transaction_session_timeout": "600s",
     "idle_session_timeout": "0",  # a session that holds a run's name idles as long as Spark is at work
     "statement_timeout": "0",
+    "array_nulls": "on",  # else a null in an array is the text NULL
     "exit_on_error": "off",  # errors are expected behind savepoints
     "timezone": "UTC",
     "datestyle": "ISO",

@@ -36,8 +36,8 @@ def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) ->
     if topology.closes:
         let_plan(connection, topology.name)
     known, now = marks(connection, topology.name), connection.execute(query("clock")).scalar_one()
-    watermarks, cut_by = topology.watermarks, topology.cut_by
-    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, cut_by)) for run, plan in plans]
+    watermarks, behind = topology.watermarks, topology.behind
+    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, behind)) for run, plan in plans]
 
 
 def let_plan(connection: Connection, topology: str) -> None:
@@ -62,9 +62,9 @@ def commit(connection: Connection, topology: Topology, batch: Batch, manifest: M
             marks(connection, batch.topology),
             _read(connection, batch, ranges),
             lambda stream: _behind(connection, batch.topology, stream),
-            lambda: _whole_to(connection, batch.topology),
+            lambda reached: _whole_to(connection, batch.topology, reached),
         )
-        told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.cut_by)
+        told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.behind)
         if topology.closes:
             connection.execute(query("close_alone"), {"topology": batch.topology})
             before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
@@ -103,6 +103,6 @@ def _behind(connection: Connection, topology: str, stream: str) -> list[int | No
     return list(connection.execute(query("behind"), names).scalars())
 
 
-def _whole_to(connection: Connection, topology: str) -> datetime | None:
-    end: datetime | None = connection.execute(query("whole_to"), {"topology": topology}).scalar()
+def _whole_to(connection: Connection, topology: str, reached: int | None) -> datetime | None:
+    end: datetime | None = connection.execute(query("whole_to"), {"topology": topology, "reached": reached}).scalar()
     return end

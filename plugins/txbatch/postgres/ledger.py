@@ -145,6 +145,11 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             return rows.last_txid(connection, topology)
 
+    def closed_to(self, topology: str) -> Mapping[str, int]:
+        """Return by state up to when its windows are closed (R26)."""
+        with transaction(self.engine) as connection:
+            return event_time.closed_to(connection, topology)
+
     def plan(self, head: Head, run: Run, metadata: Metadata, topology: Topology | None = None) -> Batch | None:
         """Store the next txid with its metadata (R1); None when the head moved since it was read."""
         found = self.plan_many(head, [(run, metadata)], topology)

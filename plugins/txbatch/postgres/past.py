@@ -157,7 +157,8 @@ class Past:
         ]
         found = f"b.topology = {self._topology} AND b.txid = r.txid AND r.position > 0"
         batch = f"LATERAL (SELECT * FROM report.batches b WHERE {found} OFFSET 0) b ON true"  # a search per row, no scan of all
-        body = f"SELECT {listed(selected)} FROM ({read}) r LEFT JOIN {batch} ORDER BY r.position, r.txid"
+        whole = f"report.of_one_generation({pg_text(self.aggregate.state.name)})"
+        body = f"SELECT {listed(selected)} FROM ({read}) r LEFT JOIN {batch} WHERE {whole} ORDER BY r.position, r.txid"
         said = (
             f"Where a value of state {self.aggregate.state.name!r} comes from: one row per version of each position, those that "
             "count and those that were restated; without a position: what retention folded"

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DataError
 
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, defined, no_jobs, python_rule
+from txbatch.core.keep_windows import Left
 from txbatch.core.merge import merge_named
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_name, versions_name
@@ -135,10 +136,13 @@ class PastReader(Reader):
         return told | {"txid": row["txid"] if row else None, "equal": equal, "versions": versions}
 
     def told_without(self, state: str, txid: int) -> str | None:
-        """Return what a state is told without as of a txid, since windows have left it (R30); None: it is whole."""
+        """Return what a state is told without as of a txid, since windows have left what answers it (R30); None: it is whole."""
         stored = self._dated(state)
-        with transaction(self.engine) as connection:
-            left = of_ledger.windows_left(connection, stored["topology"]).get(state)
+        if (before := self._before(state, txid)) is not None:
+            left = Left.from_json(before["left"]) if before["left"] else None
+        else:
+            with transaction(self.engine) as connection:
+                left = of_ledger.windows_left(connection, stored["topology"]).get(state)
         return (
             None
             if left is None or left.txid <= txid

@@ -34,7 +34,8 @@ class Reader:
     def status(self, topology: str | None = None) -> Rows:
         """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
         `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
-        `restating` which batches in flight count others again, `windows_left` which windows have left states,
+        `restating` which batches in flight count others again, `windows_left` which windows have left states, `windows_wait` for
+        which gap others wait to be closed,
         `ahead` which of the last batches read records of the future.
         """
         rows = self._rows("status", topology=topology)
@@ -45,6 +46,7 @@ class Reader:
             "uncounted": "gaps",
             "restating": "restating",
             "windows_left": "windows_left_of",
+            "windows_wait": "windows_wait",
             "ahead": "ahead",
         }
         for name, statement in statements.items():

@@ -151,6 +151,7 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
     found = retention.folded(versions, reached)
     gone = [_fold_state(connection, each, found) for each in states]
+    connection.execute(query("close_alone"), given)
     connection.execute(query("raise_horizon"), {**given, "horizon": reached})
     for each, of, number in zip(stored, states, gone, strict=True):
         if of.folds.prunes and number:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from txbatch import failpoints
-from txbatch.core import advice, coordinator, protocol, restate
+from txbatch.core import advice, coordinator, interval_warnings, protocol, restate
 from txbatch.core.application import Job, Submit
 from txbatch.core.called import told
 from txbatch.core.coordinator import NothingNew
@@ -21,6 +21,7 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
 )
+from txbatch.core.event_time import late_of
 from txbatch.core.ledger import Committed, Ledger
 from txbatch.core.look_ups import export
 from txbatch.core.manifest import Manifest
@@ -62,6 +63,7 @@ class Steps:
         found = coordinator.initialize_transaction(self.ledger, self.job.topology, run)
         if isinstance(found, Batch):
             _say_planned(found, run, logging.INFO)
+            self._warn_of_closed([(found, run)])
         return found
 
     def plan_many(self, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Batch]:
@@ -69,7 +71,19 @@ class Steps:
         found = coordinator.plan_many(self.ledger, self.job.topology, runs, behind, length)
         for batch, run in zip(found, runs, strict=False):
             _say_planned(batch, run, logging.DEBUG)
+        self._warn_of_closed(list(zip(found, runs, strict=False)))
         return found
+
+    def _warn_of_closed(self, planned: Sequence[tuple[Batch, Run]]) -> None:
+        """Say of intervals that come after later ones that they may count in closed windows (R26)."""
+        topology = self.job.topology
+        if not planned or not topology.by_interval or not topology.closes:
+            return
+        closed_to = self.ledger.closed_to(topology.name)
+        for batch, run in planned:
+            if batch.status is BatchStatus.PLANNED and run.interval is not None:
+                for told_of in interval_warnings.of_closed(topology, run.interval, batch.plan, closed_to):
+                    log.warning("%s", told_of)
 
     def check_restate(self, run: Run) -> Batch | None:
         """Plan what the run would count again, and store nothing; return its batch instead, if it has one.
@@ -200,6 +214,8 @@ class Steps:
             raise
         failpoints.hit("commit.committed")
         log.info("%s: committed txid %s with attempt %s", batch.topology, batch.txid, assignment.attempt)
+        for told_of in interval_warnings.of_first(self.job.topology, batch, late_of(manifest)):
+            log.warning("%s", told_of)
         return committed
 
     def _recorded(self, batch: Batch) -> Recorded:
