@@ -162,6 +162,10 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
         name = job.topology.name
+        if conf := kwargs.get("conf"):
+            from txbatch.spark import site_settings  # its list is read only where there is something to look up
+
+            site_settings.check(conf)
         super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **_NOT_RESUMED, **kwargs)
         self.coalesce = coalesce
         self._spark: Application | None = None

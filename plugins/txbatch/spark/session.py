@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
+from txbatch.spark import site_settings
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# What a batch means depends on these, so no cluster's defaults decide them.
-SEMANTICS = {
-    "spark.sql.ansi.enabled": "true",  # an overflow is an error, it does not wrap
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default cannot hold every timestamp
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
 
 
 @contextmanager
@@ -41,8 +33,7 @@ def session(name: str) -> Iterator[SparkSession]:
 
 def configured(spark: SparkSession) -> SparkSession:
     """The session with our semantics. Spark's own way of logging an error is silenced: `txbatch.launch.driver` tells it."""
-    for key, value in SEMANTICS.items():
-        spark.conf.set(key, value)
+    site_settings.pin(spark)
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).disabled = True
     return spark
