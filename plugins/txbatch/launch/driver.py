@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.late import check_kept_aside
+from txbatch.core.loaded import check_same, loaded
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
@@ -87,6 +89,7 @@ class Driver:
     ) -> None:
         self.topology, self.job, self.name, self.stages = topology, job, name, stages
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
+        self.loaded = loaded(topology, str(job.parent.resolve()))
         self._ending, self._session = ending, cast("SparkSession | None", None)
         self._load = Load()
         self._modules = 0  # how many are loaded, as of the last look
@@ -181,6 +184,21 @@ class Driver:
             raise TransientError(
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
+            )
+        self._check_loaded(assignment)
+
+    def _check_loaded(self, assignment: Assignment) -> None:
+        """Refuse a job that is another one here than in the task that began the attempt, as far as that can be told."""
+        asked, of = assignment.loaded, f"{assignment.topology} {assignment.attempt}"
+        if asked is None:
+            return
+        if asked.python == self.loaded.python:
+            check_same(asked, self.loaded, os.environ, of)
+        else:
+            print(
+                f"txbatch {of}: whether this job is the one that was checked is not compared: Spark's driver has Python "
+                f"{self.loaded.python}, the task {asked.python}",
+                flush=True,
             )
 
     def _emit(self, assignment: Assignment, folder: AttemptFolder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import sys
 import traceback
@@ -14,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.loaded import Loaded, loaded
+from txbatch.core.own_code import lies_in
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.launch.expressions import check_expressions
@@ -42,6 +45,13 @@ class Job:
         """Return the job as its file is now: itself, or one that is loaded anew. Raises as `load_job` does."""
         path = _found(str(self.path), None)
         return self if code_digest(path) == self.code else replace(load_job(str(path)), name=self.name)
+
+    def loaded(self) -> Loaded:
+        """Return what it is made of, as this process loaded it, and which variables its files name."""
+        own = (module for module in list(sys.modules.values()) if lies_in(module, str(self.path.parent)))
+        files = {self.path, *(Path(str(module.__file__)) for module in own)}
+        words = {word for file in files if file.suffix == ".py" for word in _words(file)}
+        return loaded(self.topology, str(self.path.parent), sorted(words & os.environ.keys()))
 
 
 def load_job(name: str, root: Path | None = None) -> Job:
@@ -86,6 +96,14 @@ def code_digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise DefinitionError(f"job file {path} cannot be read: {error.strerror}") from error
+
+
+def _words(file: Path) -> set[str]:
+    """Return the words of a file; none of one that cannot be read now."""
+    try:
+        return set(re.findall(r"\w+", file.read_text(errors="replace")))
+    except OSError:
+        return set()
 
 
 def check_emission(job: Job) -> None:

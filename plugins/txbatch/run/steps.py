@@ -22,6 +22,7 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.loaded import Loaded
 from txbatch.core.look_ups import export
 from txbatch.core.manifest import Manifest
 from txbatch.core.planning import plan_restate
@@ -100,7 +101,7 @@ class Steps:
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
             return batch
-        folder, assignment = self.start_attempt(batch, run, self.code_now())
+        folder, assignment = self.start_attempt(batch, run, *self.code_now())
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         with self.failure_told(folder, assignment):
             self.assign(folder, assignment)
@@ -111,16 +112,16 @@ class Steps:
         failpoints.hit("emit.recorded")
         return emitted
 
-    def code_now(self) -> str:
-        """Return the digest of the job's code as it is now. SchemaMismatch as `emit_batch` raises it."""
+    def code_now(self) -> tuple[str, Loaded]:
+        """Return the digest of the job's code as it is now, and what that makes. SchemaMismatch as `emit_batch` raises it."""
         job = self.job.now()
         if job.code != self.job.code:
             self.ledger.check_definition(job.topology, job.name)
-        return job.code
+        return job.code, job.loaded()
 
-    def start_attempt(self, batch: Batch, run: Run, code: str) -> tuple[AttemptFolder, Assignment]:
+    def start_attempt(self, batch: Batch, run: Run, code: str, loaded: Loaded) -> tuple[AttemptFolder, Assignment]:
         """Begin the next attempt of a batch, and return its folder."""
-        assignment = self.ledger.start_attempt(batch, run, code)
+        assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded)
         folder = self.staging.attempt(assignment)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")
