@@ -30,7 +30,8 @@ from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
-from txbatch.spark.session import configured, session, ship_by_value
+from txbatch.spark.session import configured, session
+from txbatch.spark.shipped import ship_by_value
 from txbatch.spark.stages import tell_stages
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
@@ -38,6 +39,8 @@ from txbatch.storage.staging import AttemptFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from txbatch.spark.shipped import Cloudpickle
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
@@ -235,7 +238,9 @@ class Driver:
 
     def _spark(self, assignment: Assignment | None = None) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
-            ship_by_value(self.job.parent)
+            from pyspark import cloudpickle
+
+            ship_by_value(cast("Cloudpickle", cloudpickle), self.job)
             self._modules = len(sys.modules)
         if self._session is None:
             of = self.topology.name if assignment is None else f"{assignment.topology} {assignment.attempt}"

@@ -20,6 +20,7 @@ from txbatch.core.own_code import lies_in
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.launch.expressions import check_expressions
+from txbatch.launch.travelling import check_travelling
 
 # What spark-submit runs of a job file.
 LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
@@ -107,8 +108,11 @@ def _words(file: Path) -> set[str]:
 
 
 def check_emission(job: Job) -> None:
-    """DefinitionError when an expression reads a field that is not there, or the file does nothing where spark-submit runs it."""
+    """DefinitionError when an expression reads a field that is not there, a function cannot be sent to executors, or the file
+    does nothing where spark-submit runs it.
+    """
     check_expressions(job.topology)
+    check_travelling(job.topology, job.path)
     names = {ast.unparse(node) for node in ast.walk(ast.parse(job.path.read_bytes())) if isinstance(node, ast.Compare)}
     if not any("__name__" in name and "__main__" in name for name in names):
         raise emits_nothing(job)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
@@ -37,21 +34,3 @@ def configured(spark: SparkSession) -> SparkSession:
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).disabled = True
     return spark
-
-
-def ship_by_value(folder: Path) -> list[str]:
-    """Let functions of the modules in the job's folder travel to executors by value, for executors lack the folder.
-
-    Returns the names of the modules found loaded.
-    """
-    from pyspark import cloudpickle
-
-    shipped = [name for name, module in list(sys.modules.items()) if name != "__main__" and _lies_in(module, folder)]
-    for name in shipped:
-        cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
-    return shipped
-
-
-def _lies_in(module: ModuleType, folder: Path) -> bool:
-    file = getattr(module, "__file__", None)
-    return file is not None and Path(file).resolve().is_relative_to(folder.resolve())
