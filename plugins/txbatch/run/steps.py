@@ -84,6 +84,10 @@ class Steps:
             plan_restate(topology, head, version, run.restate, self.ledger.upstream)
         return head.own
 
+    def would_plan(self, run: Run) -> bool:
+        """True if the run has no batch yet."""
+        return self.ledger.head(self.job.topology.name, run).own is None
+
     def batch_of(self, run: Run) -> Batch:
         """Return the run's own batch, or else the last that it adopted; TerminalError when there is none."""
         name = self.job.topology.name
