@@ -21,7 +21,7 @@ from typing import Any
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.nodes import Join, Merged, Source
 from txbatch.core.operations import Node, on_the_way
-from txbatch.core.own_code import lies_in
+from txbatch.core.own_code import is_own
 from txbatch.core.python_steps import operation_of
 from txbatch.core.quarantine import QuarantineState
 from txbatch.core.text import shown
@@ -220,10 +220,7 @@ class _Teller:
         return self._class(kind), self.tell(attributes)
 
     def _is_own(self, module: str | None) -> bool:
-        """True if a module is the job's, or lies beside it."""
-        if module is None or module == "__main__":
-            return True
-        return lies_in(sys.modules.get(module), self.folder)
+        return module is None or is_own(module, getattr(sys.modules.get(module), "__file__", None))
 
 
 def _unwrapped(attribute: Any) -> Any:

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 from txbatch.core.own_code import lies_in
 
-# The driver and the executors have these in their own places.
-_ELSEWHERE = frozenset({"txbatch", "pyspark", "py4j"})
 _CACHED = type(cache(lambda: None))
 _by_value = {"__main__"}
 
@@ -33,7 +31,9 @@ def ship_by_value(cloudpickle: Cloudpickle, job: Path) -> Sequence[str]:
     """
     copyreg.pickle(_CACHED, _cache_anew)
     folders, modules = own_folders(job), list(sys.modules.items())
-    shipped = [name for name, module in modules if name != "__main__" and _is_own(name, module, folders)]
+    shipped = [
+        name for name, module in modules if name != "__main__" and any(lies_in(module, each) for each in folders)
+    ]
     for name in shipped:
         cloudpickle.register_pickle_by_value(sys.modules[name])
     _by_value.update(shipped)
@@ -46,10 +46,6 @@ def own_folders(job: Path) -> Sequence[str]:
     above = {Path(each).resolve() for each in sys.path if each} - told
     folder = job.resolve().parent
     return [str(folder), *(str(each) for each in folder.parents if each in above)]
-
-
-def _is_own(name: str, module: ModuleType, folders: Sequence[str]) -> bool:
-    return name.partition(".")[0] not in _ELSEWHERE and any(lies_in(module, folder) for folder in folders)
 
 
 def _cache_anew(cached: Any) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
