@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from txbatch.core.heartbeat import Heartbeat
+from txbatch.core.loaded import Loaded
 from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
 from txbatch.core.transaction import Assignment, TransactionAttempt
@@ -54,7 +55,12 @@ PLAN = BatchPlan(
     planned_at=1357002000000000,
     base={"log": 4200},
 )
-ASSIGNMENT = Assignment("hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE, planned_at=1357002500000000)
+LOADED = Loaded(
+    "3.11", [("stream 'log'", "9f86d081884c7d65"), ("state 'records_by_host'", "60303ae22b998861")], ["UNIT"]
+)
+ASSIGNMENT = Assignment(
+    "hosts", ATTEMPT, TOKEN, BatchPlan({"log": LOG}).to_json(), CODE, planned_at=1357002500000000, loaded=LOADED
+)
 FILE = StagedFile("partials/0/part-0.parquet", 1843, 5, "e3b0c4")
 MANIFEST = Manifest(
     topology="hosts",
@@ -125,6 +131,9 @@ STORED = (
             "metadata_digest": "sha256 of the plan's canonical JSON (keys sorted, no blanks)",
             "metadata": "the plan of the batch, above",
             "planned_at": "when the batch was planned, in microseconds since 1970",
+            "loaded.python": "the version of Python in which the task that began the attempt loaded the job",
+            "loaded.parts": "of each stream, operation and state a digest, by which Spark's driver refuses another job",
+            "loaded.variables": "names of variables of the environment that the job's files have, to be told if Spark lacks them",
         },
     ),
     Stored(

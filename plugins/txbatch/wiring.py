@@ -78,7 +78,7 @@ def open_emitter(steps: Steps, application: Application) -> EmitAgain:
     if not isinstance(steps.staging, Staging):
         raise TypeError(f"{type(steps.staging).__name__} has no folder beside those of attempts")
     root = steps.staging.verified(steps.job.topology.name, uuid4().hex)
-    return EmitAgain(application, root, steps.job.code, _export(steps))
+    return EmitAgain(application, root, steps.job, _export(steps))
 
 
 def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
@@ -86,7 +86,7 @@ def open_rebuilder(steps: Steps, application: Application) -> Rebuilder:
     job = steps.job
     if not (isinstance(steps.ledger, PostgresLedger) and isinstance(steps.staging, Staging)):
         raise TypeError(f"{type(steps.ledger).__name__} has no generations of states")
-    emitter = EmitAgain(application, steps.staging.rebuilt(job.topology.name), job.code, _export(steps))
+    emitter = EmitAgain(application, steps.staging.rebuilt(job.topology.name), job, _export(steps))
     return Rebuilder(steps, PostgresRebuilds(steps.ledger.engine), emitter)
 
 

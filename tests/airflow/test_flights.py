@@ -22,6 +22,7 @@ from txbatch.postgres.engine import transaction
 
 pytestmark = pytest.mark.timeout(900)
 NEW_YORK = ZoneInfo("America/New_York")
+TODAY = datetime.now(NEW_YORK).replace(hour=0, minute=0, second=0, microsecond=0)
 FINISHED = {"success", "failed"}
 PER_DAY = {1: 842, 2: 943, 3: 914, 4: 915}
 
@@ -182,14 +183,14 @@ def test_backfill_of_committed_days_changes_nothing(three_days: Stack, reprocess
             marks=pytest.mark.whole,
         ),
         (
-            "overlap",
+            "of-no-schedule",
             {"logical_date": day(20), "data_interval": (day(3, 12), day(4))},
-            r"overlaps 2013-01-03T05:00:00\+00:00/2013-01-04T05:00:00\+00:00; all of it is covered",
+            r"is none of the schedule of flights, 0 0 \* \* \*, .*; to count 2013-01-03T05:00:00\+00:00/",
             1,
         ),
         pytest.param(
             "not-over",
-            {"logical_date": day(21), "data_interval": (day(21), datetime.now(UTC) + timedelta(days=1))},
+            {"logical_date": day(21), "data_interval": (TODAY, TODAY + timedelta(days=1))},
             "is not over, it is .*; run it after its end",
             4,
             marks=pytest.mark.whole,

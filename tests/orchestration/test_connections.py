@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk import CronTriggerTimetable as OfSdk
-from airflow.timetables.trigger import CronTriggerTimetable as OfCore
 from sqlalchemy import make_url
 
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of
-from txbatch.orchestration.dag import _check_schedule
 from txbatch.orchestration.hook import TxbatchHook
 from txbatch.postgres import apart
 from txbatch.postgres.engine import connect, transaction
@@ -31,14 +26,6 @@ def test_an_empty_option_names_no_host(extra: dict[str, Any]) -> None:
 def test_a_connection_that_cannot_be_used_is_named() -> None:
     with pytest.raises(DefinitionError, match="the Airflow connection 'c': there is no port 99999"):
         url_of(Connection(conn_id="c", conn_type="txbatch", host="h", port=99999))
-
-
-@pytest.mark.parametrize("timetable", [OfSdk, OfCore])
-def test_a_schedule_without_intervals_is_refused_whosever_class_it_is(timetable: Callable[..., Any]) -> None:
-    job = Mock(topology=SimpleNamespace(name="days", by_interval=True))
-    dag = Mock(timetable=timetable("0 0 * * *", timezone="UTC"), schedule="daily")
-    with pytest.raises(DefinitionError, match=r"have no interval; write .*, from airflow\.timetables\.interval"):
-        _check_schedule(job, dag)
 
 
 def pressed(url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, str]:

@@ -58,6 +58,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of, run_of
 from airflow.timetables.interval import CronDataIntervalTimetable as OfAirflow
 from txbatch.orchestration.doc import page
+from txbatch.orchestration.operators import EmitBatchOperator
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.waiting import Waiting
 
@@ -105,6 +106,12 @@ def url_for(**fields):
     except DefinitionError as error:
         return str(error)
 
+def emitting(conf):
+    try:
+        return EmitBatchOperator(task_id="emit", job=dag.get_task("commit").job, conf=conf).conf
+    except DefinitionError as error:
+        return str(error)
+
 again = {"turn_timeout_minutes": "2026-01-01T00:00:00+00:00", "ready_timeout_minutes": "2026-01-01T00:00:00+00:00"}
 turn = waits({}, lambda waiting: waiting.for_batch(other, own))
 print(json.dumps({
@@ -126,6 +133,7 @@ print(json.dumps({
     "long": [long(minutes) for minutes in (1e10, 1e300, float("inf"), 1e7, "x", None)],
     "urls": [url_for(**each) for each in ({"login": "me"}, {"host": ""}, {"host": "h"}, {"extra": '{"service": "s"}'})],
     "spark": [[dag.get_task(task)._conn_id, dag.get_task(task).pool] for task in ("emit_batch", "commit")],
+    "conf": [emitting({"spark.sql.extensions": value}) for value in ("org.example.Lake", "")],
     "within": within(),
 }))
 """
@@ -254,6 +262,14 @@ def test_a_wait_for_a_source_asks_again_until_its_deadline(made: dict[str, Any])
 
 def test_commit_submits_as_emit_batch_does(made: dict[str, Any]) -> None:
     assert made["spark"] == [["cluster", "spark"]] * 2
+
+
+def test_a_setting_of_spark_that_cannot_be_pinned_is_refused_when_the_dag_is_parsed(made: dict[str, Any]) -> None:
+    refused, taken = made["conf"]
+    assert refused.startswith(
+        "Spark's setting spark.sql.extensions is org.example.Lake here: it can change what is counted"
+    )
+    assert taken == {"spark.sql.extensions": ""}
 
 
 def test_a_form_cannot_ask_for_a_wait_without_end(made: dict[str, Any]) -> None:

@@ -5,16 +5,20 @@ Known difference to Airflow: expressions that fire several times within the hour
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from croniter import croniter
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.transaction import INTERVALS_MAX, Interval
+
+_SECOND = timedelta(seconds=1)
+# No clock was ever moved by more at once, but by whole days.
+_MOVED_MAX = timedelta(hours=2)
 
 
 def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
@@ -25,20 +29,22 @@ def cut(whole: Interval, cron: str, zone: str) -> list[Interval]:
     """
     with _told(cron):
         within = _zone(zone)
-        _check({"start": whole.start, "end": whole.end}, cron, within)
-        found = list(islice(pairwise(_times(whole, cron, within)), INTERVALS_MAX + 1))
-    if len(found) > INTERVALS_MAX:
-        raise DefinitionError(
-            f"{cron!r} cuts {whole} into more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
-        )
-    return [Interval(*ends) for ends in found]
+        _check_start(whole.start, cron, within)
+        times = list(islice(_times(whole, cron, within), INTERVALS_MAX + 2))
+        if len(times) > INTERVALS_MAX + 1:
+            raise DefinitionError(
+                f"{cron!r} cuts {whole} into more than {INTERVALS_MAX:,} intervals, each a batch: give a part of it at a time"
+            )
+        if times[-1] != whole.end:
+            raise _no_time("end", whole.end, cron, within, _after(times[-1], cron, within))
+    return [Interval(*ends) for ends in pairwise(times)]
 
 
 def over(start: datetime, now: datetime, cron: str, zone: str) -> list[Interval]:
     """Return the intervals from a time of `cron` on that are over now, in order, at most INTERVALS_MAX; as `cut` does."""
     with _told(cron):
         within = _zone(zone)
-        _check({"start": start}, cron, within)
+        _check_start(start, cron, within)
         times = _times(Interval(start, now), cron, within) if start < now else ()
         return [Interval(*ends) for ends in islice(pairwise(times), INTERVALS_MAX)]
 
@@ -63,14 +69,27 @@ def _zone(name: str) -> ZoneInfo:
         raise DefinitionError(f"no zone {name!r} is known; write it like America/New_York") from None
 
 
-def _check(moments: Mapping[str, datetime], cron: str, zone: ZoneInfo) -> None:
-    for what, moment in moments.items():
-        found = _after(moment - timedelta(seconds=1), cron, zone)
-        if found != moment:
-            raise DefinitionError(
-                f"the interval's {what} {moment.astimezone(zone).isoformat()} is no time of {cron!r} in {zone.key}; "
-                f"the next one is {found.astimezone(zone).isoformat()}"
-            )
+def _check_start(moment: datetime, cron: str, zone: ZoneInfo) -> None:
+    if not _is_time(moment, cron, zone):
+        raise _no_time("start", moment, cron, zone, _after(moment - _SECOND, cron, zone))
+
+
+def _no_time(what: str, moment: datetime, cron: str, zone: ZoneInfo, following: datetime) -> DefinitionError:
+    return DefinitionError(
+        f"the interval's {what} {moment.astimezone(zone).isoformat()} is no time of {cron!r} in {zone.key}; "
+        f"the next one is {following.astimezone(zone).isoformat()}"
+    )
+
+
+def _is_time(moment: datetime, cron: str, zone: ZoneInfo) -> bool:
+    """True if an interval of `cron` may begin then, as its clock shows it, or as what comes after such a time."""
+    local = _local(moment, zone)
+    times = croniter(cron, start_time=local - _MOVED_MAX - _SECOND)
+    shown: list[datetime] = list(takewhile(lambda each: each <= local, iter(lambda: times.get_next(datetime), None)))
+    if _each_hour(times):
+        before: datetime = croniter(cron, start_time=local).get_prev(datetime)
+        return local in shown or any(_after(each, cron, zone) == moment for each in _moments(before, zone))
+    return any(max(_moments(each, zone)) == moment for each in shown)
 
 
 def _times(whole: Interval, cron: str, zone: ZoneInfo) -> Iterator[datetime]:
@@ -84,9 +103,21 @@ def _after(moment: datetime, cron: str, zone: ZoneInfo) -> datetime:
     """Return the next time of `cron`, in UTC. In autumn the second occurrence of an hour counts (both, for hourly expressions);
     in spring the times of the skipped hour move one hour later.
     """
-    local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+    local = _local(moment, zone)
     times = croniter(cron, start_time=local)
     found: datetime = times.get_next(datetime)
-    if times.expanded[1] == ["*"]:
-        return moment + (found - local)
-    return max(found.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    return moment + (found - local) if _each_hour(times) else max(_moments(found, zone))
+
+
+def _each_hour(times: croniter) -> bool:
+    return bool(times.expanded[1] == ["*"])
+
+
+def _local(moment: datetime, zone: ZoneInfo) -> datetime:
+    """Return what a clock in the zone shows then."""
+    return moment.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _moments(shown: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Return when a clock in the zone shows a time, in UTC: twice in autumn; of a time that is skipped, by either offset."""
+    return [shown.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]

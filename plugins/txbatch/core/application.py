@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from txbatch.core.loaded import Loaded
 from txbatch.core.plan import BatchPlan
 from txbatch.core.staging import AttemptFolder
 from txbatch.core.topology import Topology
@@ -31,6 +32,9 @@ class Job(Protocol):
 
     def now(self) -> Job:
         """Return the job as its code is now: itself, or one with another digest."""
+
+    def loaded(self) -> Loaded:
+        """Return what it is made of, as this process loaded it."""
 
 
 class Application(Protocol):

@@ -14,6 +14,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.formats import check_format
 
 if TYPE_CHECKING:
+    from txbatch.core.loaded import Loaded
     from txbatch.core.plan import BatchPlan
 
 INIT_TXID = 1
@@ -196,7 +197,8 @@ class Assignment:
     """What one emit attempt is told: all that Spark gets to know, written to the attempt's folder (R5).
 
     `position` is the txid that its batch stands for: its own, unless it is a restate. `planned_at` is when that was planned, in
-    microseconds since 1970; None where it is read once more, to be compared or rebuilt.
+    microseconds since 1970; None where it is read once more, to be compared or rebuilt. `loaded` is the job as whoever begins the
+    attempt loaded it; the ledger does not keep it.
     """
 
     topology: str
@@ -206,6 +208,7 @@ class Assignment:
     code: str
     position: int = 0
     planned_at: int | None = None
+    loaded: Loaded | None = None
 
     def __post_init__(self) -> None:
         if not self.position:
@@ -238,14 +241,18 @@ class Assignment:
             "metadata": self.metadata,
             **position,
             **planned_at,
+            **({} if self.loaded is None else {"loaded": self.loaded.to_json()}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Assignment:
         """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
+        from txbatch.core.loaded import Loaded
+
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])
-        of = value.get("position", 0), value.get("planned_at")
+        loaded = Loaded.from_json(value["loaded"]) if "loaded" in value else None
+        of = value.get("position", 0), value.get("planned_at"), loaded
         return cls(value["topology"], attempt, value["token"], value["metadata"], value["code"], *of)
 
 

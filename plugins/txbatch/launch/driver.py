@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.late import check_kept_aside
+from txbatch.core.loaded import check_same, loaded
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.quarantine import QuarantineState
@@ -28,7 +30,8 @@ from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
 from txbatch.spark.heartbeat import stopped_when_superseded
 from txbatch.spark.parent import die_with_parent
 from txbatch.spark.reader import BatchReader, opened
-from txbatch.spark.session import configured, session, ship_by_value
+from txbatch.spark.session import configured, session
+from txbatch.spark.shipped import ship_by_value
 from txbatch.spark.stages import tell_stages
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
@@ -36,6 +39,8 @@ from txbatch.storage.staging import AttemptFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from txbatch.spark.shipped import Cloudpickle
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:
@@ -87,6 +92,7 @@ class Driver:
     ) -> None:
         self.topology, self.job, self.name, self.stages = topology, job, name, stages
         self.code = code_digest(job)  # of what is loaded, whatever is written to the file later
+        self.loaded = loaded(topology, str(job.parent.resolve()))
         self._ending, self._session = ending, cast("SparkSession | None", None)
         self._load = Load()
         self._modules = 0  # how many are loaded, as of the last look
@@ -182,6 +188,21 @@ class Driver:
                 f"{self.job.name} is not what was planned for {assignment.topology} {assignment.attempt}: it changed since; "
                 "emit again"
             )
+        self._check_loaded(assignment)
+
+    def _check_loaded(self, assignment: Assignment) -> None:
+        """Refuse a job that is another one here than in the task that began the attempt, as far as that can be told."""
+        asked, of = assignment.loaded, f"{assignment.topology} {assignment.attempt}"
+        if asked is None:
+            return
+        if asked.python == self.loaded.python:
+            check_same(asked, self.loaded, os.environ, of)
+        else:
+            print(
+                f"txbatch {of}: whether this job is the one that was checked is not compared: Spark's driver has Python "
+                f"{self.loaded.python}, the task {asked.python}",
+                flush=True,
+            )
 
     def _emit(self, assignment: Assignment, folder: AttemptFolder) -> None:
         """Read, aggregate, write partials and, last, the manifest."""
@@ -217,7 +238,9 @@ class Driver:
 
     def _spark(self, assignment: Assignment | None = None) -> SparkSession:
         if self._modules != len(sys.modules):  # a function of the job may import another one, and looking takes 0.1 s
-            ship_by_value(self.job.parent)
+            from pyspark import cloudpickle
+
+            ship_by_value(cast("Cloudpickle", cloudpickle), self.job)
             self._modules = len(sys.modules)
         if self._session is None:
             of = self.topology.name if assignment is None else f"{assignment.topology} {assignment.attempt}"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from txbatch.core.advice import of_committed
-from txbatch.core.application import Application, Submit
+from txbatch.core.application import Application, Job, Submit
 from txbatch.core.errors import RecordsGone, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.core.plan import BatchPlan
@@ -31,10 +31,11 @@ class EmitAgain:
     """Reads batches in one application. What it stages is removed by `close`."""
 
     def __init__(
-        self, application: Application, root: AttemptFolder, code: str, export: Submit = lambda folder, assignment: None
+        self, application: Application, root: AttemptFolder, job: Job, export: Submit = lambda folder, assignment: None
     ) -> None:
         """`export` writes what Spark cannot ask for itself."""
-        self.application, self.root, self.code, self.token = application, root, code, uuid4().hex
+        self.application, self.root, self.token = application, root, uuid4().hex
+        self.code, self.loaded = job.code, job.loaded()
         self._export = export
         self._emitted: Counter[int] = Counter()
 
@@ -81,7 +82,7 @@ class EmitAgain:
         attempt = TransactionAttempt(txid, self._emitted[txid])  # from 0, which no attempt of the ledger has
         self._emitted[txid] += 1
         folder = AttemptFolder(f"{self.root.uri}/{txid}-{attempt.attempt_id}-{self.token[:TOKEN_CHARACTERS]}")
-        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code, position)
+        assignment = Assignment(topology, attempt, self.token, plan.to_json(), self.code, position, loaded=self.loaded)
         folder.write_assignment(assignment)
         return folder, assignment
 

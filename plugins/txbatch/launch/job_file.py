@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import sys
 import traceback
@@ -14,9 +15,12 @@ from pathlib import Path
 from types import ModuleType
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.loaded import Loaded, loaded
+from txbatch.core.own_code import lies_in
 from txbatch.core.text import shown
 from txbatch.core.topology import Topology
 from txbatch.launch.expressions import check_expressions
+from txbatch.launch.travelling import check_travelling
 
 # What spark-submit runs of a job file.
 LAST_LINES = 'if __name__ == "__main__": raise SystemExit(emit(topology))'
@@ -42,6 +46,13 @@ class Job:
         """Return the job as its file is now: itself, or one that is loaded anew. Raises as `load_job` does."""
         path = _found(str(self.path), None)
         return self if code_digest(path) == self.code else replace(load_job(str(path)), name=self.name)
+
+    def loaded(self) -> Loaded:
+        """Return what it is made of, as this process loaded it, and which variables its files name."""
+        own = (module for module in list(sys.modules.values()) if lies_in(module, str(self.path.parent)))
+        files = {self.path, *(Path(str(module.__file__)) for module in own)}
+        words = {word for file in files if file.suffix == ".py" for word in _words(file)}
+        return loaded(self.topology, str(self.path.parent), sorted(words & os.environ.keys()))
 
 
 def load_job(name: str, root: Path | None = None) -> Job:
@@ -88,9 +99,20 @@ def code_digest(path: Path) -> str:
         raise DefinitionError(f"job file {path} cannot be read: {error.strerror}") from error
 
 
+def _words(file: Path) -> set[str]:
+    """Return the words of a file; none of one that cannot be read now."""
+    try:
+        return set(re.findall(r"\w+", file.read_text(errors="replace")))
+    except OSError:
+        return set()
+
+
 def check_emission(job: Job) -> None:
-    """DefinitionError when an expression reads a field that is not there, or the file does nothing where spark-submit runs it."""
+    """DefinitionError when an expression reads a field that is not there, a function cannot be sent to executors, or the file
+    does nothing where spark-submit runs it.
+    """
     check_expressions(job.topology)
+    check_travelling(job.topology, job.path)
     names = {ast.unparse(node) for node in ast.walk(ast.parse(job.path.read_bytes())) if isinstance(node, ast.Compare)}
     if not any("__name__" in name and "__main__" in name for name in names):
         raise emits_nothing(job)

@@ -150,7 +150,7 @@ def _spark_home() -> Path:
 def package_zip(home: Path) -> Path:
     """The package as a .zip for `--py-files`, made once per content."""
     package = _PACKAGE
-    files = sorted(path for path in package.rglob("*.py"))
+    files = sorted(path for kind in ("*.py", "*.tsv") for path in package.rglob(kind))
     digest = hashlib.sha256()
     for file in files:
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txbatch.core.loaded import Loaded, loaded
 from txbatch.core.topology import Topology
 from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -33,6 +34,10 @@ class MemoryJob:
     def now(self) -> MemoryJob:
         """Return the job itself: it has no file that may change."""
         return self
+
+    def loaded(self) -> Loaded:
+        """Return what it is made of."""
+        return loaded(self.topology)
 
 
 def run(topology: Topology, ledger: MemoryLedger | None = None) -> MemoryLedger:

@@ -15,9 +15,10 @@ from txbatch.core.errors import DefinitionError, TerminalError, TxbatchError
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Interval, Run
 from txbatch.orchestration import result
+from txbatch.orchestration.schedules import empty_interval
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection, Context
+    from airflow.sdk import DAG, Connection, Context
 
     from txbatch.launch.job_file import Job
     from txbatch.postgres.ledger import PostgresLedger
@@ -36,20 +37,17 @@ def run_of(topology: Topology, context: Context) -> Run:
     """The run a task belongs to: the same in every retry and clear, with those of its params that choose data (R2)."""
     dag_run, params = context["dag_run"], context["params"]
     name = f"airflow:{dag_run.dag_id}:{dag_run.run_id}"
-    interval = _interval(dag_run) if topology.by_interval else None
+    interval = _interval(dag_run, context.get("dag")) if topology.by_interval else None
     given = {name: params[name] for name in topology.parameters if params.get(name) is not None}
     return Run(name, dag_run.dag_id, dag_run.run_id, interval, given)
 
 
-def _interval(dag_run: object) -> Interval | None:
+def _interval(dag_run: object, dag: DAG | None) -> Interval | None:
     start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
     if start is None or end is None:
         return None
     if start == end:
-        raise DefinitionError(
-            "the run's data interval is empty, as with a cron string; give the DAG "
-            'schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC")'
-        )
+        raise empty_interval(start, dag)
     return Interval(start, end)
 
 

@@ -19,6 +19,7 @@ from txbatch.orchestration.operators import (
     InitializeTransactionOperator,
     SuccessOperator,
 )
+from txbatch.orchestration.schedules import check_schedule
 from txbatch.orchestration.waiting import ASK_AGAIN_PARAM, LIMIT, READY_TIMEOUT_PARAM, TURN_TIMEOUT_PARAM
 
 _MINUTE = timedelta(minutes=1)
@@ -72,7 +73,8 @@ def topology_dag(
     arguments.setdefault("doc_md", page(loaded, arguments["params"], coalesce=coalesce, schedule=schedule))
     arguments.setdefault("description", describe(loaded))
     with DAG(name, schedule=schedule, default_args={**RETRIES, **(default_args or {})}, **arguments) as dag:
-        _check_schedule(loaded, dag)
+        if loaded.topology.by_interval:
+            check_schedule(name, dag)
         chain(
             InitializeTransactionOperator(task_id="initialize_transaction", job=loaded),
             EmitBatchOperator(task_id="emit_batch", job=loaded, coalesce=coalesce, **(emit_batch or {})),
@@ -89,17 +91,6 @@ def _refuse_placeholders(arguments: dict[str, Any]) -> None:
             raise DefinitionError(
                 f"topology_dag: {name}=... stands for a value; write one: {_EXAMPLES.get(name, 'see docs/jobs.md')}"
             )
-
-
-def _check_schedule(job: Job, dag: DAG) -> None:
-    """Refuse a schedule whose runs have no data interval where the topology reads by time: each of them would fail."""
-    timetable = dag.timetable  # Airflow's own classes hide the interval that those of its SDK show
-    span = getattr(timetable, "interval", getattr(timetable, "_interval", None))
-    if job.topology.by_interval and span == timedelta():
-        raise DefinitionError(
-            f"topology_dag: {job.topology.name} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write "
-            'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
-        )
 
 
 def topology_asset(topology: str) -> Asset:

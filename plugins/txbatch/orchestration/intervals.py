@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.text import how_many
 from txbatch.core.transaction import INTERVALS_MAX, Interval
 from txbatch.orchestration.result import zone_of
+from txbatch.orchestration.schedules import within
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -46,7 +47,7 @@ def cut(whole: Interval, dag: DAG) -> list[Interval]:
     if whole.end > datetime.now(UTC):
         raise DefinitionError(f"{asked} is not over yet; name an interval that ends now or before")
     timetable: Any = coerce_to_core_timetable(dag.timetable)
-    found = list(islice(_within(whole, timetable), INTERVALS_MAX + 1))
+    found = list(islice(within(whole, timetable), INTERVALS_MAX + 1))
     if not found:
         raise DefinitionError(
             f"the schedule of {dag.dag_id}, {timetable.summary}, has no interval in {asked}; name its start and end, or its "
@@ -110,16 +111,3 @@ def _written(moment: datetime, zone: str) -> str:
 
 def _precision(local: datetime) -> str:
     return "auto" if local.second or local.microsecond else "minutes"
-
-
-def _within(whole: Interval, timetable: Any) -> Iterator[Interval]:
-    """Yield the intervals of a schedule that begin and end within the whole."""
-    from airflow.timetables.base import TimeRestriction
-    from pendulum import instance
-
-    restriction, last = TimeRestriction(instance(whole.start), instance(whole.end), catchup=True), None
-    while info := timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction):
-        last = info.data_interval
-        if last.start == last.end or last.end > whole.end:
-            return
-        yield Interval(last.start, last.end)

@@ -30,6 +30,7 @@ from txbatch.orchestration.airflow import (
     run_of,
     spark_master,
 )
+from txbatch.orchestration.schedules import check_scheduled
 from txbatch.orchestration.submit_hook import SubmitHook, Submitted
 from txbatch.orchestration.waiting import Waiting
 
@@ -138,6 +139,8 @@ class InitializeTransactionOperator(TransactionOperator):
         check_emission(self.job)
         for again in restating.runs(steps, waiting.context):
             steps.check_restate(again)
+        if run.interval is not None and steps.would_plan(run):
+            check_scheduled(run.interval, waiting.context["dag"])
         batch = self.own_batch(steps, run, waiting)
         if batch.succeeded:
             told = f"nothing is changed{self.since(steps, batch, waiting.context)}"
@@ -162,6 +165,10 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def __init__(self, *, job: Job, conn_id: str = SPARK_CONN_ID, coalesce: bool = False, **kwargs: Any) -> None:
         name = job.topology.name
+        if conf := kwargs.get("conf"):
+            from txbatch.spark import site_settings  # its list is read only where there is something to look up
+
+            site_settings.check(conf)
         super().__init__(job=job, application=str(job.path), conn_id=conn_id, name=name, **_NOT_RESUMED, **kwargs)
         self.coalesce = coalesce
         self._spark: Application | None = None

@@ -138,11 +138,11 @@ def _started(
     if not planned:
         return
     with _left_to_its_own_run():
-        code = steps.code_now()
+        code, loaded = steps.code_now()
         application.start([batch.plan for batch, _ in planned], code)
         for batch, run in planned:
             with _left_to_its_own_run():
-                folder, assignment = steps.start_attempt(batch, run, code)
+                folder, assignment = steps.start_attempt(batch, run, code, loaded)
                 log.debug("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
                 with steps.failure_told(folder, assignment):
                     steps.assign(folder, assignment)

@@ -23,6 +23,7 @@ from txbatch.core.errors import (
 )
 from txbatch.core.event_time import late_of
 from txbatch.core.ledger import Committed, Ledger
+from txbatch.core.loaded import Loaded
 from txbatch.core.look_ups import export
 from txbatch.core.manifest import Manifest
 from txbatch.core.planning import plan_restate
@@ -97,6 +98,10 @@ class Steps:
             plan_restate(topology, head, version, run.restate, self.ledger.upstream)
         return head.own
 
+    def would_plan(self, run: Run) -> bool:
+        """True if the run has no batch yet."""
+        return self.ledger.head(self.job.topology.name, run).own is None
+
     def batch_of(self, run: Run) -> Batch:
         """Return the run's own batch, or else the last that it adopted; TerminalError when there is none."""
         name = self.job.topology.name
@@ -114,7 +119,7 @@ class Steps:
         batch = self.ledger.batch(batch.topology, batch.txid)
         if batch.status is BatchStatus.COMMITTED:
             return batch
-        folder, assignment = self.start_attempt(batch, run, self.code_now())
+        folder, assignment = self.start_attempt(batch, run, *self.code_now())
         log.info("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
         with self.failure_told(folder, assignment):
             self.assign(folder, assignment)
@@ -125,16 +130,16 @@ class Steps:
         failpoints.hit("emit.recorded")
         return emitted
 
-    def code_now(self) -> str:
-        """Return the digest of the job's code as it is now. SchemaMismatch as `emit_batch` raises it."""
+    def code_now(self) -> tuple[str, Loaded]:
+        """Return the digest of the job's code as it is now, and what that makes. SchemaMismatch as `emit_batch` raises it."""
         job = self.job.now()
         if job.code != self.job.code:
             self.ledger.check_definition(job.topology, job.name)
-        return job.code
+        return job.code, job.loaded()
 
-    def start_attempt(self, batch: Batch, run: Run, code: str) -> tuple[AttemptFolder, Assignment]:
+    def start_attempt(self, batch: Batch, run: Run, code: str, loaded: Loaded) -> tuple[AttemptFolder, Assignment]:
         """Begin the next attempt of a batch, and return its folder."""
-        assignment = self.ledger.start_attempt(batch, run, code)
+        assignment = replace(self.ledger.start_attempt(batch, run, code), loaded=loaded)
         folder = self.staging.attempt(assignment)
         failpoints.doing(f"{batch.topology} {assignment.attempt}")
         failpoints.hit("emit.attempt_started")

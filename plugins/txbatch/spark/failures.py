@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
+from txbatch.core.own_code import is_own
 from txbatch.core.python_steps import is_of_record
 from txbatch.core.text import shown_record
 
@@ -41,8 +41,6 @@ _RECORD = re.compile(r"^txbatch record ([0-9a-f]*): ?(.*)$", re.MULTILINE)
 # Of what is said of a record, where it is; what follows has its values.
 _PLACE = re.compile(r"^.*?, line [\d,]+(?:, field (?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?")
 _PATH_NOT_FOUND = "42K03"
-# Packages between a job's function and its failure, wherever they are installed or unpacked.
-_NOT_THE_JOBS = ("txbatch", "pyspark", "py4j")
 
 
 class FunctionFailed(TransientError):
@@ -166,14 +164,8 @@ def _function_failed(message: str) -> TxbatchError:
 
 def _own_files() -> set[str]:
     """The files of the job's own code: a function of it that fails on an executor, which may lack them, names them still."""
-    installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    return {file for name, file in files.items() if file and (name == "__main__" or _is_own(name, file, installed))}
-
-
-def _is_own(module: str, file: str, installed: list[Path]) -> bool:
-    package = module.partition(".")[0]
-    return package not in _NOT_THE_JOBS and not any(Path(file).is_relative_to(folder) for folder in installed)
+    return {file for name, file in files.items() if file and is_own(name, file)}
 
 
 def raise_for(error: Exception, record: Mapping[str, Any], of: str, *, show: bool) -> NoReturn:

@@ -1,0 +1,123 @@
+"""Whether the Python functions of a job can be sent to Spark's executors, found out before Spark is started.
+
+Spark finds it out in the first batch, once a txid is used, and in Python's words.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.operations import Filter, on_the_way
+from txbatch.core.own_code import lies_in
+from txbatch.core.own_combiner import OwnCombiner
+from txbatch.core.python_steps import name_of, operation_of, rows_of
+from txbatch.core.text import shown
+from txbatch.core.topology import Topology
+from txbatch.spark.shipped import own_folders, ship_by_value
+
+_SHOWN_MAX = 200
+_WAY = (
+    "make it within the function, or let the function import a module that the executors have installed "
+    "(docs/jobs.md#functions-travel)"
+)
+
+
+def check_travelling(topology: Topology, job: Path) -> None:
+    """DefinitionError names the first function that executors could not load, what of it, and a way out."""
+    functions = list(_functions(topology))
+    if not functions or (pickler := _cloudpickle()) is None:
+        return
+    ship_by_value(pickler, job)
+    for of, function in functions:
+        if why := _why_not(pickler, function, own_folders(job)):
+            raise DefinitionError(f"{of} cannot be sent to Spark's executors: {why}; {_WAY}")
+
+
+def _functions(topology: Topology) -> Iterator[tuple[str, Any]]:
+    """Yield what of a topology is called on executors, behind what is said of it."""
+    seen = set[int]()
+    for aggregate in topology.aggregates:
+        for node in on_the_way(aggregate.stream):
+            if id(node) not in seen and rows_of(node) is not None:
+                seen.add(id(node))
+                function = node.condition if isinstance(node, Filter) else getattr(node, "function", None)
+                yield f"stream {node.name!r}: {operation_of(node)}", function
+        state = f"state {aggregate.state.name!r}"
+        if callable(aggregate.remove):
+            yield f"{state}: remove {name_of(aggregate.remove)}", aggregate.remove
+        for name, aggregator in aggregate.aggregates.items():
+            if isinstance(aggregator, OwnCombiner):
+                yield f"{state}: value {name!r}, {type(aggregator.given).__name__},", aggregator.given
+            if callable(aggregator.where):
+                yield f"{state}: value {name!r}, where {name_of(aggregator.where)}", aggregator.where
+
+
+def _why_not(pickler: Any, function: Any, folders: Sequence[str]) -> str:
+    """Return why executors could not load a function, by the name in its module where one is at fault; empty: they can."""
+    why = _fault(pickler, function, folders)
+    if not why:
+        return ""
+    for name, value in _named(function):
+        if found := _fault(pickler, value, folders):
+            return f"it names {name!r}, and {found}"
+    return why
+
+
+def _fault(pickler: Any, value: Any, folders: Sequence[str]) -> str:
+    try:
+        pickled: bytes = pickler.dumps(value)
+    except Exception as error:
+        return shown(f"that cannot be pickled ({type(error).__name__}: {error})", _SHOWN_MAX)
+    for module in _modules(pickled):
+        found = sys.modules.get(module)
+        if module == "__main__" or any(lies_in(found, folder) for folder in folders):
+            return f"that is only known by its name in the module {module}, which executors have not"
+    return ""
+
+
+def _modules(pickled: bytes) -> Iterator[str]:
+    """Yield the modules that must be there where it is loaded."""
+    import pickletools  # only where there are functions
+
+    texts = list[str]()
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name in ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"):
+            texts.append(str(argument))
+        elif opcode.name == "GLOBAL":
+            yield str(argument).partition(" ")[0]
+        elif opcode.name == "STACK_GLOBAL" and len(texts) > 1:
+            yield texts[-2]
+
+
+def _named(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a function takes from its module or from around it."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return
+    known = function.__globals__
+    yield from ((name, known[name]) for name in code.co_names if name in known)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+@cache
+def _cloudpickle() -> Any:
+    """Return a copy of PySpark's cloudpickle, as importing PySpark takes half a second; None where it is not to be found."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return None
+    file = Path(spec.origin).parent / "cloudpickle" / "cloudpickle.py"
+    own = spec_from_file_location("txbatch_cloudpickle", file)
+    if own is None or own.loader is None or not file.is_file():
+        return None
+    module: ModuleType = module_from_spec(own)
+    sys.modules[own.name] = module  # what it pickles names it
+    own.loader.exec_module(module)
+    return module

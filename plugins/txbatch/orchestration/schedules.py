@@ -1,0 +1,143 @@
+"""Schedules: which of them give each run an interval, and whether that of a run is one of its DAG's schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.transaction import Interval
+from txbatch.orchestration.result import zone_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+DAILY = 'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"), from airflow.timetables.interval'
+_WAITED_FOR = f"{DAILY}: a source that is not ready for an interval is waited for"
+# By the names of Airflow's classes, of which its SDK has others: what to take where runs have no interval, or not each of them.
+_INSTEAD = {
+    "OnceTimetable": "schedule=None, and trigger one run with a logical date or a range to catch up",
+    "ContinuousTimetable": f"{DAILY}, as often as you like: the runs of this one are as long as the one before took",
+    "AssetTriggeredTimetable": _WAITED_FOR,
+    "AssetOrTimeSchedule": f"its timetable alone, {_WAITED_FOR}",
+    "PartitionedAssetTimetable": _WAITED_FOR,
+    "PartitionedAtRuntime": DAILY,
+    "CronPartitionTimetable": DAILY,
+    "EventsTimetable": "schedule=None, and trigger each run with its logical date, or several with a range to catch up",
+}
+_A_DAY = timedelta(days=1)
+
+
+def check_schedule(topology: str, dag: DAG) -> None:
+    """Refuse a schedule by which runs have no data interval, where the topology reads by time: each of them would fail."""
+    instead = _instead(dag.timetable)
+    if instead is not None:
+        raise DefinitionError(
+            f"topology_dag: {topology} reads by time, and the runs of schedule={dag.schedule!r} have no interval; write {instead}"
+        )
+
+
+def _instead(timetable: Any) -> str | None:
+    """Return what to write instead of a schedule by which runs have no interval; None for one by which they have some."""
+    for kind in type(timetable).__mro__:
+        if kind.__name__ in _INSTEAD:
+            return _INSTEAD[kind.__name__]
+    each = getattr(timetable, "timetables", getattr(timetable, "_timetables", [timetable]))
+    spans = [getattr(one, "interval", getattr(one, "_interval", None)) for one in each]  # Airflow's own classes hide it
+    return DAILY if any(span is not None and not span for span in spans) else None
+
+
+def is_scheduled(timetable: object) -> bool:
+    """True unless the schedule is None, by which any interval may be asked for."""
+    return type(timetable).__name__ != "NullTimetable"
+
+
+def check_scheduled(interval: Interval, dag: DAG) -> None:
+    """DefinitionError for a run's interval that the schedule of its DAG has not; start and end dates play no part."""
+    if not is_scheduled(dag.timetable):
+        return
+    timetable = _of_airflow(dag)
+    if next(within(interval, timetable), None) != interval:
+        raise DefinitionError(
+            f"the run's interval {interval} is none of the schedule of {dag.dag_id}, {timetable.summary}, and once it is counted "
+            f"those that overlap it are refused; {_how_to_count(interval.start, dag)}"
+        )
+
+
+def empty_interval(moment: datetime, dag: DAG | None) -> DefinitionError:
+    """Return the error of a run whose interval is empty: its schedule has none, or clocks were changed then."""
+    if dag is None or not is_scheduled(dag.timetable) or _instead(dag.timetable) is not None:
+        return DefinitionError(
+            f"the run's data interval is empty, as with a cron string; give the DAG schedule={DAILY}"
+        )
+    return DefinitionError(
+        f"the run's data interval is empty: at {moment.isoformat()}, by a change of clocks, the schedule of {dag.dag_id} has "
+        f"none; {_how_to_count(moment, dag)}"
+    )
+
+
+def within(whole: Interval, timetable: Any) -> Iterator[Interval]:
+    """Yield the intervals of one of Airflow's own timetables that begin and end within the whole.
+
+    At a change of clocks its own start may be none to a timetable that is asked for it first: those before lead there.
+    """
+    ways = _chain(timetable, None, whole), _chain(timetable, _a_day_before(whole.start, timetable), whole)
+    firsts = [(next(way, None), way) for way in ways]
+    for first, way in firsts:
+        if first is not None and first.start == whole.start:
+            yield first
+            yield from way
+            return
+    first, way = firsts[0]
+    if first is not None:
+        yield first
+        yield from way
+
+
+def _chain(timetable: Any, last: Any, whole: Interval) -> Iterator[Interval]:
+    """Yield the intervals in the whole that follow a last one, or, without one, its start."""
+    from airflow.timetables.base import TimeRestriction
+
+    earliest = _of_pendulum(whole.start) if last is None else None
+    restriction = TimeRestriction(earliest, _of_pendulum(whole.end), catchup=True)
+    while info := timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction):
+        found = info.data_interval
+        if found.start == found.end or found.end > whole.end or (last is not None and found.start <= last.start):
+            return
+        last = found
+        if found.start >= whole.start:
+            yield Interval(found.start, found.end)
+
+
+def _a_day_before(moment: datetime, timetable: Any) -> Any:
+    return timetable.infer_manual_data_interval(run_after=_of_pendulum(moment) - _A_DAY)
+
+
+def _of_pendulum(moment: datetime) -> Any:
+    """Return a moment as Airflow's timetables take it: one of theirs may have a zone with which pendulum cannot reckon."""
+    from pendulum import from_timestamp
+
+    return from_timestamp(moment.timestamp())
+
+
+def _how_to_count(moment: datetime, dag: DAG) -> str:
+    """Say how the interval that a moment is in is counted, or the newest before that is over."""
+    timetable, now = _of_airflow(dag), datetime.now(UTC)
+    before = _a_day_before(moment, timetable)
+    whole = Interval(before.start, min(now, moment + timedelta(days=800)))  # longer than any interval
+    found = None
+    for found in _chain(timetable, before, whole):
+        if found.end > moment:
+            break
+    if found is None:
+        return "name one that is over, in a backfill or under Catch up"
+    logical_date = found.end.astimezone(ZoneInfo(zone_of(dag.timetable)))
+    return f"to count {found} trigger it with the logical date {logical_date.isoformat()}"
+
+
+def _of_airflow(dag: DAG) -> Any:
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    return coerce_to_core_timetable(dag.timetable)
