@@ -187,7 +187,9 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     if code in _BAD_RECORD:
         return BadRecord(f"{_BAD_RECORD[code]}: {message}")
     if committing and (code is None or code.startswith(("08", "57"))):
-        return OutcomeUnknown("the answer to COMMIT was lost; try again: the ledger knows whether it happened")
+        return OutcomeUnknown(
+            "outcome unknown: the answer to COMMIT was lost; try again: the ledger knows whether it happened"
+        )
     if code is None or code.startswith(("08", "40", "53", "55", "57")):
         return Unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
     return TransientError(f"PostgreSQL refused: {message} ({code})")
