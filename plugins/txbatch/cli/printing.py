@@ -255,6 +255,8 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         if row["next"].get("ranges"):
             print_table(row["next"]["ranges"], cut=("stream", "partition", "start", "end", "note"))
         _show_keep(row["keep"], row["kept_until_now"])
+        if row["growth"]:
+            _say(f"contributions: {row['growth']['does']}")
         show_changed(row["topology"], row["changed"])
 
 
