@@ -64,6 +64,12 @@ def test_what_a_policy_leaves() -> None:
 
 @pytest.mark.parametrize("grows", [{"does": "a month of 30 batches keeps much"}, None])
 def test_plan_says_it_where_it_is_known(grows: dict[str, str] | None, capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"topology": "t", "guarantees": [{"state": "words"}], "in_flight": [], "one_by_one": None, "next": {"does": "nothing new"}}
+    row = {
+        "topology": "t",
+        "guarantees": [{"state": "words"}],
+        "in_flight": [],
+        "one_by_one": None,
+        "next": {"does": "nothing new"},
+    }
     show_plan([row | {"keep": "for ever", "kept_until_now": None, "growth": grows, "changed": []}])
     assert ("contributions: a month of 30 batches keeps much" in capsys.readouterr().out) == (grows is not None)

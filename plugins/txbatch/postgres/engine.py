@@ -55,6 +55,8 @@ _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_cou
 # By the version that brought them: an older server refuses a connection that names them, and logs that.
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
+# What psycopg2 takes as an argument for itself.
+_OF_DRIVER = ("connection_factory", "cursor_factory", "dsn", "async", "async_")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 _BAD_RECORD = {
     "22003": "a value is out of range",
@@ -147,6 +149,8 @@ def _check_parts(given: str, url: URL, what: str) -> None:
         raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
     if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
         raise DefinitionError(f"{what} holds U+0000, which no part of it can")
+    if of_driver := [name for name in _OF_DRIVER if name in url.query]:
+        raise DefinitionError(f"{what} has the parameter {of_driver[0]!r}, which PostgreSQL has not: leave it out")
     if url.port is not None and not 0 < url.port < 65536:
         raise DefinitionError(f"{what}: there is no port {url.port}")
 
