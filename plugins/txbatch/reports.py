@@ -37,7 +37,8 @@ class Batch:
     `status` is planned, emitted, committed or aborted; `final`: it is committed, and nothing below it can change. `records` were
     read, `kept` reached each state, `keys` were changed, by state, and `late` came after the `watermark` had passed their window.
     Windows are closed up to `closed_to` since then; `ahead` records were of a time after the batch was planned, up to `ahead_to`.
-    Without an interval, the batch is none by time.
+    `duration` is the time from planning to commit, `emit_duration` that of Spark in the newest attempt; `lease_live`: its run
+    shows signs of life. Without an interval, the batch is none by time.
     """
 
     topology: str
@@ -65,6 +66,9 @@ class Batch:
     closed_to: datetime | None
     ahead: int | None
     ahead_to: datetime | None
+    duration: timedelta | None
+    emit_duration: timedelta | None
+    lease_live: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,10 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a txid, written `7:2` in `attempt`. The columns are those of `report.attempts`."""
+    """One try at a txid, written `7:2` in `attempt`; `code` is the begin of the sha256 of the job file that ran.
+
+    The columns are those of `report.attempts`.
+    """
 
     topology: str
     txid: int
@@ -103,6 +110,7 @@ class Attempt:
     started_at: datetime
     finished_at: datetime | None
     duration: timedelta | None
+    code: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def plain(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return value.replace(tzinfo=None).isoformat(" ", "seconds")  # strftime writes the year 1 as 1
     if isinstance(value, timedelta):
         return str(timedelta(seconds=round(value.total_seconds())))
     if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def _short(value: Any) -> str:
     """A moment of today without its day, and of another day without its seconds."""
     if isinstance(value, datetime):
         today = value.date() == datetime.now(value.tzinfo).date()
-        return value.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+        return f"{value:%H:%M:%S}" if today else value.replace(tzinfo=None).isoformat(" ", "minutes")
     return plain(value)
 
 

@@ -29,6 +29,19 @@ SELECT state, columns, horizon, pruned FROM txbatch.state WHERE topology = :topo
 -- Of these positions of a state rows have gone, or, of an empty span, go from now on.
 UPDATE txbatch.state SET pruned = CAST(:pruned AS json) WHERE state = :state;
 
+-- last_counted --
+-- The last committed batches of a topology: when they were planned, how long their intervals are, and what they changed.
+SELECT created_at, upper(data_interval) - lower(data_interval) AS length, keys FROM txbatch.batch
+ WHERE topology = :topology AND kind = 'ordinary' AND status = 'committed' ORDER BY txid DESC LIMIT :batches;
+
+-- contributions_stored --
+-- What the contributions of each state take on disk, and how many there are by what the batches above the horizon say.
+SELECT s.state, (SELECT sum(pg_total_relation_size(p.relid))::bigint
+                   FROM pg_partition_tree(to_regclass(format('contribution.%I', s.state))) p) AS size,
+       (SELECT sum((b.keys ->> s.state)::bigint) FROM txbatch.batch b
+         WHERE b.topology = s.topology AND b.txid > s.horizon AND b.status = 'committed')::bigint AS rows
+  FROM txbatch.state s WHERE s.topology = :topology AND s.contributions;
+
 -- forget_attempts --
 -- Attempts of folded batches that never counted. A state apart may name one of them: then none is forgotten.
 DELETE FROM txbatch.attempt a USING txbatch.batch b

@@ -112,7 +112,7 @@ def test_a_database_that_is_not_migrated(
     monkeypatch.setenv("TXBATCH_DATABASE_URL", postgres_server)  # its own database, which no test migrates
     if command == ("run",):
         command = ("run", write_job("job.py", job_of("a", "a")))
-    refused(txbatch(*command), "the database lacks migrations [1")
+    refused(txbatch(*command), "the database lacks migrations 1 to ")
 
 
 def test_an_embedded_server_that_cannot_be_made(
@@ -128,7 +128,7 @@ def test_an_embedded_server_that_cannot_be_made(
 def test_two_topologies_of_one_name(txbatch: Txbatch, write_job: WriteJob) -> None:
     assert txbatch("run", write_job("one.py", job_of("a", "a"))).exit_code == 0
     other = write_job("two.py", job_of("a", "a").replace('("b")', '("c")'))
-    refused(txbatch("run", other), "one.py defines it already: a second job is renamed in")
+    refused(txbatch("run", other), "one.py defines it already; if", "is a second job, give its topology another name there")
 
 
 @pytest.mark.rule("R11")

@@ -49,6 +49,13 @@ def test_commands_exist(document: Path) -> None:
     assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, "targets of make"
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_all_rules_are_numbered_to_the_last_one(document: Path) -> None:
+    rules = re.findall(r"^### (R\d+)$", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
+    last = max(rules, key=lambda rule: int(rule[1:]))
+    assert set(re.findall(r"\(?R1\)? to \(?(R\d+)", document.read_text())) <= {last}
+
+
 def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
     (shown,) = blocks("README.md", "python")
     assert shown in (ROOT / "jobs" / "word_count.py").read_text()

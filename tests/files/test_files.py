@@ -21,7 +21,7 @@ EPOCH, FAR = datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 def read(case: Case) -> list[list[Any]]:
     """The rows of a file, by the decoder that Spark's tasks call."""
     if case.format == "text":
-        return [[line] for line in text_lines.lines(case.path)]
+        return [[line] for line in text_lines.lines(case.path, **case.options)]
     fields = parse_fields(case.fields)
     if case.format == "parquet":
         return [

@@ -190,7 +190,8 @@ def test_two_job_files_of_one_name(bench: Bench) -> None:
     bench.whole(words(dog=1))
     same_name = word_count(ListSpout(1))
     with pytest.raises(
-        SchemaMismatch, match=r"jobs/job.py defines it already: a second job is renamed in jobs/copy.py"
+        SchemaMismatch,
+        match=r"jobs/job.py defines it already; if jobs/copy.py is a second job, give its topology another name there",
     ):
         bench.ledger.register(same_name, "jobs/copy.py")
 

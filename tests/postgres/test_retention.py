@@ -249,3 +249,16 @@ def collector(engine: Engine) -> Collector:
         remove = number
 
     return Collector(Retention(engine), NoLeftovers(), PostgresWindows(engine))
+
+
+def test_a_month_of_batches_is_told_by_what_the_last_ones_keep(engine: Engine, bench: Bench) -> None:
+    kept = Retention(engine)
+    for number in range(2):
+        bench.whole(words(**{f"word{each}": 1 for each in range(600)}), str(number))
+    assert kept.growth("word_count") is None  # one followed the other at once
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE txbatch.batch SET created_at = created_at - interval '1 day' WHERE txid = 1")
+    found = kept.growth("word_count")
+    assert found is not None
+    assert (found.batches, found.contributions) == (30, 18_000)
+    assert 50 < found.size / found.contributions < 500

@@ -276,6 +276,10 @@ def test_a_key_with_u0000_names_batch_and_file(emit: Emit, root: Path) -> None:
     for number in range(6):
         write(root, f"{number}", b"a\x00b\n" if number == 4 else b"ab\n")
     with pytest.raises(BadRecord, match=r"lines 1:1, .*key 'line' holds U\+0000; .* \(in 4\)"):
+        emit(lines(root, nul=True))
+    with pytest.raises(
+        BadRecord, match=r"lines 1:1, stream 'in': .*/4 line 1 holds U\+0000, as UTF-16 does; .* nul=True"
+    ):
         emit(lines(root))
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import parse_fields
 from txbatch.spouts.parquet_files import read_file
@@ -238,3 +239,35 @@ def test_a_name_of_a_column_that_is_not_utf8_is_a_damaged_file(tmp_path: Path, n
     file.write_bytes(file.read_bytes().replace(f"{name}1".encode(), f"{name}\xff".encode("latin-1")))
     with pytest.raises(BadRecord, match=r"a\.parquet is no Parquet file, or is cut off \('utf-8' codec"):
         values(file, "x1 bigint")
+
+
+def of_bytes(*texts: bytes | None, type_: pa.DataType = pa.string()) -> pa.Array:  # noqa: B008 (types of Arrow never change)
+    """Texts that nobody has looked at."""
+    raw = pa.array(texts, pa.large_binary() if type_ == pa.large_string() else pa.binary())
+    return raw.view(type_)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+def test_a_text_that_is_no_utf8_is_named_by_file_column_and_row(tmp_path: Path, type_: pa.DataType) -> None:
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    table = pa.table(
+        {"at": pa.array(days, pa.timestamp("us", "UTC")), "name": of_bytes(b"\xff", None, b"caf\xe9", type_=type_)}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    spout = IntervalSpout(tmp_path, "at timestamp, name string", time="at", format="parquet")
+
+    def plan(*interval: int) -> Any:
+        return {"interval": [days[0].replace(day=day).isoformat() for day in interval], "files": {"a.parquet": 1}}
+
+    spout.check_texts(plan(2, 3))
+    with pytest.raises(BadRecord, match=r"a\.parquet: the column 'name' is not UTF-8 in row 3; "):
+        spout.check_texts(plan(2, 4))
+
+
+def test_a_text_of_a_day_is_named_as_well(tmp_path: Path) -> None:
+    days = pa.array([date(2026, 1, 1), date(2026, 1, 2)])
+    pq.write_table(pa.table({"day": days, "name": of_bytes(b"a", b"\xc3")}), tmp_path / "a.parquet")
+    spout = IntervalSpout(tmp_path, "day date, name string", time="day", format="parquet")
+    plan = {"interval": ["2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"], "files": {"a.parquet": 1}}
+    with pytest.raises(BadRecord, match="the column 'name' is not UTF-8 in row 2"):
+        spout.check_texts(plan)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from txbatch import PartitionedLogSpout, TransactionAttempt
-from txbatch.core.errors import TransientError
-from txbatch.spouts.partitioned_log import PartitionedLog
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.spouts.partitioned_log import PartitionedLog, _records
 
 FIRST = TransactionAttempt(1, 0)
 
@@ -76,3 +76,20 @@ def test_a_plan_says_what_is_gone(log: PartitionedLog) -> None:
     assert spout.emit_partition_batch_new(FIRST, "a", None) == {"start": 6, "end": 7}
     gone = spout.emit_partition_batch_new(FIRST, "a", {"start": 0, "end": 2})
     assert gone == {"start": 2, "end": 6, "gone": f"{log.root}/a keeps 6 to 7"}
+
+
+def test_a_record_that_is_no_text_is_named_by_segment_and_offset(log: PartitionedLog) -> None:
+    log.append("a", "1234")
+    segment = log.segments("a")[1]
+    segment.write_bytes(b"4\no\0\ncaf\xe9\n")
+
+    def read(start: int, end: int, *, nul: bool = False) -> list[str]:
+        row = {"partition": "a", "start": start, "end": end, "segments": [str(path) for path in log.segments("a")]}
+        return [line for _, line in _records(row, nul)]
+
+    assert log.end("a") == 6
+    assert read(3, 5, nul=True) == ["4", "o\0"]
+    with pytest.raises(BadRecord, match=rf"{segment} record 4 holds U\+0000, as UTF-16 does; .* nul=True"):
+        read(3, 5)
+    with pytest.raises(BadRecord, match=rf"{segment} record 5: the byte 0xe9 is not UTF-8"):
+        read(5, 6)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from txbatch.postgres.engine import _connecting
+from txbatch.core.errors import OutcomeUnknown
+from txbatch.postgres.engine import _connecting, translated
 
 
 class Server:
@@ -29,3 +30,9 @@ def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
     server.meanwhile = connect
     connect()
     assert ["transaction_timeout=0" in each.options for each in made] == [True, True]
+
+
+def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown() -> None:
+    lost = translated(ConnectionError("server closed the connection unexpectedly"), committing=True)
+    assert isinstance(lost, OutcomeUnknown)
+    assert str(lost).startswith("outcome unknown: the answer to COMMIT was lost; try again")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from txbatch import OpaquePartitionedSpout, PartitionUnreadable, Topology
-from txbatch.core.errors import TransientError
+from txbatch import OpaquePartitionedSpout, PartitionUnreadable, PlainSpout, Topology
+from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.spout import Emitter
 from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.spark.reader import BatchReader, opened
@@ -156,3 +157,43 @@ def test_what_a_spout_raises_names_batch_stream_and_method(monkeypatch: pytest.M
 
     with pytest.raises(TransientError, match=why):
         read()
+
+
+class Plain(PlainSpout):
+    """A spout without partitions, which names a text that is none, or cannot."""
+
+    fields = "line string"
+
+    def __init__(self, says: str | None) -> None:
+        self.says = says
+
+    @property
+    def identity(self) -> Any:
+        return {"spout": "Plain"}
+
+    def initialize_transaction(self, txid: int, prev_metadata: Any, curr_metadata: Any) -> Any:
+        return {"day": 7}
+
+    def emit_batch(self, spark: Any, attempt: Any, metadata: Any) -> Any:
+        raise AssertionError("it is not read again")
+
+    def check_texts(self, metadata: Any) -> None:
+        if self.says is not None:
+            raise BadRecord(f"{self.says} of day {metadata['day']}")
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("row 9", "t 1:2, stream 'in': row 9 of day 7"),
+        (None, "t 1:2, stream 'in': a text is invalid UTF-8; mend the source, or abort the batch"),
+    ],
+)
+def test_a_text_that_is_none_is_named_by_the_spout_also_without_partitions(says: str | None, told: str) -> None:
+    spout = Plain(says)
+    stream = Topology("t").new_stream("in", spout)
+    metadata = {"format": 2, "streams": {"in": {"plan": {"day": 7}}}}
+    reader = BatchReader(None, stream, Assignment("t", TransactionAttempt(1, 2), "token", metadata, "code"), spout)  # type: ignore[arg-type]
+    found: Any = {"": {"records": 3, "fingerprint": 1, "invalid": 1}}
+    with pytest.raises(BadRecord, match=f"^{re.escape(told)}$"):
+        reader.audited(found)

@@ -77,17 +77,18 @@ class Text(click.ParamType[str]):
     """Something that says something: an empty variable of a script is no default, and no name."""
 
     name = "text"
+    instead = "leave it out, or say what is meant"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not checked(self, value, param, ctx).strip():
-            self.fail("it is given empty; leave it out, or say what is meant", param, ctx)
+            self.fail(f"it is given empty; {self.instead}", param, ctx)
         return str(value)
 
 
 class Why(Text):
     """Why something is asked for, which is kept."""
 
-    name = "why"
+    name, instead = "why", "say why"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if len(why := super().convert(value, param, ctx)) > WHY_MAX:
@@ -202,8 +203,18 @@ def keys(given: Sequence[str], columns: Collection[str]) -> list[list[str]]:
     return [_columns_of(key, columns) for key in given]
 
 
+def parts_of(text: str) -> list[str]:
+    """Return the parts of a text that is written as CSV. TerminalError where it is none."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error as error:
+        raise TerminalError(
+            f"{text!r} is no line of CSV ({error}); enclose a part with such characters in quotes"
+        ) from None
+
+
 def _columns_of(key: str, columns: Collection[str]) -> list[str]:
-    parts: list[str] = next(csv.reader([key]), [])
+    parts = parts_of(key)
     if len(parts) != len(columns):
         raise TerminalError(
             f"key {key!r} has {how_many(len(parts), 'part')}; the state's keys are {', '.join(columns)}: write them "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -57,7 +56,7 @@ def ask(topology: str, query: str, questions: tuple[str, ...]) -> Rows:
 def _question(query: str, fields: Sequence[Field], text: str) -> tuple[Any, ...]:
     """Return a question as a value for each field; TerminalError for one that is of another type, or has not these fields."""
     takes = f"query {query!r} takes {', '.join(f'{field.name} {field.type}' for field in fields)}"
-    parts: list[str] = [text] if len(fields) == 1 else next(csv.reader([text]), [])
+    parts: list[str] = [text] if len(fields) == 1 else arguments.parts_of(text)
     if len(parts) != len(fields):
         raise TerminalError(f"{takes}; {text!r} has {how_many(len(parts), 'part')}: write a question as CSV")
     return tuple(_typed(takes, field, part) for field, part in zip(fields, parts, strict=True))
@@ -72,5 +71,7 @@ def _typed(takes: str, field: Field, text: str) -> Any:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Return a moment in its zone, UTC where it is written without one."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    """Return a moment in its zone, UTC where it is written without one. OverflowError outside the years 1 to 9999 in UTC."""
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    zoned.astimezone(UTC)
+    return zoned

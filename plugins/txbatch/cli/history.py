@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,15 @@ LIMIT = 1_000
 @click.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
 @click.argument("state", type=arguments.TEXT)
 @click.argument("key", required=False, type=arguments.KEY)
-@prints_rows(nothing="", show=lambda rows: show_why(rows))
-def why(state: str, key: str | None) -> Rows:
+@click.option(
+    "--limit",
+    default=LIMIT,
+    show_default=True,
+    type=arguments.LIMIT,
+    help="How many positions are shown, the newest; --json has all.",
+)
+@prints_rows(nothing="", show=lambda rows: show_why(rows, click.get_current_context().params["limit"]))
+def why(state: str, key: str | None, limit: int) -> Rows:
     """Say where the value of KEY in STATE comes from: every batch behind it, those that were restated as well.
 
     A key of several columns is written as CSV; a global value has none. Exit code 1 if the value is not what these amount to.
@@ -82,8 +90,11 @@ def _reader() -> PastReader:
     return PastReader(engine, jobs=jobs_above(engine, Path.cwd()))
 
 
-def show_why(rows: list[dict[str, Any]]) -> None:
-    """Show the value, a line per position with what was read below it, and whether these amount to the value."""
+def show_why(rows: list[dict[str, Any]], limit: int = LIMIT) -> None:
+    """Show the value, a line per position with what was read below it, and whether these amount to the value.
+
+    Of many positions the newest are shown, as many as `limit`.
+    """
     for row in rows:
         what = shown(" ".join([row["state"], ",".join(row["key"].values())]).rstrip())
         value = (
@@ -92,8 +103,12 @@ def show_why(rows: list[dict[str, Any]]) -> None:
             else "there is no such key now"
         )
         click.echo(f"{what}: {value}")
-        for position in dict.fromkeys(each["position"] for each in row["versions"]):
-            _show_position([each for each in row["versions"] if each["position"] == position])
+        positions = [list(versions) for _, versions in groupby(row["versions"], itemgetter("position"))]
+        if (earlier := len(positions) - limit) > 0:
+            are = "1 earlier position is" if earlier == 1 else f"{earlier:,} earlier positions are"
+            click.echo(f"  {are} not shown: --limit, --json, or report.why_<state> in SQL")
+        for versions in positions[-limit:]:
+            _show_position(versions)
         click.echo(_ends(row, what))
 
 

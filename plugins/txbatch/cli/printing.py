@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from txbatch.core.cuts import MICROS
-from txbatch.core.errors import TxbatchError
+from txbatch.core.errors import TerminalError, TxbatchError
 from txbatch.core.keep import FOR_EVER, Keep, told
 from txbatch.core.text import escape_json, shown, shown_lines, told_txids
 from txbatch.core.window import lasting
@@ -86,6 +86,10 @@ def errors_told(as_json: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("txbatch: stopped; the next call goes on", err=True)
         sys.exit(128 + signal.SIGINT)
+    except SystemExit as ended:
+        why = f"the job, or a function of it, ended the program (SystemExit: {ended.code}); raise another error there"
+        _print_error(TerminalError(f"{why}; `txbatch -v` shows where").with_traceback(ended.__traceback__), as_json)
+        sys.exit(1)
     except Exception as error:
         _print_error(error, as_json)
         sys.exit(1)
@@ -260,6 +264,8 @@ def show_plan(rows: list[dict[str, Any]]) -> None:
         for warning in row["warnings"]:
             _say(warning)
         _show_keep(row["keep"], row["kept_until_now"])
+        if row["growth"]:
+            _say(f"contributions: {row['growth']['does']}")
         show_changed(row["topology"], row["changed"])
 
 

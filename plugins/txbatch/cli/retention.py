@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core import growth
 from txbatch.core.keep import Keep
 from txbatch.core.keep_windows import kept_windows, told_policy
 from txbatch.core.topology import Topology
@@ -76,8 +78,17 @@ def _asked(topology: str | None, keep_txids: int | None, keep_days: int | None) 
 
 
 def kept(engine: Engine, topology: Topology) -> dict[str, Any]:
-    """Return what a job says that is kept, and what was until now: what is stored of it, where there is something."""
-    policies, until_now = Retention(engine).policies(), None
+    """Return what a job says that is kept, and what was until now: what is stored of it, where there is something.
+
+    `growth` is what a month of batches comes to, as its last ones say, with that in words; None where nothing is known.
+    """
+    retention = Retention(engine)
+    policies, until_now, found = retention.policies(), None, retention.growth(topology.name)
     if topology.name in policies:
         until_now = told_policy(policies[topology.name], PostgresWindows(engine).policy(topology.name))
-    return {"keep": told_policy(topology.keep, kept_windows(topology)), "kept_until_now": until_now}
+    grows = {**asdict(found), "does": growth.told(found, topology.keep)} if found else None
+    return {
+        "keep": told_policy(topology.keep, kept_windows(topology)),
+        "kept_until_now": until_now,
+        "growth": grows,
+    }

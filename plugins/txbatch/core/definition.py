@@ -124,7 +124,9 @@ def check_definition(topology: Topology, job: str, known: Known) -> None:
     name, found = topology.name, redefinitions(topology, known)
     changes = "; ".join(each.what for each in found)
     first = (
-        "" if known.was or job == known.job else f"{known.job} defines it already: a second job is renamed in {job}. "
+        ""
+        if known.was or job == known.job
+        else f"{known.job} defines it already; if {job} is a second job, give its topology another name there. "
     )
     if found and not known.counted:
         back = "" if known.txid is None else "put it back as it was; or "

@@ -225,7 +225,7 @@ def which(kept: KeptWindows, before: int) -> str:
 def told_time(micros: int) -> str:
     """Return a time for people; beyond the years that Python has, its number."""
     try:
-        return f"{time_of(micros):%Y-%m-%d %H:%M:%S} UTC".replace(":00 UTC", " UTC")
+        return f"{time_of(micros).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC".replace(":00 UTC", " UTC")
     except OverflowError:
         return f"{micros} microseconds since 1970"
 

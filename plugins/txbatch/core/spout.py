@@ -100,6 +100,8 @@ class Spout(ABC):
     metadata_bytes_max: int = METADATA_BYTES_MAX
     # True of a spout by time that, asked for several intervals at once, also gives the records between them: they are left out.
     reads_gaps: bool = False
+    # False of a spout whose texts must not hold U+0000; `check_texts` says where they do.
+    nul: bool = True
 
     @property
     @abstractmethod
@@ -125,6 +127,12 @@ class Spout(ABC):
         that reads by time has the name of the field that says when, a timestamp or a date, as its attribute `time`.
         """
         return None
+
+    def check_texts(self, metadata: Metadata) -> None:
+        """Refuse a text that is none: BadRecord names the record. Asked where Spark has found one in what a plan names.
+
+        Does nothing where the spout cannot say.
+        """
 
     def plan_again(self, partition: str, metadata: Metadata) -> Metadata:
         """Return the range, or the plan, by which a committed batch that read this one is counted again (R17): as it was.

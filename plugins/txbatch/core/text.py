@@ -52,23 +52,32 @@ def how_many(count: int, one: str, many: str | None = None) -> str:
 
 
 def told_txids(txids: Iterable[int]) -> str:
-    """Name txids in their order: those that follow each other by the first and the last, and of many the first.
+    """Name txids in their order, as `told_numbers` does.
 
     >>> told_txids([122]), told_txids([122, 121]), told_txids([307, 305])
     ('txid 122', 'txids 121 to 122', 'txids 305, 307')
     >>> told_txids([1, 2, 3, 5, 7, 8, 10, 11, 13])
     'txids 1 to 3, 5, 7 to 8, 3 more'
     """
+    return told_numbers("txid", txids)
+
+
+def told_numbers(what: str, numbers: Iterable[int]) -> str:
+    """Name numbers of something in their order: those that follow each other by the first and the last, and of many the first.
+
+    >>> told_numbers("migration", [32, 33])
+    'migrations 32 to 33'
+    """
     ranges = list[list[int]]()
-    for txid in sorted(txids):
-        if ranges and txid == ranges[-1][-1] + 1:
-            ranges[-1].append(txid)
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
         else:
-            ranges.append([txid])
+            ranges.append([number])
     told = [f"{each[0]} to {each[-1]}" if len(each) > 1 else f"{each[0]}" for each in ranges[:_RANGES_SHOWN]]
     more = sum(map(len, ranges[_RANGES_SHOWN:]))
     one = len(ranges) == 1 and len(ranges[0]) == 1
-    return f"{'txid' if one else 'txids'} {', '.join([*told, *([f'{more:,} more'] if more else [])])}"
+    return f"{what if one else what + 's'} {', '.join([*told, *([f'{more:,} more'] if more else [])])}"
 
 
 def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:

@@ -60,7 +60,8 @@ def load_job(name: str, root: Path | None = None) -> Job:
     path = _found(name, root)
     _check_names(path)
     code = code_digest(path)
-    topologies = {id(each): each for each in vars(_load(path)).values() if isinstance(each, Topology)}
+    found = vars(_load(path)).values()
+    topologies = {id(each): each for each in found if issubclass(type(each), Topology)}  # `__class__` may raise
     if len(topologies) != 1:
         names = ", ".join(sorted(each.name for each in topologies.values())) or "none"
         raise DefinitionError(

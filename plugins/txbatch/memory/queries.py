@@ -183,7 +183,12 @@ def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list
             raise TerminalError(f"{of} takes {takes}; {shown(repr(row), _SHOWN_MAX)} has {len(row)}")
     for number, field in enumerate(fields):
         _check_column(of, field, [row[number] for row in rows])
-    return [record_of(row, fields) for row in rows]
+    try:
+        return [record_of(row, fields) for row in rows]
+    except OverflowError as error:
+        raise TerminalError(
+            f"{of}: a time that is asked is outside the years 1 to 9999 in UTC; ask another one"
+        ) from error
 
 
 def _check_column(of: str, field: Field, values: Sequence[Any]) -> None:

@@ -106,7 +106,9 @@ def _written(moment: datetime, zone: str) -> str:
     local = there.replace(tzinfo=None)
     if _moment(local.isoformat(), zone) != moment:  # of an hour that comes twice
         return there.isoformat(timespec=_precision(local))
-    return f"{local:%Y-%m-%d}" if local.time() == datetime.min.time() else local.isoformat(timespec=_precision(local))
+    return (
+        local.date().isoformat() if local.time() == datetime.min.time() else local.isoformat(timespec=_precision(local))
+    )
 
 
 def _precision(local: datetime) -> str:

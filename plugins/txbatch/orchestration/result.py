@@ -49,9 +49,9 @@ def interval(start: datetime, end: datetime, zone: str) -> str:
     """An interval as its schedule's zone has it: `2013-01-04 (America/New_York)` for a day there."""
     first, last = (moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for moment in (start, end))
     if first.time() == last.time() == datetime.min.time() and last - first == _DAY:
-        return f"{first:%Y-%m-%d} ({zone})"
-    same = first.date() == last.date()
-    return f"{first:%Y-%m-%d %H:%M} to {last:{'%H:%M' if same else '%Y-%m-%d %H:%M'}} ({zone})"
+        return f"{first.date().isoformat()} ({zone})"
+    end_told = f"{last:%H:%M}" if first.date() == last.date() else last.isoformat(" ", "minutes")
+    return f"{first.isoformat(' ', 'minutes')} to {end_told} ({zone})"
 
 
 def zone_of(schedule: object) -> str:

@@ -56,6 +56,8 @@ _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_cou
 # By the version that brought them: an older server refuses a connection that names them, and logs that.
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
+# What psycopg2 takes as an argument for itself.
+_OF_DRIVER = ("connection_factory", "cursor_factory", "dsn", "async", "async_")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
 # By what PostgreSQL calls a thing: what a writer needs on it.
@@ -157,6 +159,8 @@ def _check_parts(given: str, url: URL, what: str) -> None:
         raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
     if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
         raise DefinitionError(f"{what} holds U+0000, which no part of it can")
+    if of_driver := [name for name in _OF_DRIVER if name in url.query]:
+        raise DefinitionError(f"{what} has the parameter {of_driver[0]!r}, which PostgreSQL has not: leave it out")
     if url.port is not None and not 0 < url.port < 65536:
         raise DefinitionError(f"{what}: there is no port {url.port}")
 
@@ -195,7 +199,9 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
     if code in _BAD_RECORD:
         return BadRecord(f"{_BAD_RECORD[code]}: {message}")
     if committing and (code is None or code.startswith(("08", "57"))):
-        return OutcomeUnknown("the answer to COMMIT was lost; try again: the ledger knows whether it happened")
+        return OutcomeUnknown(
+            "outcome unknown: the answer to COMMIT was lost; try again: the ledger knows whether it happened"
+        )
     if code is None or code.startswith(("08", "40", "53", "55", "57")):
         return Unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
     return TransientError(f"PostgreSQL refused: {message} ({code})")

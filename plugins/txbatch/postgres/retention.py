@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core import retention
+from txbatch.core.growth import LAST_BATCHES, Counted, Growth, Stored, growth
 from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.keep import Keep
 from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -80,6 +81,14 @@ class Retention:
             attempts = connection.execute(query("attempts_to_forget"), given).scalar_one()
             rows_gone = sum(_number(connection, each.folds, found) for each in states)
             return Slice(past.reached, len(found.all), rows_gone, attempts)
+
+    def growth(self, topology: str) -> Growth | None:
+        """Return what a month of batches keeps in contributions, by the last ones; None where that is not known."""
+        with transaction(self.engine) as connection:
+            given = {"topology": topology, "batches": LAST_BATCHES}
+            last = [Counted(*row) for row in connection.execute(query("last_counted"), given)]
+            stored = [Stored(*row) for row in connection.execute(query("contributions_stored"), given)]
+        return growth(last, stored)
 
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""

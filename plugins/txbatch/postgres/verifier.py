@@ -143,7 +143,8 @@ class PostgresBooks:
         with transaction(self.engine) as connection:
             gaps = connection.execute(query("gaps"), {"topology": topology}).mappings()
             told = [
-                f"{row['gap_start']:%Y-%m-%d %H:%M} to {row['gap_end']:%Y-%m-%d %H:%M} UTC is not counted"
+                " to ".join(row[end].replace(tzinfo=None).isoformat(" ", "minutes") for end in ("gap_start", "gap_end"))
+                + " UTC is not counted"
                 for row in gaps
             ]
             holes = connection.execute(query("unfilled_holes"), {"topology": topology}).mappings()

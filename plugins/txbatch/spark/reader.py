@@ -139,7 +139,7 @@ class BatchReader:
     def audit(self) -> dict[str, ReadPartition]:
         """Return for each partition the records read and the sum of their xxhash64.
 
-        BadRecord names partitions with invalid UTF-8.
+        BadRecord names partitions with texts that are none: invalid UTF-8, or U+0000 where the spout refuses it.
         A partition without records counts as read only if its range is empty or the spout, asked again, counts none; others
         are left out, so that `check_manifest` reports them missing (R7b).
         """
@@ -153,8 +153,9 @@ class BatchReader:
         self.read = sum(row["records"] for row in found.values())
         invalid = sorted(name for name, row in found.items() if row["invalid"])
         if invalid:
-            self._count(invalid[0])
-            raise BadRecord(f"{self}: invalid UTF-8 in {', '.join(invalid[:5])}; mend the source, or abort the batch")
+            self._name_bad_text(invalid[0])
+            where = f" in {', '.join(invalid[:5])}" if any(invalid) else ""
+            raise BadRecord(f"{self}: a text{where} is invalid UTF-8; mend the source, or abort the batch")
         latest = {name: row["latest"] for name, row in found.items()} if self._watermark else {}
         ahead = {name: self._ahead(row) for name, row in found.items()}
         return self._without_records(found) | {
@@ -180,7 +181,8 @@ class BatchReader:
 
         names = [spark_name(field.name) for field in self.stream.fields]
         strings = [spark_name(field.name) for field in self.stream.fields if field.type == "string"]
-        valid = " and ".join(f"coalesce(is_valid_utf8({name}), true)" for name in strings) or "true"
+        checks = ["is_valid_utf8({})", *([] if self.stream.spout.nul else ["not contains({}, char(0))"])]
+        valid = " and ".join(f"coalesce({check.format(name)}, true)" for name in strings for check in checks) or "true"
         partition = F.col(PARTITION_COLUMN) if isinstance(self.stream.spout, PartitionedSpout) else F.lit("")
         time = self._watermark and spark_name(self._watermark.time)
         micros = f"unix_micros(cast({time} as timestamp))"
@@ -225,6 +227,14 @@ class BatchReader:
             return None
         with naming(str(self)):
             return spout.count_records(partition, self.planned.ranges[partition])
+
+    def _name_bad_text(self, partition: str) -> None:
+        """Have the spout name a text that is none; return where it cannot say."""
+        if isinstance(self.stream.spout, PartitionedSpout):
+            self._count(partition)
+            return
+        with naming(str(self)):
+            self.stream.spout.check_texts(self.planned.plan)
 
     def _partition(self, value: str) -> str:
         spout = self.stream.spout

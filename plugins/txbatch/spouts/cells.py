@@ -153,6 +153,8 @@ def _unlike_number(value: str, type_: str, options: Mapping[str, Any]) -> str:
         return _odd_sign(value, point, thousands)
     if re.search("[eE]", value) and type_ not in FLOATING_TYPES:
         return "it has an exponent; declare the field as double, or write the number out"
+    if type_ in FLOATING_TYPES:
+        return beyond(type_)
     whole, _, fraction = _plain_one(value, options).lstrip("-").partition(".")
     scale = decimal_scale(type_)
     if scale is None and fraction and type_ in INTEGER_TYPES:
@@ -160,6 +162,12 @@ def _unlike_number(value: str, type_: str, options: Mapping[str, Any]) -> str:
     if scale is not None and len(fraction) > scale:
         return f"it has {len(fraction)} digits after the point; declare a larger scale, nothing is rounded"
     return f"it is out of range, with {len(whole.lstrip('0'))} digits before the point; declare a larger type"
+
+
+def beyond(type_: str) -> str:
+    """Why a number is refused that a floating type does not reach, and the way out."""
+    larger = "declare the field as double" if type_ == "float" else "mend the source, or declare the field a string"
+    return f"it is out of range of {type_}; {larger}"
 
 
 def _odd_sign(value: str, point: str, thousands: str | None) -> str:

@@ -56,6 +56,14 @@ class Block:
             return f"{self.path} at byte {self.offset + at:,}"
         return f"{self.path} line {self.first_line + self.data.count(NEWLINE, 0, at)}"
 
+    def check_no_nul(self) -> None:
+        """Refuse U+0000, which UTF-16 without a mark is full of: BadRecord, which names the line."""
+        if (at := self.data.find(b"\0")) >= 0:
+            raise BadRecord(
+                f"{self.place(at)} holds U+0000, as UTF-16 does; write the file as UTF-8, or say nul=True of its spout if lines "
+                "may hold U+0000"
+            )
+
     def check_utf8(self) -> None:
         """Refuse what is no UTF-8: BadRecord, which names the line."""
         try:

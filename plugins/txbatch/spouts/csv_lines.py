@@ -125,7 +125,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
-    """Lines end with \\n or \\r\\n, and quotes stand where RFC 4180 has them."""
+    """Lines end with \\n or \\r\\n, quotes stand where RFC 4180 has them, and U+0000 only where options say so."""
     quote = options["quote"].encode()
     quotes = _places(data, quote) if quote and quote in data else None
     if quotes is not None:
@@ -134,6 +134,12 @@ def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
         _check_returns(data, quotes if options["multiline"] else None)
     if (mark := 0 if data.startswith(MARK) else data.find(b"\n" + MARK) + 1) or data.startswith(MARK):
         raise _at(data, mark, "a mark of byte order begins it; files were joined, take it out")
+    if not options["nul"] and (place := data.find(b"\0")) >= 0:
+        raise _at(
+            data,
+            place,
+            "U+0000 stands in it, as UTF-16 has it; write the file as UTF-8, or say nul=True if texts may hold it",
+        )
 
 
 def _check_returns(data: bytes, quotes: Any) -> None:

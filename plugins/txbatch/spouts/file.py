@@ -29,16 +29,21 @@ class FileSpout(PartitionedSpout):
     The text must be UTF-8; a line ends with \\n, \\r\\n or \\r, the last one also without; a byte order mark is no part
     of it. Files named `*.gz`, `*.bz2`, `*.zst` and `*.lz4` are unpacked. An empty file is read once it is filled. Raises
     TransientError when a file is not read whole as it was planned, PartitionUnreadable when one cannot be opened,
-    BadRecord when one is not what its name says, is cut off, is no UTF-8, or has a line of more than 64 MB.
+    BadRecord when one is not what its name says, is cut off, is no UTF-8, or has a line of more than 64 MB; also when a line
+    holds U+0000, as UTF-16 does that is taken for UTF-8, unless `nul` says that lines may.
     """
 
     fields = "line string"
 
-    def __init__(self, root: str | Path, pattern: str = "*", *, files_per_batch: int = 1_000) -> None:
+    def __init__(
+        self, root: str | Path, pattern: str = "*", *, files_per_batch: int = 1_000, nul: bool = False
+    ) -> None:
         if files_per_batch < 1:
             raise DefinitionError("FileSpout: files_per_batch must be at least 1")
+        if not isinstance(nul, bool):
+            raise DefinitionError(f"FileSpout: nul={nul!r} is neither True nor False")
         self.root, self.pattern = absolute(root, "FileSpout"), name_pattern(pattern, "FileSpout")
-        self.max_partitions = files_per_batch
+        self.max_partitions, self.nul = files_per_batch, nul
         self._listed: tuple[TransactionAttempt, Sequence[str], DataFrame] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,11 +122,11 @@ class FileSpout(PartitionedSpout):
 
     def count_records(self, partition: str, metadata: Metadata) -> int | None:
         """Its lines, read without Spark."""
-        return sum(1 for _ in text_lines.lines(self.root / partition))
+        return sum(1 for _ in text_lines.lines(self.root / partition, nul=self.nul))
 
     def _read(self, spark: SparkSession, partitions: Sequence[str]) -> DataFrame:
         root = self.root.resolve()
-        return text_lines.read(spark, [root / partition for partition in partitions])
+        return text_lines.read(spark, [root / partition for partition in partitions], nul=self.nul)
 
     def partition_name(self, value: str) -> str:
         """The relative path, from the URI that Spark gives."""

@@ -153,6 +153,18 @@ class IntervalSpout(PlainSpout):
             if now[0] < size or self.format == "parquet" or not contents.splittable(file):
                 check_size(file, size)
 
+    def check_texts(self, metadata: Metadata) -> None:
+        """Name the first text of the interval's records that is no UTF-8, of Parquet: what is read as text is checked then."""
+        if self.format != "parquet":
+            return
+        # With pyarrow; a job file needs Python alone.
+        from txbatch.spouts import parquet_files
+
+        start, end = map(datetime.fromisoformat, metadata["interval"])
+        within = (start.date(), end.date()) if self._time_type == "date" else (start, end)
+        for name in metadata["files"]:
+            parquet_files.check_texts(self._folder, name, parse_fields(self.fields), self.time, within)
+
     def _check_days(self, interval: Sequence[str]) -> None:
         """Where the time is a date, an interval that cuts days would count some of their records, or none."""
         moments = [datetime.fromisoformat(moment).astimezone(UTC) for moment in interval]

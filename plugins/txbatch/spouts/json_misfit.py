@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
+from txbatch.spouts.cells import beyond
 from txbatch.spouts.misfit import Misfit, shown
 
 
@@ -126,7 +127,7 @@ def _odd(value: Any, type_: str) -> str:
             return f"is no {type_}: it has a point or an exponent; declare it as decimal(precision,scale) or double"
         return "" if _within(value, type_) else f"is no {type_}: it is out of range; declare a larger type"
     if isinstance(value, _Number) and type_ in FLOATING_TYPES and float(value) in (float("inf"), float("-inf")):
-        return f"is no {type_}: it is out of range"
+        return f"is no {type_}: {beyond(type_)}"
     return "is no binary: it is not written in base64" if type_ == "binary" and not _is_base64(value) else ""
 
 

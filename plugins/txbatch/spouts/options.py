@@ -134,6 +134,9 @@ CSV: dict[str, Option] = {
     "decimal": Option(".", _point, "the decimal point of numbers"),
     "thousands": Option(None, _thousands, "what may stand between groups of three digits of a number"),
     "trim": Option(False, yes_or_no, "blanks around numbers, booleans and times are no part of them"),
+    "nul": Option(
+        False, yes_or_no, "texts may hold U+0000, which is refused else: UTF-16 that is taken for UTF-8 is full of it"
+    ),
     "multiline": Option(False, yes_or_no, "cells in quotes may hold line ends; such a file is read by one task"),
 } | TIMES
 

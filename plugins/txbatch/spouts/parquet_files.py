@@ -6,6 +6,8 @@ Spark reads what it reads exactly. What it would not (other widths, nanoseconds,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -59,6 +61,44 @@ def read_file(path: Path, fields: Sequence[Field], folder: Path | None = None) -
     check(folder, name, fields)
     schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
     return pa.Table.from_batches(list(_batches(folder, name, fields)), schema)
+
+
+def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, within: tuple[date, date]) -> None:
+    """Refuse a file that has a text which is no UTF-8 in a record of a time from the one to before the other of `within`.
+
+    BadRecord names column and row. Spark and Arrow read such bytes as they are.
+    """
+    first = 1
+    for batch in _batches(folder, name, fields):
+        for field in fields:
+            if field.type == "string" and (row := _no_text(batch, field.name, time, within)) is not None:
+                raise BadRecord(
+                    f"{folder / name}: the column {field.name!r} is not UTF-8 in row {first + row:,}; {WAY_OUT}"
+                )
+        first += len(batch)
+
+
+def _no_text(batch: pa.RecordBatch, name: str, time: str, within: tuple[date, date]) -> int | None:
+    """Return the first row of a batch that has such a time, and a text which is no UTF-8; None where none has."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column, times = batch.column(name), batch.column(time)
+    with suppress(pa.ArrowInvalid):
+        column.validate(full=True)
+        return None
+    first, last = (pa.scalar(each, times.type) for each in within)
+    asked = pc.and_(pc.greater_equal(times, first), pc.less(times, last)).to_pylist()
+    texts = enumerate(zip(column.cast(pa.binary()).to_pylist(), asked, strict=True))
+    return next((row for row, (text, wanted) in texts if wanted and text is not None and not _is_utf8(text)), None)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.errors import PartitionUnreadable, RecordsGone, TransientError
+from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, RecordsGone, TransientError
 from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts.listing import absolute
@@ -103,13 +104,17 @@ class PartitionedLogSpout(PartitionedSpout):
     `root` has a folder for each partition, which holds its segments: `00000000000000000000.log`, a file named by the offset of
     its first record, a line for each record; the next one begins where it ends. Lines are only ever added to the last one.
 
-    Transactional: while a partition is away, the batch that has it fails and is retried (R12).
+    Transactional: while a partition is away, the batch that has it fails and is retried (R12). BadRecord when a record is no
+    UTF-8, or holds U+0000, as UTF-16 does that is taken for UTF-8, unless `nul` says that records may.
     """
 
     fields = "record_offset bigint, line string"
 
-    def __init__(self, root: str | Path, *, max_records: int = 1_000_000) -> None:
-        self.log, self.max_records = PartitionedLog(absolute(root, type(self).__name__)), max_records
+    def __init__(self, root: str | Path, *, max_records: int = 1_000_000, nul: bool = False) -> None:
+        name = type(self).__name__
+        if not isinstance(nul, bool):
+            raise DefinitionError(f"{name}: nul={nul!r} is neither True nor False")
+        self.log, self.max_records, self.nul = PartitionedLog(absolute(root, name)), max_records, nul
 
     @property
     def identity(self) -> Metadata:
@@ -142,19 +147,19 @@ class PartitionedLogSpout(PartitionedSpout):
         ]
         columns = "partition string, start bigint, end bigint, segments array<string>"
         scan = spark.createDataFrame(ranges, columns).repartition(max(len(ranges), 1), "partition")
-        return scan.mapInArrow(_read, f"{self.fields}, {PARTITION_COLUMN} string")
+        return scan.mapInArrow(partial(_read, self.nul), f"{self.fields}, {PARTITION_COLUMN} string")
 
 
 class OpaquePartitionedLogSpout(PartitionedLogSpout, OpaquePartitionedSpout):
     """The same, opaque: a partition that is away is left out, and its records come in a later batch (R13)."""
 
 
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read(nul: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for batch in batches:
         for row in batch.to_pylist():
-            records = list(_records(row))
+            records = list(_records(row, nul))
             columns: list[list[Any]] = [[offset for offset, _ in records], [line for _, line in records]]
             columns.append([row["partition"]] * len(records))
             types = (pa.int64(), pa.string(), pa.string())
@@ -162,8 +167,8 @@ def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield pa.record_batch(arrays, names=["record_offset", "line", PARTITION_COLUMN])
 
 
-def _records(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """The records of one range, in order. RecordsGone when they are not all there any more."""
+def _records(row: dict[str, Any], nul: bool) -> Iterator[tuple[int, str]]:
+    """The records of one range, in order. RecordsGone when they are not all there any more, BadRecord for one that is no text."""
     expected = row["start"]
     for path in map(Path, row["segments"]):
         first = int(path.stem)
@@ -173,7 +178,7 @@ def _records(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
             ):
                 if offset != expected:
                     break
-                yield offset, line
+                yield offset, _text(line, path, offset, nul)
                 expected += 1
     if expected != row["end"]:
         raise RecordsGone(
@@ -197,7 +202,22 @@ def _end(segments: Sequence[Path]) -> int:
     return int(segments[-1].stem) + sum(1 for _ in _lines(segments[-1])) if segments else 0
 
 
-def _lines(segment: Path) -> Iterator[str]:
+def _lines(segment: Path) -> Iterator[bytes]:
     """The records of a segment; a last line without its end is still being written."""
-    with segment.open(encoding="utf-8", newline="\n") as file:
-        yield from (line[:-1] for line in file if line.endswith("\n"))
+    with segment.open("rb") as file:
+        yield from (line[:-1] for line in file if line.endswith(b"\n"))
+
+
+def _text(line: bytes, segment: Path, offset: int, nul: bool) -> str:
+    """Return a record as text. BadRecord for invalid UTF-8, and for U+0000 unless `nul` says that records may hold it."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        byte = f"0x{line[error.start]:02x}"
+        raise BadRecord(f"{segment} record {offset}: the byte {byte} is not UTF-8; write the log as UTF-8") from None
+    if "\0" in text and not nul:
+        raise BadRecord(
+            f"{segment} record {offset} holds U+0000, as UTF-16 does; write the log as UTF-8, or say nul=True of its spout if "
+            "records may hold U+0000"
+        )
+    return text

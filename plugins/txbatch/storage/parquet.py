@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
@@ -64,14 +65,15 @@ def _staged(
     totals: dict[str, list[Decimal | int | None]] = {column.name: [] for column in columns}
     kept, found = list[int](), 0
     for path, written in contents:
-        number, content = late.found(written) if late else (0, written)
+        name = path.removeprefix(folder.path(""))
+        with _readable(folder, name):
+            number, content = late.found(written) if late else (0, written)
+            partials = pq.ParquetFile(pa.BufferReader(content))
+            values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])
         found += number
         if content is not written:
             folder.filesystem.pipe_file(path, content)
-        partials = pq.ParquetFile(pa.BufferReader(content))
-        name = path.removeprefix(folder.path(""))
         files.append(StagedFile(name, len(content), partials.metadata.num_rows, _sha256(content)))
-        values = partials.read([name for name in partials.schema_arrow.names if name in (*totals, RECORDS_COLUMN)])
         if RECORDS_COLUMN in values.column_names:
             kept.append(pc.sum(values[RECORDS_COLUMN]).as_py() or 0)
         for column in columns:
@@ -85,12 +87,23 @@ def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]
     """Yield the record batches of a state's files. Incomplete if a file is not the one the manifest describes (R7a)."""
     for file in staged.files:
         content = _content(folder, file)
-        partials = pq.ParquetFile(pa.BufferReader(content)) if _sha256(content) == file.sha256 else None
-        if partials is None or (partials.metadata.num_rows, len(content)) != (file.rows, file.bytes):
-            raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
-        columns = [name for name in partials.schema_arrow.names if name != RECORDS_COLUMN]
-        threads = file.rows > ROWS_PER_BATCH  # of a small one they take longer to begin than to read
-        yield from partials.iter_batches(ROWS_PER_BATCH, columns=columns, use_threads=threads)
+        with _readable(folder, file.name):
+            partials = pq.ParquetFile(pa.BufferReader(content)) if _sha256(content) == file.sha256 else None
+            if partials is None or (partials.metadata.num_rows, len(content)) != (file.rows, file.bytes):
+                raise Incomplete(f"{folder.uri}/{file.name} is not the file that the manifest describes; emit again")
+            columns = [name for name in partials.schema_arrow.names if name != RECORDS_COLUMN]
+            threads = file.rows > ROWS_PER_BATCH  # of a small one they take longer to begin than to read
+            yield from partials.iter_batches(ROWS_PER_BATCH, columns=columns, use_threads=threads)
+
+
+@contextmanager
+def _readable(folder: AttemptFolder, name: str) -> Iterator[None]:
+    """Context manager. Incomplete, which names the file, where Arrow cannot read it: its digest says who wrote it, not what."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        why = str(error).splitlines()[0].rstrip(". ")
+        raise Incomplete(f"{folder.uri}/{name} is no Parquet that can be read ({why}); emit again") from error
 
 
 def _is_partials(folder: AttemptFolder, path: str) -> bool:

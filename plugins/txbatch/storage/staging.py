@@ -1,6 +1,6 @@
-"""The staging area: one folder per attempt, `<root>/<topology>/<txid>/<attempt_id>-<token>/`, on any filesystem
-that fsspec knows. The token keeps apart what attempts of the same number write: a lost or restored database issues old
-numbers again, while drivers of the old ones may still be at work (R5).
+"""The staging area: one folder per attempt, `<root>/<topology>/<txid>/<attempt_id>-<begin of the token>/`, on any
+filesystem that fsspec knows. The token keeps apart what attempts of the same number write: a lost or restored database issues
+old numbers again, while drivers of the old ones may still be at work (R5).
 
 assignment.json              what the attempt is told: metadata, token
 fence.json                   its heartbeat, which says whether it may go on: see `core.heartbeat`
