@@ -127,7 +127,7 @@ def records(spout: Spout, plan: Metadata) -> list[tuple[Any, ...]]:
         return list(spout.batch(plan))
     assert isinstance(spout, PartitionedLogSpout)
     rows = [{"partition": name, **of, "segments": spout.log.segments(name)} for name, of in plan["partitions"].items()]
-    return [record for row in rows for record in partitioned_log._records(row)]
+    return [record for row in rows for record in partitioned_log._records(row, spout.nul)]
 
 
 def reaching(aggregate: PersistentAggregate, assignment: Assignment) -> Iterable[dict[str, Any]]:

@@ -128,7 +128,10 @@ def test_an_embedded_server_that_cannot_be_made(
 def test_two_topologies_of_one_name(txbatch: Txbatch, write_job: WriteJob) -> None:
     assert txbatch("run", write_job("one.py", job_of("a", "a"))).exit_code == 0
     other = write_job("two.py", job_of("a", "a").replace('("b")', '("c")'))
-    refused(txbatch("run", other), "one.py defines it already; if", "is a second job, give its topology another name there")
+    refused(
+        txbatch("run", other),
+        f"one.py defines it already; if {other} is a second job, give its topology another name there",
+    )
 
 
 @pytest.mark.rule("R11")

@@ -71,5 +71,5 @@ def test_plan_says_it_where_it_is_known(grows: dict[str, str] | None, capsys: py
         "one_by_one": None,
         "next": {"does": "nothing new"},
     }
-    show_plan([row | {"keep": "for ever", "kept_until_now": None, "growth": grows, "changed": []}])
+    show_plan([row | {"keep": "for ever", "kept_until_now": None, "growth": grows, "changed": [], "warnings": []}])
     assert ("contributions: a month of 30 batches keeps much" in capsys.readouterr().out) == (grows is not None)
