@@ -29,7 +29,7 @@ SELECT state, columns, horizon, pruned FROM txbatch.state WHERE topology = :topo
 -- Of these positions of a state rows have gone, or, of an empty span, go from now on.
 UPDATE txbatch.state SET pruned = CAST(:pruned AS json) WHERE state = :state;
 
--- last_counted --
+-- pace_of_batches --
 -- The last committed batches of a topology: when they were planned, how long their intervals are, and what they changed.
 SELECT created_at, upper(data_interval) - lower(data_interval) AS length, keys FROM txbatch.batch
  WHERE topology = :topology AND kind = 'ordinary' AND status = 'committed' ORDER BY txid DESC LIMIT :batches;

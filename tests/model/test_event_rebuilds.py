@@ -12,12 +12,12 @@ from random import Random
 import pytest
 from model.event_rebuilds import Rebuilding
 from model.event_times import KINDS, SESSIONS
-from sizes import exactly
+from sizes import some_of
 
 from txbatch.memory import upstream
 
 pytestmark = [pytest.mark.rule("R23"), pytest.mark.rule("R26"), pytest.mark.rule("R27")]
-EACH = exactly(20, 400, "EVENT_REBUILDS")
+EACH = some_of(20, 400, "EVENT_REBUILDS")
 STEPS = 60
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from model.readers import Readers
-from sizes import exactly
+from sizes import some_of
 
 from txbatch.memory import redefinitions, retention, upstream
 
 pytestmark = [pytest.mark.rule("R22"), pytest.mark.rule("R23")]
-EACH = exactly(30, 1000, "READERS")
+EACH = some_of(30, 1000, "READERS")
 STEPS = 60
 
 

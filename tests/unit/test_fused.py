@@ -517,7 +517,7 @@ def test_one_that_is_superseded_is_left_to_who_took_it_and_the_others_go_on(case
 
     def overtake() -> None:
         batch = case.ledger.batch("days", 2)
-        case.steps.start_attempt(batch, Run(batch.lease_run or ""), "in memory")
+        case.steps.start_attempt(batch, Run(batch.lease_run or ""), "in memory", case.steps.job.loaded())
 
     case.application.before = overtake
     assert case.run(3) == [1, 2, 3]

@@ -86,7 +86,7 @@ class Retention:
         """Return what a month of batches keeps in contributions, by the last ones; None where that is not known."""
         with transaction(self.engine) as connection:
             given = {"topology": topology, "batches": LAST_BATCHES}
-            last = [Counted(*row) for row in connection.execute(query("last_counted"), given)]
+            last = [Counted(*row) for row in connection.execute(query("pace_of_batches"), given)]
             stored = [Stored(*row) for row in connection.execute(query("contributions_stored"), given)]
         return growth(last, stored)
 
