@@ -11,6 +11,7 @@ import stored_json
 from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
+import txbatch
 from txbatch.cli.main import main
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
@@ -48,6 +49,11 @@ def test_commands_exist(document: Path) -> None:
     assert named <= set(main.commands), "commands of txbatch"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, "targets of make"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_job_is_told_to_import_is_there(document: Path) -> None:
+    assert set(re.findall(r"\btxbatch\.([A-Z]\w+)", document.read_text())) <= set(txbatch.__all__)
 
 
 def test_the_readme_shows_the_job_that_the_demo_runs() -> None:

@@ -11,6 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import txbatch
+from txbatch.core import called
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver, _fail
@@ -42,6 +43,16 @@ def test_the_line_of_the_job_is_told_in_a_folder_of_any_name(monkeypatch: pytest
     assert told(ours, (job, 7, "clean")) == "a function raised ValueError: no (helper_of_a_job.py, line 7, in clean)"
     theirs = ("/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", 9, "main")
     assert "(helper_of_a_job.py, line 7, in clean)" in told(theirs, ours, (job, 7, "clean"), theirs)
+
+
+def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise KeyError("name")
+
+    assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
+    with pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"), called.told("the spout"):
+        raise Wordless
 
 
 def test_no_line_is_told_where_none_is_the_jobs() -> None:
