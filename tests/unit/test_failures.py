@@ -51,7 +51,10 @@ def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
             raise KeyError("name")
 
     assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
-    with pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"), called.told("the spout"):
+    with (
+        pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"),
+        called.told("the spout"),
+    ):
         raise Wordless
 
 
