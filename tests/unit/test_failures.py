@@ -103,6 +103,28 @@ def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str
     assert isinstance(in_our_words(unread(cause)), NotInOurWords)
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.IOException: No space left on device",
+        "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device",
+        "java.nio.file.FileSystemException: /tmp/blockmgr-1/0c: Disk quota exceeded",
+    ],
+)
+def test_a_disk_that_is_full_says_so(cause: str) -> None:
+    error = RuntimeError(
+        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/staging/t/1/partials/0. SQLSTATE: 58030\n\tat org...\n"
+        f"Caused by: {cause}\n\tat java.base/sun.nio.ch...\n"
+    )
+    found = in_our_words(error)
+    assert (type(found), str(found).startswith("a disk is full (")) == (TransientError, True)
+    assert "make room where TXBATCH_STAGING is, or where Spark keeps its own files" in str(found)
+
+
+def test_a_record_that_speaks_of_a_full_disk_fills_none() -> None:
+    assert "disk is full" not in str(in_our_words(RuntimeError("cannot cast 'No space left on device' to int")))
+
+
 def test_the_name_of_the_file_is_no_damage_whatever_is_in_it() -> None:
     of_corrupt = str(unread("java.io.FileNotFoundException: File file:/in/a b/not corrupt/x.parquet does not exist"))
     error = RuntimeError(of_corrupt.replace("a%20b/x", "a%20b/not%20corrupt/x"))

@@ -34,6 +34,9 @@ _DAMAGED = re.compile(
     r"java\.lang\.(\w*IndexOutOfBounds|NegativeArraySize|IllegalArgument)Exception)|"
     r"CRC|checksum|corrupt|FAILED_TO_UNCOMPRESS|PARSING_ERROR"
 )
+_FULL = re.compile(
+    r"(?:IOException|FileSystemException|FSError|OSError)[^\n]*?(No space left on device|Disk quota exceeded)"
+)
 # A path, whose words say nothing of what is wrong.
 _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
 _OPERATION = re.compile(r"^txbatch operation (.*)$", re.MULTILINE)
@@ -78,6 +81,11 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
     if misfit := _MISFIT.search(said):
         return BadRecord(
             f"{unquote(misfit[1])}: {misfit[2].rstrip('. ') if show else 'malformed records, or another header'}"
+        )
+    if full := _FULL.search(said):
+        return TransientError(
+            f"a disk is full ({full[1]}): {_line(error)}; make room where TXBATCH_STAGING is, or where Spark keeps its own files "
+            "(SPARK_LOCAL_DIRS, spark.local.dir), then try again"
         )
     if damaged := _damaged(said):
         return damaged
