@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
@@ -48,7 +50,25 @@ def _left(dag_run: DagRun) -> str | None:
     with session.no_autoflush:
         newest = select(XComModel).where(*mine).order_by(XComModel.timestamp.desc()).limit(1)
         found = session.scalars(newest).first()
-    return None if found is None else str(XComModel.deserialize_value(found))
+    return None if found is None else line_of(found.value)
+
+
+def line_of(value: object) -> str | None:
+    """Return an XCom of ours as a line; None for what is no text: whoever may trigger runs may have posted it.
+
+    Airflow's own way to read an XCom would make objects of it, here in the scheduler.
+    """
+    if not isinstance(value, str):
+        return None
+    told: object = value
+    with suppress(ValueError):
+        told = json.loads(value)
+    if not isinstance(told, str):
+        return None
+
+    from txbatch.core.text import shown
+
+    return shown(told, LENGTH_MAX)
 
 
 def _too_late(dag_run: DagRun) -> str | None:

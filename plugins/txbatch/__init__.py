@@ -12,7 +12,7 @@ from txbatch.core.append import AppendState
 from txbatch.core.batch_spout import BatchSpout, PlainSpout
 from txbatch.core.by_field import First, Last, MaxBy, MinBy
 from txbatch.core.distinct import ApproxCountDistinct, DistinctSketch
-from txbatch.core.errors import PartitionUnreadable
+from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.keep import Keep
 from txbatch.core.live_state import LiveState
 from txbatch.core.quantile import ApproxQuantile
@@ -87,11 +87,13 @@ __all__ = [
     "StdDev",
     "Stream",
     "Sum",
+    "TerminalError",
     "TopN",
     "TopNBy",
     "Topology",
     "TransactionAttempt",
     "TransactionalState",
+    "TransientError",
     "Variance",
     "emit",
     "session_window",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.errors import BadRecord
 from txbatch.core.fields import SIMPLE_TYPES, Field, array_of, decimal_scale
 from txbatch.core.python_types import DECIMAL_TAKES, TAKES
+from txbatch.core.text import repr_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ def arrow_array(values: Sequence[Any], field: Field, who: str = "a function retu
 
 
 def _misfit(value: Any, field: Field, why: str, who: str) -> BadRecord:
-    shown = repr(value)
+    shown = repr_of(value)
     cut = shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
     return BadRecord(
         f"{who} {cut} for {field.name!r}, declared {field.type}: {why}; convert it there, or declare another type"

@@ -11,6 +11,7 @@ import stored_json
 from file_cases import DOCUMENT, with_tables
 from sqlalchemy import Engine
 
+import txbatch
 from txbatch.cli.main import main
 from txbatch.core.manifest import Manifest
 from txbatch.core.plan import BatchPlan
@@ -54,6 +55,11 @@ def test_all_rules_are_numbered_to_the_last_one(document: Path) -> None:
     rules = re.findall(r"^### (R\d+)$", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
     last = max(rules, key=lambda rule: int(rule[1:]))
     assert set(re.findall(r"\(?R1\)? to \(?(R\d+)", document.read_text())) <= {last}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_job_is_told_to_import_is_there(document: Path) -> None:
+    assert set(re.findall(r"\btxbatch\.([A-Z]\w+)", document.read_text())) <= set(txbatch.__all__)
 
 
 def test_the_readme_shows_the_job_that_the_demo_runs() -> None:

@@ -28,6 +28,45 @@ def test_a_connection_that_cannot_be_used_is_named() -> None:
         url_of(Connection(conn_id="c", conn_type="txbatch", host="h", port=99999))
 
 
+def query_of(extra: Any) -> dict[str, Any]:
+    connection = Connection(conn_id="c", conn_type="postgres", host="h", extra=json.dumps(extra))
+    return dict(make_url(url_of(connection)).query)
+
+
+@pytest.mark.parametrize(
+    ("extra", "options"),
+    [
+        ({"cursor": "dictcursor", "iam": False, "sslmode": "require"}, {"sslmode": "require"}),
+        ({"sqlalchemy_query": {"a": "b"}, "aws_conn_id": "aws", "redshift": False, "iam": "false"}, {}),
+        ({"__extra__": "{}"}, {}),
+        ({"__extra__": '{"sslmode": "require", "cursor": "dictcursor"}'}, {"sslmode": "require"}),
+        ({"__extra__": {"sslmode": "require"}}, {"sslmode": "require"}),
+    ],
+)
+def test_what_is_said_to_airflows_own_hook_is_not_said_to_libpq(extra: dict[str, Any], options: dict[str, str]) -> None:
+    assert query_of(extra) == options
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"sslmod": "require"}, "the Airflow connection 'c' has the option 'sslmod', which libpq does not know"),
+        ({"cursor_factory": "x"}, "'c' has the option 'cursor_factory'"),
+        ({"iam": True}, "the Airflow connection 'c' has iam: .* give it a password"),
+        ({"__extra__": "{"}, "the Airflow connection 'c': its __extra__ is no JSON"),
+        ({"__extra__": "[1]"}, "the Airflow connection 'c': its __extra__ is no JSON"),
+    ],
+)
+def test_what_nobody_knows_is_refused_by_name(extra: dict[str, Any], why: str) -> None:
+    with pytest.raises(DefinitionError, match=why):
+        query_of(extra)
+
+
+def test_several_hosts_of_a_connection() -> None:
+    url = url_of(Connection(conn_id="c", conn_type="txbatch", host="one:5433,two:5434", login="u", password="p"))
+    assert make_url(url).query == {"host": "one,two", "port": "5433,5434"}
+
+
 def pressed(url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, str]:
     parts = make_url(url)
     fields: dict[str, Any] = {"host": parts.host, "login": parts.username, "password": parts.password}

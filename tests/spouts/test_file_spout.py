@@ -96,6 +96,26 @@ def test_a_link_that_leads_nowhere_is_no_file_less(tmp_path: Path, link: str, ta
         FileSpout(tmp_path, "*.csv").partitions()
 
 
+@pytest.mark.parametrize("link", ["today.txt", "deep"])
+def test_a_link_of_another_user_out_of_the_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    root = tmp_path / "uploads"
+    touch(tmp_path, "secrets/airflow.cfg", "uploads/own/x")
+    (root / link).symlink_to("../secrets" if link == "deep" else "../secrets/airflow.cfg")
+    named = FileSpout(root).partitions()
+    assert len(named) == 2
+    monkeypatch.setattr(listing, "_owners", lambda link: (4711, 4712))
+    with pytest.raises(
+        TransientError, match=rf"the link .*/{link} leads out of .*/uploads to .*, which another user owns"
+    ):
+        FileSpout(root).partitions()
+    assert FileSpout(root, foreign_links=True).partitions() == named
+    (root / link).unlink()
+    (root / "again").symlink_to("own/x")
+    assert FileSpout(root).partitions() == ["own/x"]
+
+
 def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
     touch(tmp_path, "out/1/x", "out/2/y", "out/_hidden/z", "root/day/a", "root/b")
     root = tmp_path / "root"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
-from txbatch.core.errors import OutcomeUnknown
+import pytest
+from sqlalchemy import create_engine
+
+from txbatch.core.errors import DefinitionError, OutcomeUnknown
 from txbatch.postgres.engine import _connecting, translated
+from txbatch.postgres.url import parse
 
 
 class Server:
@@ -18,7 +23,9 @@ class Server:
     def connect(self, *, options: str) -> Any:
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
-        return SimpleNamespace(server_version=170000, options=options, close=lambda: None)
+        cursor = MagicMock()
+        cursor().__enter__().fetchone.return_value = (True,)
+        return SimpleNamespace(server_version=170000, options=options, cursor=cursor, close=Mock(), rollback=Mock())
 
 
 def test_two_threads_that_make_the_first_connections_get_all_settings() -> None:
@@ -36,3 +43,42 @@ def test_of_a_lost_commit_the_outcome_is_said_to_be_unknown() -> None:
     lost = translated(ConnectionError("server closed the connection unexpectedly"), committing=True)
     assert isinstance(lost, OutcomeUnknown)
     assert str(lost).startswith("outcome unknown: the answer to COMMIT was lost; try again")
+
+
+def refused(url: str) -> str:
+    with pytest.raises(DefinitionError) as raised:
+        parse(url, "URL")
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "ports"),
+    [
+        ("postgresql://u:p@one:5433,two:5434/db", "one,two", "5433,5434"),
+        ("postgresql://u:a,b@one,two:5434/db?target_session_attrs=read-write", "one,two", "5434,5434"),
+        ("postgresql+psycopg2://one,two/db", "one,two", ","),
+        ("postgresql://u@[::1]:5433,two/db", "::1,two", "5433,"),
+    ],
+)
+def test_several_hosts_are_written_as_libpq_has_them(url: str, hosts: str, ports: str) -> None:
+    parsed = parse(url, "URL")
+    asked = create_engine(parsed).dialect.create_connect_args(parsed)[1]
+    assert (asked["host"], asked.get("port"), asked["dbname"]) == (hosts, ports, "db")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://u:p,q/db", "is not a URL"),
+        ("postgresql://u@one:5432,two:99999/db", "there is no port 99999"),
+        ("postgresql://u@one:5432,two:5432/db?host=three", "names hosts twice"),
+        ("postgresql://u:p@q@one:5432,two/db", "is not a URL"),
+        ("postgresql://h/db?sslmod=require", "has the option 'sslmod', which libpq does not know"),
+        ("postgresql://h/db?connection_factory=x", "has the option 'connection_factory'"),
+        ("postgresql://h/db?cursor_factory=x", "has the option 'cursor_factory'"),
+        ("postgresql://h/db?dsn=x", "has the option 'dsn'"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused(url: str, why: str) -> None:
+    assert why in refused(url)
+    assert "p,q" not in refused(url)

@@ -11,6 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import txbatch
+from txbatch.core import called
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver, _fail
@@ -42,6 +43,19 @@ def test_the_line_of_the_job_is_told_in_a_folder_of_any_name(monkeypatch: pytest
     assert told(ours, (job, 7, "clean")) == "a function raised ValueError: no (helper_of_a_job.py, line 7, in clean)"
     theirs = ("/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", 9, "main")
     assert "(helper_of_a_job.py, line 7, in clean)" in told(theirs, ours, (job, 7, "clean"), theirs)
+
+
+def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise KeyError("name")
+
+    assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
+    with (
+        pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"),
+        called.told("the spout"),
+    ):
+        raise Wordless
 
 
 def test_no_line_is_told_where_none_is_the_jobs() -> None:
@@ -87,6 +101,28 @@ def test_a_damaged_file_is_named_and_no_retry_can_help(cause: str, why: str) -> 
 )
 def test_a_file_that_a_disk_or_a_network_does_not_give_is_tried_again(cause: str) -> None:
     assert isinstance(in_our_words(unread(cause)), NotInOurWords)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.IOException: No space left on device",
+        "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device",
+        "java.nio.file.FileSystemException: /tmp/blockmgr-1/0c: Disk quota exceeded",
+    ],
+)
+def test_a_disk_that_is_full_says_so(cause: str) -> None:
+    error = RuntimeError(
+        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/staging/t/1/partials/0. SQLSTATE: 58030\n\tat org...\n"
+        f"Caused by: {cause}\n\tat java.base/sun.nio.ch...\n"
+    )
+    found = in_our_words(error)
+    assert (type(found), str(found).startswith("a disk is full (")) == (TransientError, True)
+    assert "make room where TXBATCH_STAGING is, or where Spark keeps its own files" in str(found)
+
+
+def test_a_record_that_speaks_of_a_full_disk_fills_none() -> None:
+    assert "disk is full" not in str(in_our_words(RuntimeError("cannot cast 'No space left on device' to int")))
 
 
 def test_the_name_of_the_file_is_no_damage_whatever_is_in_it() -> None:

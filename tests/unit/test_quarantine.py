@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, Stream, Topology
+from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, Stream, TerminalError, Topology, TransientError
 from txbatch.core.errors import BadRecord, DefinitionError, QuarantineFull
 from txbatch.core.quarantine import DATA_CHARACTERS_MAX
 from txbatch.memory.runner import run
@@ -113,6 +114,44 @@ def test_a_restate_after_the_job_was_mended_takes_them_out_again() -> None:
     mended = local.submit_topology(topology(lambda r: 0 if r["line"] == "x" else int(r["line"])))
     assert mended.restate(1, why="mended") == (2,)
     assert (mended.rows("lines_quarantine"), mended.rows("n")) == ([], [{"n": 2}])
+
+
+@pytest.mark.parametrize("error", [TerminalError, TransientError])
+def test_what_a_job_says_is_no_records_fault_is_not_quarantined(error: type[Exception]) -> None:
+    def refused(record: Any) -> int:
+        raise error("the key is refused")
+
+    with pytest.raises(error, match="the key is refused"):
+        counted(lines("1").each(refused, "n bigint"))
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise KeyError("name")
+
+    __repr__ = __str__
+
+
+WORDLESS = "Wordless (its text raises KeyError)"
+
+
+def wordless(record: Any) -> Any:
+    if record["line"] == "x":
+        raise Wordless
+    return Wordless() if record["line"] == "y" else number(record)
+
+
+def test_an_exception_and_a_value_whose_text_raises_are_quarantined_as_others_are() -> None:
+    counts, failed = counted(lines("1", "x", "y").each(wordless, "n bigint"))
+    assert counts == {(1,)}
+    misfit = f"a function returned {WORDLESS} for 'n', declared bigint: it is of the type Wordless"
+    assert {each[4].partition(";")[0] for each in failed} == {f"Wordless: {WORDLESS}", f"BadRecord: {misfit}"}
+
+
+@pytest.mark.parametrize("line", ["x", "y"])
+def test_without_a_quarantine_they_are_told(line: str) -> None:
+    with pytest.raises(BadRecord, match=re.escape(WORDLESS)):
+        counted(lines(line, quarantine=None).each(wordless, "n bigint"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.text import LENGTH_MAX, escape_json, shown, shown_lines
+from txbatch.core.text import LENGTH_MAX, escape_json, repr_of, shown, shown_lines
 
 ODD = [
     *("\x1b]0;pwned\x07", "\x1b[2J", "a\rtxbatch: all is well", "a\nb", "\x9b31m", "\x7f", "\0", "\u202egnp.exe"),
@@ -52,4 +52,7 @@ def test_an_object_whose_text_raises() -> None:
         def __str__(self) -> str:
             raise ValueError
 
-    assert shown(Odd()) == "Odd (its text raises ValueError)"
+        __repr__ = __str__
+
+    said = "Odd (its text raises ValueError)"
+    assert (shown(Odd()), repr_of(Odd())) == (said, said)

@@ -65,7 +65,7 @@ def test_a_function_of_a_job_that_ends_the_program_is_told(status: Any, capsys: 
 @pytest.mark.parametrize("name", ["connection_factory", "cursor_factory", "dsn", "async", "async_"])
 def test_a_parameter_of_the_driver_is_none_of_the_url(name: str) -> None:
     with pytest.raises(
-        DefinitionError, match=f"TXBATCH_DATABASE_URL has the parameter '{name}', which PostgreSQL has not"
+        DefinitionError, match=f"TXBATCH_DATABASE_URL has the option '{name}', which libpq does not know"
     ):
         parse(f"postgresql+psycopg2://me@host/database?{name}=x", "TXBATCH_DATABASE_URL")
 

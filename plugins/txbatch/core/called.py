@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
+from txbatch.core.text import text_of
 
 
 @contextmanager
@@ -16,7 +17,9 @@ def told(what: str) -> Iterator[None]:
     except TxbatchError:
         raise
     except Exception as error:
-        raise TransientError(f"{what} raised {type(error).__name__}: {error}; mend the spout, and run again") from error
+        raise TransientError(
+            f"{what} raised {type(error).__name__}: {text_of(error)}; mend the spout, and run again"
+        ) from error
 
 
 @contextmanager

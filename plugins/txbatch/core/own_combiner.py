@@ -13,6 +13,7 @@ from txbatch.core.fields import FLOATING_TYPES, Field, checked_array, checked_ty
 from txbatch.core.merge import Partial, RowMerge
 from txbatch.core.python_steps import is_of_record, told
 from txbatch.core.python_types import all_fit, misfit
+from txbatch.core.text import repr_of
 
 _SHOWN_MAX = 100
 _COMBINE = "combine"
@@ -192,7 +193,7 @@ class OwnCombiner(CombinerAggregator):
         )
 
     def _shown(self, value: Any) -> str:
-        text = repr(value) if self.show else f"a {type(value).__name__}"
+        text = repr_of(value) if self.show else f"a {type(value).__name__}"
         return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
     def _result(self) -> str | None:

@@ -13,7 +13,7 @@ from txbatch.core.declared import values_of
 from txbatch.core.errors import BadRecord, TxbatchError
 from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
 from txbatch.core.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
-from txbatch.core.text import shown
+from txbatch.core.text import repr_of, shown, text_of
 
 Row = tuple[Any, ...]
 # A function may change the dict that it is given: the rows are made of the record as it was.
@@ -72,7 +72,7 @@ def as_row(value: Any, names: Sequence[str]) -> Row:
     """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
     values = values_of(value, names)
     if len(values) != len(names):
-        told = shown(repr(value), _SHOWN_MAX)
+        told = shown(repr_of(value), _SHOWN_MAX)
         raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
     return values
 
@@ -99,7 +99,9 @@ def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any],
 def _several(made: Any) -> Iterable[Any]:
     """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
     if isinstance(made, str | bytes | bytearray | Mapping):
-        raise BadRecord(f"a function returned {shown(repr(made), _SHOWN_MAX)}; expected a list of records, also of one")
+        raise BadRecord(
+            f"a function returned {shown(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"
+        )
     return made  # type: ignore[no-any-return]
 
 
@@ -125,7 +127,7 @@ def told(error: Exception, *, show: bool) -> str:
     ...     told(error, show=True)
     'InvalidOperation: ConversionSyntax'
     """
-    text = str(error)
+    text = text_of(error)
     if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
         text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
     return f"{type(error).__name__}: {text}" if show else type(error).__name__

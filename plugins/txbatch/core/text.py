@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 # Of an error, a name, a reason. Whoever needs all of a text looks where it came from.
@@ -24,7 +24,7 @@ def shown(value: Any, at_most: int = LENGTH_MAX) -> str:
     >>> shown("x" * 20_000_000, 50)
     'xxxxxxxxxxxxxxxxxxxxxxx... (20,000,000 characters)'
     """
-    text = _text(value)
+    text = text_of(value)
     escaped = escape(text[: at_most + 1])
     if len(text) <= at_most and len(escaped) <= at_most:
         return escaped
@@ -38,7 +38,7 @@ def shown_record(record: Mapping[str, Any]) -> str:
     >>> shown_record({"word": "a"})
     "{'word': 'a'}"
     """
-    told = repr(record)
+    told = repr_of(record)
     return told if len(told) <= RECORD_MAX else told[:RECORD_MAX] + "..."
 
 
@@ -82,7 +82,7 @@ def told_numbers(what: str, numbers: Iterable[int]) -> str:
 
 def shown_lines(value: Any, at_most: int = LENGTH_MAX, lines_max: int = 200) -> str:
     """The same for a text of several lines: each is shown, and of too many the last ones."""
-    lines = _text(value).splitlines()
+    lines = text_of(value).splitlines()
     return "\n".join(shown(line, at_most) for line in lines[-lines_max:])
 
 
@@ -111,9 +111,18 @@ def _json_escaped(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def _text(value: Any) -> str:
-    """Its text, also of an object whose own says nothing because it raises."""
+def text_of(value: Any) -> str:
+    """Return the text of a value or an exception of a job, also where its own says nothing because that raises."""
+    return _said(value, str)
+
+
+def repr_of(value: Any) -> str:
+    """Return the `repr` of a value of a job, also where its own says nothing because that raises."""
+    return _said(value, repr)
+
+
+def _said(value: Any, says: Callable[[Any], str]) -> str:
     try:
-        return str(value)
+        return says(value)
     except Exception as error:
         return f"{type(value).__name__} (its text raises {type(error).__name__})"

@@ -17,7 +17,7 @@ from types import ModuleType
 from txbatch.core.errors import DefinitionError
 from txbatch.core.loaded import Loaded, loaded
 from txbatch.core.own_code import lies_in
-from txbatch.core.text import shown
+from txbatch.core.text import shown, text_of
 from txbatch.core.topology import Topology
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.travelling import check_travelling
@@ -171,6 +171,6 @@ def _line(job: Path, error: BaseException) -> str:
 
 def _meant(error: BaseException) -> str:
     """Return what of txbatch is called like a name that is not there, or nothing."""
-    found = re.search(r"name '(\w+)'", str(error)) if isinstance(error, NameError | ImportError) else None
+    found = re.search(r"name '(\w+)'", text_of(error)) if isinstance(error, NameError | ImportError) else None
     like = get_close_matches(found[1], sys.modules["txbatch"].__all__, 1, ALIKE_MIN) if found else []
     return f"; txbatch has {like[0]}" if like else ""

@@ -97,6 +97,7 @@ def application(
     conf = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(_cores() if local else LISTING_TASKS),
+        "spark.ui.enabled": "false",  # it shows a job to whoever reaches its port, and ends it for them
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",
     }
@@ -110,7 +111,6 @@ def application(
     options = [shlex.quote(f"-Dlog4j2.configurationFile={_LOG4J}")]
     if local:
         conf |= {
-            "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_cores()),

@@ -33,7 +33,7 @@ from txbatch.core.python_steps import Row, name_of, rows_of
 from txbatch.core.query_stream import QueryStream
 from txbatch.core.sessions import joined
 from txbatch.core.state import Value
-from txbatch.core.text import shown
+from txbatch.core.text import shown, text_of
 from txbatch.core.topology import Topology
 from txbatch.memory.functions import record_of
 from txbatch.memory.ledger import MemoryLedger
@@ -133,7 +133,7 @@ class _Told:
                 called = f"{self.of}: {_called(self.step)} failed"
                 if not self.query.shown:
                     raise TerminalError(f"{called}: {type(error).__name__}") from None
-                told = str(error) if isinstance(error, TxbatchError) else f"{type(error).__name__}: {error}"
+                told = str(error) if isinstance(error, TxbatchError) else f"{type(error).__name__}: {text_of(error)}"
                 raise TerminalError(f"{called} for {_shown(question)}: {told}") from error
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook
@@ -30,6 +31,11 @@ DATABASE_CONN_ID = "txbatch"
 SPARK_CONN_ID = "txbatch_spark"
 # A batch is held this long between two tasks of its run; emit_batch and waits renew it. Others adopt it afterwards.
 AIRFLOW_LEASE_SECONDS = 900
+# What the extra of a connection of the type postgres says to Airflow's own hook: no options of libpq.
+_AIRFLOWS_OWN = {
+    *("cursor", "iam", "redshift", "redshift-serverless", "cluster-identifier", "workgroup-name", "region_name"),
+    *("aws_conn_id", "azure_conn_id", "sqlalchemy_scheme", "sqlalchemy_query", "enable_log_db_messages"),
+}
 LOCAL_SPARK = '{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}'
 
 
@@ -101,23 +107,46 @@ def url_of(connection: Connection) -> str:
     """Return a connection's URL; DefinitionError where it is none, or names no server: libpq would take the one it finds."""
     from sqlalchemy import URL
 
-    from txbatch.postgres.engine import parse
+    from txbatch.postgres.url import parse, with_hosts
 
-    what = f"the Airflow connection {connection.conn_id!r}"
-    options = {name: str(value) for name, value in connection.extra_dejson.items() if value not in (None, "")}
-    if not (connection.host or {"host", "hostaddr", "service"} & options.keys()):
+    what, host = f"the Airflow connection {connection.conn_id!r}", connection.host
+    options = _options(connection.extra_dejson, what)
+    if not (host or {"host", "hostaddr", "service"} & options.keys()):
         raise DefinitionError(f"{what} names no host: give it one")
+    several = "," in (host or "")
     url = URL.create(
         "postgresql+psycopg2",
         username=connection.login,
         password=connection.password,
-        host=connection.host,
-        port=connection.port,
+        host=None if several else host,
+        port=None if several else connection.port,
         database=connection.schema,
         query=options,
-    ).render_as_string(hide_password=False)
-    parse(url, what)
-    return url
+    )
+    if several:
+        url = with_hosts(url, str(host), what, connection.port)
+    told = url.render_as_string(hide_password=False)
+    parse(told, what)
+    return told
+
+
+def _options(extra: Mapping[str, Any], what: str) -> dict[str, str]:
+    """Return what a connection's extra says to libpq. DefinitionError for what Airflow's own hook does and txbatch does not."""
+    if "__extra__" in extra:  # in which Airflow keeps what is no flat mapping
+        return _options(_kept(extra["__extra__"], what) | {k: v for k, v in extra.items() if k != "__extra__"}, what)
+    if str(extra.get("iam") or "false").lower() != "false":
+        raise DefinitionError(
+            f"{what} has iam: only Airflow's own hook asks a cloud for a password; give it a password"
+        )
+    return {name: str(value) for name, value in extra.items() if name not in _AIRFLOWS_OWN and value not in (None, "")}
+
+
+def _kept(given: object, what: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(given) if isinstance(given, str) else given
+        if isinstance(found, dict):
+            return found
+    raise DefinitionError(f"{what}: its __extra__ is no JSON of names and values; write the options into Extra itself")
 
 
 def ensure_spark_connection(conn_id: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.text import how_many, told_txids
+from txbatch.core.text import WHY_MAX, how_many, told_txids
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.orchestration import intervals, result
@@ -45,7 +45,7 @@ def params(topology: Topology) -> dict[str, Param]:
         "committed yet is counted by this one run, and nothing else. What begins outside of the DAG's start and end date is left "
         "out. It needs no logical date: empty it."
     )
-    return {CATCH_UP_PARAM: Param(None, type=["null", "string"], title="Catch up", description=what)}
+    return {CATCH_UP_PARAM: Param(None, type=["null", "string"], maxLength=WHY_MAX, title="Catch up", description=what)}
 
 
 def asks(topology: Topology, context: Context) -> bool:

@@ -12,7 +12,7 @@ from airflow.sdk import Param
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.restate import positions_within
-from txbatch.core.text import WHY_MAX
+from txbatch.core.text import LENGTH_MAX, WHY_MAX
 from txbatch.core.transaction import Interval, Restate, Run
 from txbatch.orchestration import intervals
 from txbatch.orchestration.result import zone_of
@@ -35,7 +35,9 @@ def params(taken: Collection[str]) -> dict[str, Param]:
         "A single run needs no logical date: empty it."
     )
     return {
-        RESTATE_PARAM: Param(None, type=["null", "string"], title="Count again", description=what),
+        RESTATE_PARAM: Param(
+            None, type=["null", "string"], maxLength=LENGTH_MAX, title="Count again", description=what
+        ),
         WHY_PARAM: Param(
             None,
             type=["null", "string"],

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import psycopg2
 from psycopg2 import errors
-from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
@@ -25,6 +25,8 @@ from txbatch.core.errors import (
     TxbatchError,
     Unavailable,
 )
+from txbatch.postgres import pooler
+from txbatch.postgres.url import no_url, parse
 
 SERVER_VERSION_MIN = 150000
 # A session keeps the temporary tables of its commits, which no vacuum may freeze: none lives for weeks.
@@ -47,6 +49,7 @@ _SESSION = {
     "search_path": "pg_catalog",
     "client_min_messages": "warning",  # what SQLAlchemy would log else: that a table is there already
     "jit": "off",
+    **pooler.MARK,
     # A client or a server whose host is gone is known to be within two minutes.
     "tcp_keepalives_idle": "60",
     "tcp_keepalives_interval": "10",
@@ -56,8 +59,6 @@ _KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_cou
 # By the version that brought them: an older server refuses a connection that names them, and logs that.
 _SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
 _NOT_THERE = ("3F000", "42P01")
-# What psycopg2 takes as an argument for itself.
-_OF_DRIVER = ("connection_factory", "cursor_factory", "dsn", "async", "async_")
 _NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
 _DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
 # By what PostgreSQL calls a thing: what a writer needs on it.
@@ -100,25 +101,9 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
             },
         )
     except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
-        raise _no_url(what) from None
+        raise no_url(what) from None
     event.listen(engine, "do_connect", _connecting())
     return engine
-
-
-def parse(url: str, what: str) -> URL:
-    """Return a SQLAlchemy URL in its parts; DefinitionError, which calls it `what`, when it is no psycopg2 URL."""
-    try:
-        parsed = make_url(url if "\0" not in url else "")
-    except (ArgumentError, ValueError):  # whose text may hold the password
-        raise _no_url(what) from None
-    if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
-        raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
-    _check_parts(url, parsed, what)
-    return parsed.set(drivername="postgresql+psycopg2")
-
-
-def _no_url(what: str) -> DefinitionError:
-    return DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database")
 
 
 def _options(settings: Mapping[str, str]) -> str:
@@ -140,6 +125,7 @@ def _connecting() -> Callable[..., DBAPIConnection]:
             connection.close()
             settings = known
             connection = dialect.connect(*args, **options | {"options": _options(known)})
+        pooler.check_settings(connection)
         return cast("DBAPIConnection", connection)
 
     return connecting
@@ -149,20 +135,6 @@ def _settings(version: int) -> dict[str, str]:
     """Return the settings that a server of this version knows."""
     newer = (settings for since, settings in _SESSION_SINCE.items() if version >= since)
     return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
-
-
-def _check_parts(given: str, url: URL, what: str) -> None:
-    """Refuse a host that is the rest of a password (it would be shown, and asked for in the DNS), U+0000, and a bad port."""
-    named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
-    in_a_host = any("@" in name[1:] for each in named for name in each.split(","))  # a socket may be called @name
-    if given.count("@") > 1 or in_a_host:
-        raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
-    if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
-        raise DefinitionError(f"{what} holds U+0000, which no part of it can")
-    if of_driver := [name for name in _OF_DRIVER if name in url.query]:
-        raise DefinitionError(f"{what} has the parameter {of_driver[0]!r}, which PostgreSQL has not: leave it out")
-    if url.port is not None and not 0 < url.port < 65536:
-        raise DefinitionError(f"{what}: there is no port {url.port}")
 
 
 @contextmanager
@@ -194,6 +166,8 @@ def translated(error: BaseException | None, committing: bool = False) -> Txbatch
         return _not_there(message)
     if code == "42501":
         return _not_allowed(error, message)
+    if code is None and (problem := pooler.refused(message)):
+        return problem
     if code is None and _NO_SETTING.match(message):
         return DefinitionError(f"the database's URL is wrong: {message}; mend it")
     if code in _BAD_RECORD:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from txbatch.core.errors import TerminalError
 from txbatch.core.new_values import NewValuesTable, check_types
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import changes_columns
@@ -93,6 +94,20 @@ def finished_sql(aggregate: PersistentAggregate, row: str) -> list[str]:
     ]
 
 
+def check_rights(connection: Connection, aggregate: PersistentAggregate) -> None:
+    """TerminalError for a table of new values that somebody else may give triggers: they run with the writer's rights."""
+    table = aggregate.state.new_values
+    if table is None:
+        return
+    other = connection.execute(query("rules_by_others"), {"name": _quoted(table)}).first()
+    if other is not None:
+        raise TerminalError(
+            f"table {table} of new values: {other.what} is owned by {other.role!r}, of which the writer {other.writer!r} is no "
+            f"member, and would run with the writer's rights in each commit: ALTER {other.what} OWNER TO the writer, or name "
+            "another table (docs/security.md)"
+        )
+
+
 def ensure(connection: Connection, aggregate: PersistentAggregate) -> None:
     """Make the table that a state's new values go into, unless it is there; SchemaMismatch when it is another."""
     table = aggregate.state.new_values
@@ -104,6 +119,7 @@ def ensure(connection: Connection, aggregate: PersistentAggregate) -> None:
     expected = dict(zip(changes_columns(keys, values), types, strict=True))
     if there := _types(connection, _quoted(table)):
         check_types(table, there, expected)
+        check_rights(connection, aggregate)
         return
     if not connection.execute(query("schema_exists"), {"name": pg_name(table.schema)}).scalar_one():
         connection.exec_driver_sql(f"CREATE SCHEMA {pg_name(table.schema)}".replace("%", "%%"))

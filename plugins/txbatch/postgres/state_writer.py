@@ -17,7 +17,7 @@ from txbatch.core.state import StateKind
 from txbatch.core.transaction import Assignment
 from txbatch.postgres import by_python
 from txbatch.postgres.engine import translated
-from txbatch.postgres.new_values import RETURNING_VERSION_MIN, NewValues
+from txbatch.postgres.new_values import RETURNING_VERSION_MIN, NewValues, check_rights
 from txbatch.postgres.refold import CHANGED, FOLDED, Refold
 from txbatch.postgres.state_tables import execute
 from txbatch.postgres.statements import (
@@ -186,6 +186,7 @@ class LedgerWriter(StateWriter):
     """In the ledger's own database, where no txid comes twice: with contributions."""
 
     def _prepare(self) -> None:
+        check_rights(self.connection, self.statements.aggregate)
         if not self._returns:
             self._run(NewValues(self.statements).before(self.statements.staged))
 
@@ -225,6 +226,7 @@ class RestateWriter(StateWriter):
         """
         refold = Refold(self.statements, self.txid, self.replaced)
         with self._naming():
+            check_rights(self.connection, self.statements.aggregate)
             execute(self.connection, "SAVEPOINT before_state")
             self._contribute()
             self._run(refold.find())

@@ -16,7 +16,7 @@ from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
 from txbatch.core.own_code import is_own
 from txbatch.core.python_steps import is_of_record
-from txbatch.core.text import shown_record
+from txbatch.core.text import shown_record, text_of
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")
@@ -33,6 +33,9 @@ _DAMAGED = re.compile(
     r"^(org\.apache\.parquet\.|com\.github\.luben\.zstd\.|org\.xerial\.snappy\.|io\.airlift\.|java\.util\.zip\.|"
     r"java\.lang\.(\w*IndexOutOfBounds|NegativeArraySize|IllegalArgument)Exception)|"
     r"CRC|checksum|corrupt|FAILED_TO_UNCOMPRESS|PARSING_ERROR"
+)
+_FULL = re.compile(
+    r"(?:IOException|FileSystemException|FSError|OSError)[^\n]*?(No space left on device|Disk quota exceeded)"
 )
 # A path, whose words say nothing of what is wrong.
 _PATH = re.compile(r"(?:[\w+.-]+:)?/\S*")
@@ -72,15 +75,21 @@ def in_our_words(error: Exception, *, show: bool = True) -> TxbatchError:
     """
     if isinstance(error, TxbatchError):
         return error if show else _unshown(error)
-    if misfit := _MISFIT.search(str(error)):
+    said = text_of(error)
+    if misfit := _MISFIT.search(said):
         return BadRecord(
             f"{unquote(misfit[1])}: {misfit[2].rstrip('. ') if show else 'malformed records, or another header'}"
         )
-    if damaged := _damaged(str(error)):
+    if full := _FULL.search(said):
+        return TransientError(
+            f"a disk is full ({full[1]}): {_line(error)}; make room where TXBATCH_STAGING is, or where Spark keeps its own files "
+            "(SPARK_LOCAL_DIRS, spark.local.dir), then try again"
+        )
+    if damaged := _damaged(said):
         return damaged
     state = str(getattr(error, "getSqlState", lambda: None)() or "")
     if state == "38000":
-        problem = _function_failed(str(error))
+        problem = _function_failed(said)
         return problem if show else _unshown(problem)
     if state.startswith(("22", "P0001")):
         return BadRecord(_line(error) if show else f"{_condition(error)} in an expression of the job")
@@ -136,7 +145,7 @@ def java_is_gone(error: BaseException | None) -> bool:
 def _line(error: Exception) -> str:
     """The first line that says something."""
     java = getattr(error, "java_exception", None)
-    text = str(java.getMessage() or java.toString()) if java is not None else str(error)
+    text = str(java.getMessage() or java.toString()) if java is not None else text_of(error)
     first = next((line for line in text.splitlines() if line.strip()), "")
     name = "" if java is not None or hasattr(error, "getSqlState") else f"{type(error).__name__}: "
     return name + _NOISE.sub("", first.strip()).rstrip(".")

@@ -123,7 +123,7 @@ def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[
 def _empty(root: Path, plan: Counted) -> Iterator[tuple[str, str]]:
     """Files that no batch has, for they are empty."""
     try:
-        names = files_below(root, plan.source.get("pattern", "*"))
+        names = files_below(root, plan.source.get("pattern", "*"), foreign_links=True)
     except TxbatchError:
         return
     for name in names:

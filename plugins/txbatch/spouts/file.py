@@ -36,14 +36,20 @@ class FileSpout(PartitionedSpout):
     fields = "line string"
 
     def __init__(
-        self, root: str | Path, pattern: str = "*", *, files_per_batch: int = 1_000, nul: bool = False
+        self,
+        root: str | Path,
+        pattern: str = "*",
+        *,
+        files_per_batch: int = 1_000,
+        nul: bool = False,
+        foreign_links: bool = False,
     ) -> None:
         if files_per_batch < 1:
             raise DefinitionError("FileSpout: files_per_batch must be at least 1")
         if not isinstance(nul, bool):
             raise DefinitionError(f"FileSpout: nul={nul!r} is neither True nor False")
         self.root, self.pattern = absolute(root, "FileSpout"), name_pattern(pattern, "FileSpout")
-        self.max_partitions, self.nul = files_per_batch, nul
+        self.max_partitions, self.nul, self.foreign_links = files_per_batch, nul, foreign_links
         self._listed: tuple[TransactionAttempt, Sequence[str], DataFrame] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,14 +62,14 @@ class FileSpout(PartitionedSpout):
 
     def partitions(self) -> Sequence[str]:
         """Relative paths, by the listing rule."""
-        return files_below(self.root, self.pattern)
+        return files_below(self.root, self.pattern, foreign_links=self.foreign_links)
 
     def partitions_to_ask(self, known: Mapping[str, Metadata]) -> Sequence[str]:
         """Those that have not been read; of a subclass that lists or plans otherwise, all of them."""
         mine = type(self).emit_partition_batch_new is FileSpout.emit_partition_batch_new
         if not mine or type(self).partitions is not FileSpout.partitions:
             return self.partitions()
-        return files_below(self.root, self.pattern, known)
+        return files_below(self.root, self.pattern, known, foreign_links=self.foreign_links)
 
     def planned_bytes(self, metadata: Metadata) -> int:
         """The sizes of the files."""

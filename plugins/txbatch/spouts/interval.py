@@ -62,10 +62,12 @@ class IntervalSpout(PlainSpout):
         pattern: str = "*",
         options: Mapping[str, Any] | None = None,
         plausible: tuple[str, str] = PLAUSIBLE,
+        foreign_links: bool = False,
     ) -> None:
         self.root, self.pattern = absolute(root, "IntervalSpout"), name_pattern(pattern, "IntervalSpout")
         self.fields, self.time, self.format = fields_ddl(fields), time, format
         self.options, self.plausible = formats.mapping(options), plausible
+        self.foreign_links = foreign_links
         self._reading: Reading | None = None
         self._check()
 
@@ -200,7 +202,7 @@ class IntervalSpout(PlainSpout):
     def _files(self) -> list[str]:
         if self.root.is_file():
             return [] if hidden(self.root.name) else [self.root.name]
-        return files_below(self.root, self.pattern)
+        return files_below(self.root, self.pattern, foreign_links=self.foreign_links)
 
     def _read(self, spark: SparkSession, asked: tuple[Any, ...], metadata: Metadata) -> Reading:
         # With pyarrow; a job file needs Python alone.

@@ -34,18 +34,23 @@ def name_pattern(pattern: object, spout: str) -> str:
     return pattern
 
 
-def files_below(root: Path, pattern: str = "*", known: Container[str] = ()) -> list[str]:
+def files_below(
+    root: Path, pattern: str = "*", known: Container[str] = (), *, foreign_links: bool = False
+) -> list[str]:
     """Relative paths of the regular files at any depth, in the order of their bytes, hidden files and folders left out.
 
     A link to a folder is entered, one to a file is a file; not when what it leads to is listed where it is. Those in `known` are
     left out; without links to files they are not even looked at. Raises TransientError when `root` is no folder, Spark could not
-    read a name, or two links lead to the same; PartitionUnreadable when a folder cannot be listed, or a link leads to nothing.
+    read a name, two links lead to the same, or one leads out of `root` to what another owns, unless `foreign_links`;
+    PartitionUnreadable when a folder cannot be listed, or a link leads to nothing.
     """
     if not root.is_dir():
         raise TransientError(f"{root} is not a folder that can be read; create it or mend the path")
-    found, cut = list(_walk(root)), len(os.path.join(root, ""))
+    found, cut = list(_walk(root, foreign_links=foreign_links)), len(os.path.join(root, ""))
     links = [Path(entry.path) for entry in found if entry.is_symlink()]
     _check_links(links)
+    for link in links:
+        _check_owner(str(link), str(root), foreign_links)
     asked = found if links else [entry for entry in found if entry.path[cut:] not in known]
     fits = re.compile(translate(pattern)).match
     matching = [entry.path for entry in asked if fits(entry.name) and entry.is_file()]
@@ -57,7 +62,7 @@ def files_below(root: Path, pattern: str = "*", known: Container[str] = ()) -> l
     return names
 
 
-def _walk(root: Path) -> Iterator[os.DirEntry[str]]:
+def _walk(root: Path, *, foreign_links: bool) -> Iterator[os.DirEntry[str]]:
     """Yield what is no folder, in all folders, those behind links too, once."""
     tops, entered = [str(root)], {os.path.realpath(root): str(root)}
     while tops:
@@ -65,6 +70,9 @@ def _walk(root: Path) -> Iterator[os.DirEntry[str]]:
         while left:
             files, folders = _look_into(left.pop())
             yield from files
+            for each in folders:
+                if each.is_symlink():
+                    _check_owner(each.path, str(root), foreign_links)
             tops += (each.path for each in folders if each.is_symlink() and _is_new(each.path, str(root), entered))
             left += (each.path for each in reversed(folders) if not each.is_symlink())
 
@@ -112,6 +120,30 @@ def _check_links(links: Sequence[Path]) -> None:
             raise PartitionUnreadable(
                 f"the link {link} leads to nothing that can be read ({os.readlink(link)!r}); restore that, or remove the link"
             )
+
+
+def _check_owner(link: str, root: str, foreign_links: bool) -> None:
+    """Refuse a link out of the root to what another user owns: who may write here would read by it what the tasks may.
+
+    Links of the tasks' user, and of root, are no such: they can read it anyway.
+    """
+    owner, target = _owners(link)
+    trusted = (target, os.geteuid(), 0)
+    if foreign_links or owner in trusted or _lies_below(os.path.realpath(link), os.path.realpath(root)):
+        return
+    raise TransientError(
+        f"the link {link} leads out of {root} to {os.readlink(link)!r}, which another user owns than the link: remove it, or "
+        "give the spout foreign_links=True, if whoever writes there may read what the tasks may (docs/security.md)"
+    )
+
+
+def _owners(link: str) -> tuple[int, int]:
+    """Return the user of a link, and the one of what it leads to."""
+    return os.lstat(link).st_uid, os.stat(link).st_uid
+
+
+def _lies_below(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
 
 
 def _listed_anyway(files: Sequence[Path], links: Set[Path]) -> set[Path]:

@@ -24,18 +24,26 @@ class StaticFiles(Versioned):
     """
 
     def __init__(
-        self, root: str | Path, pattern: str, read: Callable[[SparkSession, Sequence[str]], DataFrame]
+        self,
+        root: str | Path,
+        pattern: str,
+        read: Callable[[SparkSession, Sequence[str]], DataFrame],
+        *,
+        foreign_links: bool = False,
     ) -> None:
         self.root, self.pattern = absolute(root, "StaticFiles"), name_pattern(pattern, "StaticFiles")
         if not callable(read):
             raise DefinitionError(
                 f"StaticFiles: {read!r} is no function; give one of the Spark session and a list of paths, to a DataFrame"
             )
-        self._read = read
+        self._read, self.foreign_links = read, foreign_links
 
     def version(self) -> Metadata:
         """Size and sha256 of each file. TransientError when there is none."""
-        found = {name: _fingerprint(self.root / name) for name in files_below(self.root, self.pattern)}
+        found = {
+            name: _fingerprint(self.root / name)
+            for name in files_below(self.root, self.pattern, foreign_links=self.foreign_links)
+        }
         if not found:
             raise TransientError(f"{self.root} has no file {self.pattern!r} to look values up in; put it there")
         return found

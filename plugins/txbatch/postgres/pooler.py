@@ -1,0 +1,39 @@
+"""Poolers between txbatch and PostgreSQL, such as PgBouncer: they give a session's settings, or the session itself, away."""
+
+from __future__ import annotations
+
+import re
+
+from psycopg2.extensions import connection, cursor
+
+from txbatch.core.errors import DefinitionError
+
+# A setting of ours alone, by which a session is known to have all of them.
+MARK = {"txbatch.session": "on"}
+_MARKED = "SELECT current_setting('txbatch.session', true) IS NOT NULL"
+_REFUSED = re.compile(r"unsupported startup parameter|RDS Proxy")
+_WAY_OUT = (
+    "txbatch holds names by its sessions and gives them their settings, and no retry helps: name the host and the port of "
+    "PostgreSQL itself (docs/database.md#poolers)"
+)
+
+
+def refused(message: str) -> DefinitionError | None:
+    """Return what is said of a pooler that refuses the settings of a session; None for any other error."""
+    if not _REFUSED.search(message):
+        return None
+    return DefinitionError(f"PgBouncer, or another pooler, refuses the settings of a session ({message}). {_WAY_OUT}")
+
+
+def check_settings(session: connection) -> None:
+    """End the session, and raise DefinitionError, if somebody between it and PostgreSQL left its settings out."""
+    with session.cursor(cursor_factory=cursor) as asked:
+        asked.execute(_MARKED)
+        marked = asked.fetchone() == (True,)
+    session.rollback()
+    if not marked:
+        session.close()
+        raise DefinitionError(
+            "PgBouncer, or another pooler, leaves out the settings of a session, as by ignore_startup_parameters = options. "
+            f"{_WAY_OUT}"
+        )

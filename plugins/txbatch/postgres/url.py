@@ -1,0 +1,85 @@
+"""URLs of databases: their parts, and what no part can be."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+import psycopg2
+from psycopg2.extensions import make_dsn
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from txbatch.core.errors import DefinitionError
+
+# Several hosts with ports, as libpq writes them and SQLAlchemy does not read them.
+_HOST = r"(?:\[[^\]/?@]*\]|[^\[\]:,/?@]*)(?::\d*)?"
+_NAMED = re.compile(r"\[?([^\[\]]*?)\]?(?::(\d*))?")
+_HOSTS = re.compile(rf"^(\w[\w+]*://(?:[^@/?]*@)?)({_HOST}(?:,{_HOST})+)(?=[/?]|$)")
+
+
+def parse(url: str, what: str) -> URL:
+    """Return a SQLAlchemy URL in its parts; DefinitionError, which calls it `what`, when it is no psycopg2 URL."""
+    hosts = _HOSTS.match(url)
+    try:
+        parsed = make_url("" if "\0" in url else _HOSTS.sub(r"\1", url))
+    except (ArgumentError, ValueError):  # whose text may hold the password
+        raise no_url(what) from None
+    if parsed.drivername not in ("postgresql", "postgresql+psycopg2"):
+        raise DefinitionError(f"{what}: {parsed.drivername!r} is not postgresql+psycopg2://")
+    if hosts is not None:
+        parsed = with_hosts(parsed, hosts[2], what)
+    _check_parts(url, parsed, what)
+    return parsed.set(drivername="postgresql+psycopg2")
+
+
+def no_url(what: str) -> DefinitionError:
+    """Return the error for a text that is no URL."""
+    return DefinitionError(f"{what} is not a URL; write postgresql+psycopg2://user@host:port/database")
+
+
+def with_hosts(url: URL, hosts: str, what: str, port: int | None = None) -> URL:
+    """Return the URL with several hosts, and the port of each. Hosts without ports have that of the last, or the one given.
+
+    DefinitionError for a URL that has hosts already, and for what is none.
+    """
+    if {"host", "port"} & url.query.keys():
+        raise DefinitionError(f"{what} names hosts twice: behind the @, or as ?host=..., and not both")
+    named = [_NAMED.fullmatch(each.strip()) for each in hosts.split(",")]
+    if not all(named):
+        raise no_url(what)
+    names, ports = ([str(each[n] or "") for each in named if each] for n in (1, 2))
+    if not any(ports[:-1]):
+        ports = [ports[-1] or str(port or "")] * len(ports)
+    for port in map(int, filter(None, ports)):
+        _check_port(port, what)
+    return url.update_query_dict({"host": ",".join(names), **({"port": ",".join(ports)} if any(ports) else {})})
+
+
+def _check_parts(given: str, url: URL, what: str) -> None:
+    """Refuse a host that is the rest of a password (it would be shown, and asked for in the DNS), and what no part can be."""
+    named = [url.host or "", *(name for key in ("host", "hostaddr") for name in url.normalized_query.get(key, ()))]
+    in_a_host = any("@" in name[1:] for each in named for name in each.split(","))  # a socket may be called @name
+    if given.count("@") > 1 or in_a_host:
+        raise DefinitionError(f"{what} is not a URL, it has two @: write %40 for one that belongs to the password")
+    if "\0" in "".join(map(str, [*url[:6], *url.normalized_query, *chain(*url.normalized_query.values())])):
+        raise DefinitionError(f"{what} holds U+0000, which no part of it can")
+    if url.port is not None:
+        _check_port(url.port, what)
+    for option in url.query:
+        _check_option(option, what)
+
+
+def _check_port(port: int, what: str) -> None:
+    if not 0 < port < 65536:
+        raise DefinitionError(f"{what}: there is no port {port}")
+
+
+def _check_option(name: str, what: str) -> None:
+    """DefinitionError for an option that libpq does not know: psycopg2 would take some of them for its own."""
+    try:
+        make_dsn(**{name: "0"})
+    except (psycopg2.Error, TypeError):
+        raise DefinitionError(
+            f"{what} has the option {name!r}, which libpq does not know: mend its name, or take it away"
+        ) from None
