@@ -221,9 +221,9 @@ def test_spark_looks_at_the_files_once_in_an_attempt(
     listed: list[int] = []
     read = text_lines.read
 
-    def counted(session: SparkSession, files: Sequence[Path]) -> DataFrame:
+    def counted(session: SparkSession, files: Sequence[Path], *, nul: bool) -> DataFrame:
         listed.append(len(files))
-        return read(session, files)
+        return read(session, files, nul=nul)
 
     monkeypatch.setattr(text_lines, "read", counted)
     for number in range(40):
