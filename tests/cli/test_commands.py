@@ -22,7 +22,7 @@ topology = Topology("words")
 stream = topology.new_stream("in", FixedBatchSpout("word string, n bigint", 2, ("a", 1), ("b", 2), ("a", 3), ("c", 4)))
 stream.group_by("word").persistent_aggregate(OpaqueState("words"), count=Count(), total=Sum("n"))
 """
-CHECKS = ["database", "migrations", "warehouses", "spark", "airflow", "java", "staging", "dags"]
+CHECKS = ["database", "migrations", "rights", "warehouses", "spark", "airflow", "java", "staging", "dags"]
 COMMANDS = [
     ("migrate",),
     ("status",),
@@ -166,6 +166,7 @@ def test_doctor_fails_when_something_is_wrong(
     assert {row["check"]: row["ok"] for row in json.loads(result.stdout)} == {
         "database": False,
         "migrations": False,
+        "rights": False,
         "warehouses": False,
         "airflow": True,
         "spark": True,
