@@ -46,7 +46,7 @@ def test_the_plan_is_the_interval_and_the_files_with_their_sizes(tmp_path: Path)
 def test_a_folder_of_three_years_of_hours_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"year={hour // 8_760}/part-{hour:06}-0123456789abcdef.csv" for hour in range(28_800)]
     stat = tmp_path.stat()
-    monkeypatch.setattr("txbatch.spouts.interval.files_below", lambda *_: names)
+    monkeypatch.setattr("txbatch.spouts.interval.files_below", lambda *_, **__: names)
     monkeypatch.setattr(Path, "stat", lambda *_, **__: stat)
     planned = plan(tmp_path)
     assert planned is not None
