@@ -19,6 +19,11 @@ PACE_LEAST = 0.1
 
 @cache
 def slowness() -> float:
+    """Return by how much, 1 at least, when it was asked first."""
+    return slowness_now()
+
+
+def slowness_now() -> float:
     """Return by how much, 1 at least."""
     return max(1.0, yardstick() / json.loads(FILE.read_text(encoding="utf-8"))["yardstick"])
 

@@ -228,6 +228,7 @@ HARMLESS = {
     **dict.fromkeys(("txbatch.topology.job", "txbatch.topology.created_at"), NO_NUMBER),
     **dict.fromkeys(("txbatch.topology.by_interval", "txbatch.topology.keep"), "the job says it"),
     "txbatch.state.left_in": "a copy there counts for nothing, whether it is told or not",
+    "txbatch.state.pruned": "of rows that retention pruned nothing is there to compare it with",
     "txbatch.rebuild.topology": "asked as of before it, a state has what its generation counts now, which is verified",
     "txbatch.batch.key": READ_IN_FLIGHT,
     "txbatch.batch.prev_txid": READ_IN_FLIGHT,

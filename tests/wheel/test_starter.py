@@ -49,10 +49,12 @@ def test_its_tests_pass(environment: Path, shop: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="no docker-compose here")
-def test_compose_takes_its_file_with_a_password_alone(shop: Path) -> None:
-    command = ["docker-compose", "config", "--quiet"]
-    assert "choose one" in call(command, shop, TXBATCH_PASSWORD="").stderr
-    assert call(command, shop, TXBATCH_PASSWORD="letters1").returncode == 0
+def test_compose_takes_its_file_with_the_passwords_that_make_makes(shop: Path, tmp_path: Path) -> None:
+    command, folder = ["docker-compose", "config", "--quiet"], shutil.copytree(shop, tmp_path / "shop")
+    assert "run make passwords" in call(command, folder).stderr
+    assert call(["make", "passwords"], folder).returncode == 0
+    told = call(command, folder)
+    assert told.returncode == 0, told.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,7 +75,7 @@ def refusal(folder: Path) -> str:
 def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert CliRunner().invoke(main, ["init", str(tmp_path / "empty")]).exit_code == 0
-    assert "is not empty, .gitignore, Makefile, README.md, dags, data and 5 more is in the way" in refusal(
+    assert "is not empty, .gitignore, Makefile, README.md, dags, data and 6 more is in the way" in refusal(
         tmp_path / "empty"
     )
     (tmp_path / "file").touch()
