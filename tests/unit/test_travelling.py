@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -128,3 +129,17 @@ def test_what_cannot_travel_is_named_before_spark_is_started(
 ) -> None:
     with pytest.raises(DefinitionError, match=f"{says}.*; make it within the function"):
         check_emission(load_job(str(write(function, where=where))))
+
+
+def test_what_lies_beside_a_job_travels_also_where_its_folder_is_reached_by_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a checkout is renewed by a link that is turned to the next one."""
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "jobs").symlink_to(tmp_path / "checkout")
+    name = f"by_a_link_{tmp_path.name}"
+    (tmp_path / "checkout" / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "jobs")
+    importlib.import_module(name)
+    pickler = travelling._cloudpickle()
+    assert ship_by_value(pickler, tmp_path / "jobs" / "job.py") == [name]

@@ -41,11 +41,15 @@ def ship_by_value(cloudpickle: Cloudpickle, job: Path) -> Sequence[str]:
 
 
 def own_folders(job: Path) -> Sequence[str]:
-    """Return the folder of the job, and those above it from which Python imports, and executors do not."""
+    """Return the folder of the job, and those above it from which Python imports, and executors do not.
+
+    A folder that is reached through a link is there by both names: a module's file has the one that was imported from.
+    """
     told = {Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
     above = {Path(each).resolve() for each in sys.path if each} - told
     folder = job.resolve().parent
-    return [str(folder), *(str(each) for each in folder.parents if each in above)]
+    found = [folder, job.absolute().parent, *(each for each in folder.parents if each in above)]
+    return list(dict.fromkeys(map(str, found)))
 
 
 def _cache_anew(cached: Any) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
