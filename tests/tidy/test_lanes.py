@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import budget
 import lanes
 import psutil
 import pytest
+from slowness import FILE
 from support import until
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,12 @@ ROOT = Path(__file__).parents[2]
 def test_every_tier_is_in_one_part_and_has_a_budget() -> None:
     tiers = [tier for part in lanes.parts().values() for tier in part]
     assert sorted(tiers) == sorted(budget.budgets())
+
+
+def test_budgets_sum_to_the_gate_of_each_size_at_most() -> None:
+    told = json.loads(FILE.read_text(encoding="utf-8"))
+    for size, gate in enumerate(told["gates"]):
+        assert sum(seconds[size] for seconds in told["tiers"].values()) <= gate
 
 
 def test_the_longest_part_is_first() -> None:
