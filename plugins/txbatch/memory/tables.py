@@ -187,9 +187,10 @@ class Tables:
     def define(self, topology: Topology, job: str) -> None:
         """Keep the definition; SchemaMismatch when its history is another's."""
         self.check_definition(topology, job)
-        self.keep(topology, job)
+        self.keep(topology, job, self.known(topology))
 
-    def keep(self, topology: Topology, job: str) -> None:
+    def keep(self, topology: Topology, job: str, known: Known) -> None:
+        """Keep the definition, given what was known of the topology."""
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
             job,
@@ -197,7 +198,7 @@ class Tables:
             source,
             stream_fields(topology),
             topology.keep,
-            stream_watermarks(topology),
+            stream_watermarks(topology, known),
             stored_windows(policy(topology)),
         )
 
