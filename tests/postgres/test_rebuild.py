@@ -21,7 +21,7 @@ from txbatch import Count, Max, OpaqueState, Topology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError, Unavailable, UnknownName
 from txbatch.core.fold import Contribution, fold
 from txbatch.core.manifest import ReadPartition
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.rebuild import Behind, Rebuild, Swapped, Watched
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 from txbatch.core.update import Change
@@ -485,7 +485,7 @@ def test_the_new_generation_is_the_fold_of_what_counts_whenever_it_was_counted(
     changed = {key: max(map(replaced_by.__getitem__, contributions[key]), default=0) for key in KEYS}
     current = {of: txid for txid, of in position.items()}
     counts = {key: [each for txid, each in contributions[key].items() if txid in current.values()] for key in KEYS}
-    combine = merger(aggregate.merges)
+    combine = Merger(aggregate.merges)
     expected = {key: fold(None, counts[key], combine) for key in KEYS}
     where = f"report.{name}" if swapped else f"state_next_{rebuilding.rebuild.number}.{name}"
     if swapped:

@@ -12,7 +12,7 @@ from txbatch.core import retention
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.jobs import Jobs
 from txbatch.core.keep import Keep
-from txbatch.core.merge import RowMerge, merge_named, merger
+from txbatch.core.merge import RowMerge, merge_named, Merger
 from txbatch.core.pruned import more_pruned
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue
@@ -145,7 +145,7 @@ def _based(
     stored: StoredState, key: Any, contributions: Sequence[Contribution], merges: Sequence[RowMerge]
 ) -> TransactionalValue | None:
     """Return a key's row of the base, given the contributions that are folded into it; None: there is no such key any more."""
-    value = fold(stored.based(key), contributions, merger(merges))
+    value = fold(stored.based(key), contributions, Merger(merges))
     before = stored.base[key].txid if key in stored.base else 0
     return None if value is None else TransactionalValue(max(before, last_changed(contributions) or 0), value)
 
