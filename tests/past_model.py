@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.update import Change
 from txbatch.postgres.folds import Folds

@@ -15,7 +15,7 @@ from support import Keyed, record_batch
 from txbatch import Topology
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.ledger import Ledger
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.rebuild import Rebuilds
 from txbatch.core.retention import Retention

@@ -237,7 +237,12 @@ CAST = Sum("v", scale=1)._finite(Field("v", "double"))
         (Sum("v", scale=4), "decimal(10,5)", ["decimal(38,4)"], ["sum(cast(`v` as decimal(38,4)))"]),
         (Sum("v", approximate=True), "double", ["double"], ["sum(cast(`v` as double))"]),
         (Avg("v"), "int", ["bigint", "bigint"], ["sum(cast(`v` as bigint))", "count(`v`)"]),
-        (Avg("v"), "bigint", ["bigint", "bigint"], ["sum(shiftright(`v`, 32) + (shiftright(`v`, 31) & 1L))", "count(`v`)"]),
+        (
+            Avg("v"),
+            "bigint",
+            ["bigint", "bigint"],
+            ["sum(shiftright(`v`, 32) + (shiftright(`v`, 31) & 1L))", "count(`v`)"],
+        ),
         (Min("v"), "timestamp", ["timestamp"], ["min(`v`)"]),
         (Max("v"), "binary", ["binary"], ["max(`v`)"]),
         (BoolAnd("v"), "boolean", ["boolean"], ["bool_and(`v`)"]),

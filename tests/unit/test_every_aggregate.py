@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
 from txbatch.core.definition import column_changes, columns
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.memory.emitter import partials_of
 
 (AGGREGATE,) = every_aggregate().aggregates

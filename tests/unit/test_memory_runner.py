@@ -288,7 +288,9 @@ def test_a_null_key_is_refused() -> None:
         (Sum("n"), "the total 9223372036854775808 is out of range"),  # of which no record is at fault
     ],
 )
-def test_a_value_that_cannot_be_added_names_state_and_record_and_a_total_that_does_not_fit_the_state(total: Sum, told: str) -> None:
+def test_a_value_that_cannot_be_added_names_state_and_record_and_a_total_that_does_not_fit_the_state(
+    total: Sum, told: str
+) -> None:
     records = ("a", 1.0, 2**62), ("b", float("nan"), 2**62), ("a", 1.0, 2**62)
     stream = sentences(*records, fields="k string, x double, n bigint", size=3)
     stream.group_by("k").persistent_aggregate(OpaqueState("sums"), total=total)

@@ -23,7 +23,7 @@ from txbatch.core.fields import (
     decimal_scale,
     parse_fields,
 )
-from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, RowMerge, Total, Merger
+from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Merger, Partial, RowMerge, Total
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
 

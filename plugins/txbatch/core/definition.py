@@ -320,7 +320,7 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
 
 
 def stream_watermarks(topology: Topology, known: Known) -> dict[str, dict[str, Any]]:
-    """The watermarks of its streams, and those that were dropped since there are batches: the marks of these are of their time."""
+    """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
     stored = {} if known.txid is None else known.watermarks
     now = {name: says.to_json() for name, says in topology.watermarks.items()}
     names = {stream.roots[0].was: name for name, stream in topology.streams.items() if name not in stored}

@@ -12,7 +12,7 @@ from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
 from txbatch.core.keep_windows import check_keeps_windows
-from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, Merger
+from txbatch.core.merge import ADD, GREATEST, Merger, Partial, RowMerge
 from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node, Windowed
 from txbatch.core.reducer import ReducerAggregator

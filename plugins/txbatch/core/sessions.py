@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import CombinerAggregator, Max
 from txbatch.core.errors import DefinitionError
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate

@@ -26,7 +26,7 @@ from txbatch.core.apart import (
 from txbatch.core.called import naming
 from txbatch.core.definition import state_definition, way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind, Value
 from txbatch.core.transaction import Assignment, Batch

@@ -17,7 +17,7 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.late import LateState
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan, StreamPlan
 from txbatch.core.quarantine import QuarantineState, check_number

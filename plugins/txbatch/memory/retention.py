@@ -12,7 +12,7 @@ from txbatch.core import retention
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.jobs import Jobs
 from txbatch.core.keep import Keep
-from txbatch.core.merge import RowMerge, merge_named, Merger
+from txbatch.core.merge import Merger, RowMerge, merge_named
 from txbatch.core.pruned import more_pruned
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue

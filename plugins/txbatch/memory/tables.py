@@ -27,7 +27,7 @@ from txbatch.core.keep import Keep
 from txbatch.core.keep_windows import KeptWindows, Left, policy, stored_windows
 from txbatch.core.ledger import Head, ReadBy, Version
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan

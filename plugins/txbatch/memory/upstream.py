@@ -12,7 +12,7 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.new_values import changed, finished
 from txbatch.core.pruned import has_gone
 from txbatch.core.sessions import joined

@@ -10,7 +10,7 @@ from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Re
 from txbatch.core.comparing import grouped_by, key_of, order_of
 from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
-from txbatch.core.merge import Partial, Merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.nodes import How, Join
 from txbatch.core.text import shown_record
 from txbatch.memory.functions import init_of, record_of, refused
