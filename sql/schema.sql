@@ -509,35 +509,32 @@ BEGIN
                    WHERE b.topology = of_topology AND b.status IN ('planned', 'emitted'));
     newest := COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = of_topology AND b.status = 'committed'), 0);
     IF horizon IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no state %L is known', known_at.state),
-            HINT = 'SELECT state FROM report.state_coverage has them all.';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no state %L is known; SELECT state FROM report.state_coverage has them all', known_at.state);
     ELSIF known_at.txid BETWEEN open_from AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer',
-                             known_at.state, known_at.txid, open_from),
-            HINT = format('Ask for one of %s to %s, or once txid %s is committed or aborted.', horizon, open_from - 1, open_from);
+            MESSAGE = format('state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer; ask %sonce txid %s is committed or aborted',
+                             known_at.state, known_at.txid, open_from,
+                             CASE WHEN horizon < open_from THEN format('for one of %s to %s, or ', horizon, open_from - 1) END, open_from);
     ELSIF known_at.txid IS NULL OR known_at.txid NOT BETWEEN 0 AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: the newest committed one is %s', known_at.state,
-                             COALESCE(known_at.txid::text, 'null'), newest),
-            HINT = format('Ask for one of %s to %s.', horizon, newest);
+            MESSAGE = format('state %L cannot be asked as of txid %s: the newest committed one is %s; ask for one of %s to %s', known_at.state,
+                             COALESCE(known_at.txid::text, 'null'), newest, horizon, LEAST(open_from - 1, newest));
     ELSIF known_at.txid < horizon THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: retention has folded what it was before txid %s',
-                             known_at.state, known_at.txid, horizon),
-            HINT = format('Ask for one of %s to %s.', horizon, newest);
+            MESSAGE = format('state %L cannot be asked as of txid %s: retention has folded what it was before txid %s; ask for one of %s to %s',
+                             known_at.state, known_at.txid, horizon, horizon, LEAST(open_from - 1, newest));
     END IF;
     PERFORM report.of_one_generation(known_at.state);
     SELECT r.* INTO swapped FROM txbatch.rebuild r JOIN txbatch.state s ON s.topology = r.topology
      WHERE s.state = known_at.state AND r.swapped_txid >= known_at.txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later',
-                             known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid),
-            HINT = CASE WHEN swapped.dropped_at IS NULL
-                        THEN format('Ask report_past_%s.%I(%s) for what was shown then.', swapped.rebuild,
-                                    'as_of_' || known_at.state, known_at.txid)
-                        ELSE 'What was shown then was dropped.' END;
+            MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later; %s',
+                             known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid,
+                             CASE WHEN swapped.dropped_at IS NULL
+                                  THEN format('ask report_past_%s.%I(%s) for what was shown then', swapped.rebuild,
+                                              'as_of_' || known_at.state, known_at.txid)
+                                  ELSE 'what was shown then was dropped' END);
     END IF;
     SELECT l.* INTO gone FROM txbatch.windows_left l WHERE l.state = known_at.state AND l.txid > known_at.txid;
     IF FOUND THEN
