@@ -197,7 +197,6 @@ def test_bigint_overflow_is_an_error_never_a_wrap(left: int, right: int) -> None
             COMBINE((left,), (right,))
 
 
-@pytest.mark.rule("R18")
 @given(st.permutations([BIGINT_MAX, BIGINT_MAX, BIGINT_MIN, 1, -2, None]))
 def test_only_a_total_that_does_not_fit_is_an_overflow(numbers: list[int | None]) -> None:
     assert COMBINE.whole([(number,) for number in numbers]) == (BIGINT_MAX - 2,)

@@ -11,7 +11,6 @@ from txbatch.core.errors import RecordsGone
 from txbatch.core.upstream import Replaced, UpstreamState, check_known_rows
 
 
-@pytest.mark.rule("R22")
 @pytest.mark.parametrize(("last_counted", "refused"), [(6, True), (9, True), (None, False)])
 def test_a_position_that_is_counted_again_meanwhile_hides_no_restate_within_the_range(
     last_counted: int | None, refused: bool
