@@ -473,19 +473,19 @@ SELECT r.topology, r.position, r.txid, o.txid AS replaced_txid, r.status, r.reas
  WHERE r.kind = 'restate';
 
 -- True, or an error where this snapshot is of before a swap: functions and tables are those of today, its rows are not (R19, R23).
--- That the schema of a replaced generation is there is seen whatever the snapshot is of.
 CREATE FUNCTION report.of_one_generation(state text) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     running bigint;
 BEGIN
-    SELECT r.rebuild INTO running FROM txbatch.rebuild r JOIN txbatch.state s USING (topology)
-     WHERE s.state = of_one_generation.state AND r.status = 'running' AND to_regnamespace('report_past_' || r.rebuild) IS NOT NULL;
-    IF FOUND THEN
+    -- The first is the table of today, whatever the snapshot is of; the second is that of the snapshot.
+    IF to_regclass(format('state.%I', of_one_generation.state)) <> (
+        SELECT c.oid FROM pg_class c WHERE c.relname = of_one_generation.state AND c.relnamespace = 'state'::regnamespace) THEN
+        SELECT r.rebuild INTO running FROM txbatch.rebuild r JOIN txbatch.state s USING (topology)
+         WHERE s.state = of_one_generation.state AND r.status = 'running';
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = format('state %L cannot be asked for its past here: the transaction began before rebuild %s was swapped',
-                             of_one_generation.state, running),
-            HINT = 'End the transaction, and ask in a new one.';
+            MESSAGE = format('state %L cannot be asked for its past here: the transaction began before %s; end it, and ask in a new one',
+                             of_one_generation.state, COALESCE('rebuild ' || running || ' was swapped', 'its table became another'));
     END IF;
     RETURN true;
 END
@@ -509,35 +509,32 @@ BEGIN
                    WHERE b.topology = of_topology AND b.status IN ('planned', 'emitted'));
     newest := COALESCE((SELECT max(b.txid) FROM txbatch.batch b WHERE b.topology = of_topology AND b.status = 'committed'), 0);
     IF horizon IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no state %L is known', known_at.state),
-            HINT = 'SELECT state FROM report.state_coverage has them all.';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no state %L is known; SELECT state FROM report.state_coverage has them all', known_at.state);
     ELSIF known_at.txid BETWEEN open_from AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer',
-                             known_at.state, known_at.txid, open_from),
-            HINT = format('Ask for one of %s to %s, or once txid %s is committed or aborted.', horizon, open_from - 1, open_from);
+            MESSAGE = format('state %L cannot be asked as of txid %s: txid %s is open, and what it counts would change the answer; ask %sonce txid %s is committed or aborted',
+                             known_at.state, known_at.txid, open_from,
+                             CASE WHEN horizon < open_from THEN format('for one of %s to %s, or ', horizon, open_from - 1) END, open_from);
     ELSIF known_at.txid IS NULL OR known_at.txid NOT BETWEEN 0 AND newest THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: the newest committed one is %s', known_at.state,
-                             COALESCE(known_at.txid::text, 'null'), newest),
-            HINT = format('Ask for one of %s to %s.', horizon, newest);
+            MESSAGE = format('state %L cannot be asked as of txid %s: the newest committed one is %s; ask for one of %s to %s', known_at.state,
+                             COALESCE(known_at.txid::text, 'null'), newest, horizon, LEAST(open_from - 1, newest));
     ELSIF known_at.txid < horizon THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: retention has folded what it was before txid %s',
-                             known_at.state, known_at.txid, horizon),
-            HINT = format('Ask for one of %s to %s.', horizon, newest);
+            MESSAGE = format('state %L cannot be asked as of txid %s: retention has folded what it was before txid %s; ask for one of %s to %s',
+                             known_at.state, known_at.txid, horizon, horizon, LEAST(open_from - 1, newest));
     END IF;
     PERFORM report.of_one_generation(known_at.state);
     SELECT r.* INTO swapped FROM txbatch.rebuild r JOIN txbatch.state s ON s.topology = r.topology
      WHERE s.state = known_at.state AND r.swapped_txid >= known_at.txid ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later',
-                             known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid),
-            HINT = CASE WHEN swapped.dropped_at IS NULL
-                        THEN format('Ask report_past_%s.%I(%s) for what was shown then.', swapped.rebuild,
-                                    'as_of_' || known_at.state, known_at.txid)
-                        ELSE 'What was shown then was dropped.' END;
+            MESSAGE = format('state %L cannot be asked as of txid %s: rebuild %s counted all anew after txid %s, and has what is later; %s',
+                             known_at.state, known_at.txid, swapped.rebuild, swapped.swapped_txid,
+                             CASE WHEN swapped.dropped_at IS NULL
+                                  THEN format('ask report_past_%s.%I(%s) for what was shown then', swapped.rebuild,
+                                              'as_of_' || known_at.state, known_at.txid)
+                                  ELSE 'what was shown then was dropped' END);
     END IF;
     SELECT l.* INTO gone FROM txbatch.windows_left l WHERE l.state = known_at.state AND l.txid > known_at.txid;
     IF FOUND THEN
@@ -690,18 +687,24 @@ DECLARE
     first bigint;
     last bigint;
     gone json;
+    why text;
 BEGIN
     SELECT r.swapped_txid, GREATEST((r.past -> known_before.state ->> 'horizon')::bigint,
            (SELECT max(p.swapped_txid) + 1 FROM txbatch.rebuild p WHERE p.topology = r.topology AND p.rebuild < r.rebuild)),
            r.past -> known_before.state -> 'left'
       INTO last, first, gone FROM txbatch.rebuild r WHERE r.rebuild = known_before.rebuild;
-    IF known_before.txid IS NULL OR known_before.txid NOT BETWEEN first AND last THEN
+    IF NOT EXISTS (SELECT FROM txbatch.rebuild r WHERE r.rebuild = known_before.rebuild AND r.swapped_txid IS NOT NULL
+                      AND r.dropped_at IS NULL AND r.past -> known_before.state IS NOT NULL) THEN
+        why := 'report.rebuilds has which were swapped, and whose past is kept';
+    ELSIF first > last THEN
+        why := 'no batch was committed between the rebuild before it and this one: no txid stands for what was shown then';
+    ELSIF known_before.txid IS NULL OR known_before.txid NOT BETWEEN first AND last THEN
+        why := format('ask for one of %s to %s', first, last);
+    END IF;
+    IF why IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('state %L before rebuild %s cannot be asked as of txid %s', known_before.state, known_before.rebuild,
-                             COALESCE(known_before.txid::text, 'null')),
-            HINT = CASE WHEN first > last
-                        THEN 'No batch was committed between the rebuild before it and this one: no txid stands for what was shown then.'
-                        ELSE format('Ask for one of %s to %s.', first, last) END;
+            MESSAGE = format('state %L before rebuild %s cannot be asked as of txid %s: %s', COALESCE(known_before.state, 'null'),
+                             COALESCE(known_before.rebuild::text, 'null'), COALESCE(known_before.txid::text, 'null'), why);
     END IF;
     IF (gone ->> 'txid')::bigint > known_before.txid THEN
         RAISE WARNING 'state % before rebuild % as of txid % is told without what retention had let go of: windows that begin, or sessions that end, before %',

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.update import Change
 from txbatch.postgres.folds import Folds
@@ -42,7 +42,7 @@ class Model:
 
     def fold(self, key: Any, at: int | None = None, *, corrected: int | None = None) -> Partial | None:
         given = [each for each in self.given.get(key, []) if corrected is None or each.position <= corrected]
-        return fold(self.base.get(key), given, merger(self.aggregate.merges), at)
+        return fold(self.base.get(key), given, Merger(self.aggregate.merges), at)
 
     def txid(self, key: Any, at: int | None = None, *, corrected: int | None = None) -> int:
         given = [each for each in self.given.get(key, []) if corrected is None or each.position <= corrected]

@@ -37,7 +37,7 @@ def test_the_past_is_folded_and_values_stay(
         "versions": 2,
         "rows": 2,
     }
-    folded |= {"attempts": 0, "windows": 0, "folders": 0, "left": [], "waits_for": None}
+    folded |= {"attempts": 0, "quarantined": 0, "windows": 0, "folders": 0, "left": [], "waits_for": None}
     assert rows(txbatch(*asked, "--dry-run")) == [folded]
     assert rows(txbatch(*asked)) == [folded]
     assert rows(txbatch(*asked)) == [folded | {"horizon_before": 2, "versions": 0, "rows": 0}]

@@ -68,6 +68,44 @@ def test_every_report_says_what_it_answers_and_what_to_change() -> None:
         assert f"bin/txbatch psql -f sql/reports/{file.name}" in head
 
 
+@pytest.mark.rule("R19", "R23")
+def test_every_report_answers_in_every_state_of_a_topology(
+    txbatch: Txbatch, write_job: WriteJob, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, files = write_job("word_count.py", JOB), sorted(map(str, REPORTS.glob("*.sql")))
+    every = ["--set=ON_ERROR_STOP=1", *(part for file in files for part in ("-f", file))]
+
+    def done(*arguments: str) -> None:
+        """Run a command, and every report after it."""
+        given = txbatch(*arguments)
+        assert given.exit_code == 0, given.output
+        told = psql(*every, url=postgres_url)
+        assert (told.returncode, told.stderr) == (0, ""), arguments
+
+    def planned() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("txbatch.run.runner.Runner.submit", lambda *_: 1 / 0)
+            assert txbatch("run", job).exit_code == 1
+        done("status")
+
+    planned()
+    done("run", job)
+    done("rebuild", job, "--why", "a test")
+    changed = [
+        ["word", "contributed", "before", "now", "txid"],
+        ["cat", "2", "", "2", "2"],
+        ["man", "1", "2", "3", "2"],
+    ]
+    assert report("keys_changed_by_last_batch.sql", postgres_url) == changed
+    done("rebuild", "word_count", "--drop-past")
+    done("restate", "word_count", "1", "--why", "a test")
+    planned()
+    done("abort", "word_count", "4", "--skip", "--why", "a test")
+    write_job("word_count.py", JOB.replace("count=Count()", 'count=Count(), n=Count(since="now")'))
+    done("change", job, "--yes", "--why", "a test")
+    done("gc", "word_count", "--keep-txids", "1")
+
+
 @pytest.mark.usefixtures("batches")
 def test_top_keys(postgres_url: str) -> None:
     assert report("top_keys.sql", postgres_url) == [

@@ -8,7 +8,7 @@ import pytest
 from contract.test_restate import restate_of
 from support import LogSpout, run
 
-from txbatch import Count, OpaqueState, Topology
+from txbatch import Count, Keep, OpaqueState, Topology
 from txbatch.core import coordinator
 from txbatch.core.transaction import Batch, Run
 from txbatch.memory.emitter import partials_of
@@ -72,5 +72,10 @@ def test_failed_records_of_what_retention_folds_go(backing: Any) -> None:
     words = Words(backing)
     words.counts(run("1"), "1", "dog")
     words.counts(run("2"), "emu", "1")
-    assert [each.horizon for each in backing.retention.fold("words", 1)] == [1]
-    assert [row[:2] for row in words.failed()] == [(2, "a")]
+    words.counts(run("3"), "3", "cat")
+    words.counts(restate_of(1), "1", "dog", "dog")
+    words.counts(run("5"), "1")
+    seen = backing.retention.outlook(backing.retention.past("words", Keep(txids=1)))
+    done = list(backing.retention.fold("words", 4))
+    assert (seen.quarantined, [(each.horizon, each.quarantined) for each in done]) == (4, [(4, 4)])
+    assert words.failed() == []

@@ -47,16 +47,17 @@ class Visits:
         name: str = "visits",
         late: str = "merge",
         by: Window | SessionWindow = HOURS,
+        of: str = "at",
         **more: Any,
     ) -> None:
         self.backing, self.ledger = backing, backing.ledger
         self.spout: Any = LogSpout({"a": 10}, kind=SpoutKind.OPAQUE)
-        self.spout.fields = "at timestamp, shop string"
+        self.spout.fields = "at timestamp, shop string" + ", seen timestamp" * (of == "seen")
         self.topology = Topology("visits", max_pending=3)
         self.name, self.by = name, by
         stream = self.topology.new_stream(name, self.spout, **more)
-        stream = stream if delay is None else stream.with_watermark("at", delay, late=late)
-        grouped = stream.group_by(by, "shop")
+        stream = stream if delay is None else stream.with_watermark(of, delay, late=late)
+        grouped = stream.group_by(by if of == "at" else window(of, "1 hour"), "shop")
         self.aggregate = grouped.persistent_aggregate(OpaqueState("visits"), visits=Count())
 
     def planned(self, of: Run, *partitions: str) -> Batch:
@@ -263,6 +264,43 @@ def test_a_watermark_of_another_time_is_refused_by_change_and_by_rebuild(backing
 
 
 @pytest.mark.rule("R23")
+@pytest.mark.parametrize("late", ["merge", "drop"])
+def test_a_watermark_that_was_dropped_comes_back_by_its_own_time_alone(backing: Any, late: str) -> None:
+    """By another one the marks of its batches would make records late in silence."""
+    visits, without = Visits(backing, late=late), Visits(backing, None)
+    visits.counts("1", a=[75])
+    if late == "merge":
+        backing.ledger.change(without.topology, "jobs/job.py", "a test")
+    else:
+        rebuilt(without, [75])
+    assert without.counts("2", a=[500])[1] is None
+    back, other = (Visits(backing, name="calls", was="visits", late=late, of=of) for of in ("at", "seen"))
+    told = rf"'calls' has a watermark 10 minutes behind seen, late='{late}' now, had no watermark since one 10 minutes behind at"
+    with pytest.raises(SchemaMismatch, match=told):
+        backing.ledger.change(other.topology, "jobs/job.py", "a test")
+    renamed = Visits(backing, None, name="calls", was="visits")
+    backing.ledger.change(renamed.topology, "jobs/job.py", "a test")
+    with pytest.raises(SchemaMismatch, match=rf"{told}.* define another topology"):
+        backing.rebuilds.begin(other.topology, "jobs/job.py", code("new"), "a test")
+    backing.ledger.change(back.topology, "jobs/job.py", "a test")
+    assert back.counts("3", a=[40, 80]) == (70, 1)
+
+
+def rebuilt(now: Visits, *read: Sequence[int]) -> None:
+    """Count all positions again by this definition, and let that count."""
+    backing = now.backing
+    rebuild = backing.rebuilds.begin(now.topology, "jobs/job.py", code("new"), "a test")
+    for minutes in read:
+        version = backing.rebuilds.next(rebuild)
+        attempt = TransactionAttempt(version.txid, 1)
+        assignment = Assignment("visits", attempt, f"token {version.txid}", version.metadata, code("new"))
+        manifest, partials = now.told(assignment, {"a": minutes})
+        counted = backing.as_partials(now.topology, partials)
+        assert backing.rebuilds.count(rebuild, now.topology, assignment, manifest, counted)
+    backing.rebuilds.swap(rebuild, now.topology)
+
+
+@pytest.mark.rule("R23")
 def test_a_stream_that_was_renamed_goes_on_where_its_watermark_is(backing: Any) -> None:
     Visits(backing).counts("1", a=[100])
     renamed = Visits(backing, name="calls", was="visits")
@@ -279,15 +317,7 @@ def test_a_rebuild_finds_late_what_the_plans_say(backing: Any) -> None:
     for number, minutes in enumerate(read):
         visits.counts(str(number), a=minutes)
     assert visits.times(3) == (490, 1)
-    rebuild = backing.rebuilds.begin(visits.topology, "jobs/job.py", code("new"), "a test")
-    for minutes in (*read[:2], [5, 6, 500]):
-        version = backing.rebuilds.next(rebuild)
-        attempt = TransactionAttempt(version.txid, 1)
-        assignment = Assignment("visits", attempt, f"token {version.txid}", version.metadata, code("new"))
-        manifest, partials = visits.told(assignment, {"a": minutes})
-        counted = backing.as_partials(visits.topology, partials)
-        assert backing.rebuilds.count(rebuild, visits.topology, assignment, manifest, counted)
-    backing.rebuilds.swap(rebuild, visits.topology)
+    rebuilt(visits, *read[:2], [5, 6, 500])
     assert [visits.times(txid) for txid in (1, 2, 3)] == [(59, 0), (490, 0), (490, 2)]
     assert visits.counts("4", a=[5]) == (490, 1)
 
@@ -342,15 +372,7 @@ def test_what_becomes_of_late_records_is_changed_by_a_rebuild(backing: Any, late
     told = f"10 minutes behind at, late='{late}' now, had a watermark 10 minutes behind at, late='drop'.*rebuild"
     with pytest.raises(SchemaMismatch, match=told):
         merging.planned(run("4"))
-    rebuild = backing.rebuilds.begin(merging.topology, "jobs/job.py", code("new"), "a test")
-    for minutes in read:
-        version = backing.rebuilds.next(rebuild)
-        attempt = TransactionAttempt(version.txid, 1)
-        assignment = Assignment("visits", attempt, f"token {version.txid}", version.metadata, code("new"))
-        manifest, partials = merging.told(assignment, {"a": minutes})
-        given = backing.as_partials(merging.topology, partials)
-        assert backing.rebuilds.count(rebuild, merging.topology, assignment, manifest, given)
-    backing.rebuilds.swap(rebuild, merging.topology)
+    rebuilt(merging, *read)
     assert merging.counts("4", a=[6]) == (290, 1)
     of_late = {at(0): 2} if late == "merge" else {}
     assert counted(merging) == {**of_late, at(60): 1, at(180): 1, at(300): 1}

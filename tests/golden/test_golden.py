@@ -34,7 +34,7 @@ from txbatch.core import errors, update
 from txbatch.core.aggregator import PartialColumn, required
 from txbatch.core.apart import ApartStatus, LastWriter, LedgerView
 from txbatch.core.fields import Field
-from txbatch.core.merge import Merge, merger
+from txbatch.core.merge import Merge, Merger
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.spark_sql import spark_name
 from txbatch.core.spout import SpoutKind
@@ -194,7 +194,7 @@ class CoreStore(Store):
 
     def apply(self, txid: int, batch: list[Row]) -> None:
         place = update.apart if self.apart else update.in_ledger
-        updater = place(self.aggregate.state.kind, merger(self.aggregate.merges))
+        updater = place(self.aggregate.state.kind, Merger(self.aggregate.merges))
         changes = self.aggregate.changes(self.partials(batch))
         self.values = updater.update(self.values, changes, txid).applied(self.values)
 

@@ -15,7 +15,7 @@ from support import Keyed, record_batch
 from txbatch import Topology
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.ledger import Ledger
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.rebuild import Rebuilds
 from txbatch.core.retention import Retention
@@ -92,7 +92,7 @@ class Twin:
         self, topology: Topology, tables: Tables, given: Mapping[Any, list[Contribution]], at: int | None = None
     ) -> Report:
         (aggregate,) = topology.aggregates
-        stored, combine = tables.states[aggregate.state.name], merger(aggregate.merges)
+        stored, combine = tables.states[aggregate.state.name], Merger(aggregate.merges)
         every = {**dict.fromkeys(stored.base, ()), **given}
         folded = {key: fold(stored.based(key), each, combine, at) for key, each in every.items()}
         dated = {key: row.txid for key, row in stored.base.items()}

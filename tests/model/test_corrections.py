@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from txbatch.core import planning
 from txbatch.core.fold import fold
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.transaction import BatchKind, BatchStatus
 from txbatch.memory import tables
 from txbatch.memory.tables import Tables
@@ -75,7 +75,7 @@ HEADS, RECORD, FOLDED_AGAIN = Tables.heads, Tables.record, Tables._folded_again
 
 def _min_and_max_only_grow(self: Tables, aggregate: Any, stored: Any, batch: Any) -> Any:
     """Subtract where one can, and keep the rest."""
-    found, combine = FOLDED_AGAIN(self, aggregate, stored, batch), merger(aggregate.merges)
+    found, combine = FOLDED_AGAIN(self, aggregate, stored, batch), Merger(aggregate.merges)
     for key, change in found.items():
         if key in stored.rows and change.counted:
             both = combine(stored.rows[key].value, change.partial)

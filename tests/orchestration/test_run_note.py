@@ -11,6 +11,7 @@ from airflow.sdk import Param
 
 import txbatch_plugin
 from txbatch.orchestration import catching_up, restating
+from txbatch.orchestration.dag import _choosing
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_a_note_is_one_printable_line_of_text_or_none(value: Any, line: str | No
 
 def test_no_text_of_a_form_is_of_any_length() -> None:
     topology: Any = SimpleNamespace(parameters=(), by_interval=True)
-    params: dict[str, Param] = {**catching_up.params(topology), **restating.params(())}
+    params: dict[str, Param] = {**catching_up.params(topology), **restating.params(()), "shop": _choosing("shop")}
     texts = {name: each.schema for name, each in params.items() if "string" in each.schema["type"]}
     assert {name for name, schema in texts.items() if "maxLength" not in schema} == set()
-    assert {"catch_up", "restate", "why"} <= texts.keys()
+    assert {"catch_up", "restate", "why", "shop"} <= texts.keys()

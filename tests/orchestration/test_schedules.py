@@ -94,8 +94,11 @@ CHANGES = [
         ("Europe/Zurich", "2024-10-25", "2024-10-29"),
         ("America/Sao_Paulo", "2018-11-02", "2018-11-06"),
         ("Africa/Cairo", "2024-04-24", "2024-04-28"),
+        ("Australia/Lord_Howe", "2024-04-05", "2024-04-09"),  # by half an hour
+        ("Australia/Lord_Howe", "2024-10-04", "2024-10-08"),
     )
-    for cron in (CRON, "30 2 * * *", "0 1-3 * * *", "20 */4 * * *", "0 * * * *")
+    for cron in (CRON, "30 2 * * *", "0 1-3 * * *", "20 */4 * * *", "0 * * * *", "45 * * * *")
+    if (cron, zone) != ("0 * * * *", "Australia/Lord_Howe")
 ]
 
 
@@ -105,6 +108,18 @@ def test_each_interval_of_the_scheduler_is_one_for_a_run_and_for_the_command_lin
 ) -> None:
     dag, made = dag_of(interval.CronDataIntervalTimetable(cron, zone)), list(of_airflow(cron, zone, first, last))
     assert len(made) > 3
+    for each in made:
+        check_scheduled(each, dag)
+        assert cut(each, cron, zone) == [each]
+
+
+@pytest.mark.parametrize(("first", "last"), [("2024-04-05", "2024-04-09"), ("2024-10-04", "2024-10-08")])
+def test_where_clocks_move_by_half_an_hour_airflow_makes_no_interval_on_the_hour(first: str, last: str) -> None:
+    """Its own timetable stands still there, so no run has one; those before it are as everywhere."""
+    cron, zone, made = "0 * * * *", "Australia/Lord_Howe", list[Interval]()
+    dag = dag_of(interval.CronDataIntervalTimetable(cron, zone))
+    with pytest.raises(ValueError, match="timetable did not advance"):
+        made.extend(of_airflow(cron, zone, first, last))
     for each in made:
         check_scheduled(each, dag)
         assert cut(each, cron, zone) == [each]

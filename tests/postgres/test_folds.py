@@ -12,7 +12,7 @@ from support import LogSpout
 
 from txbatch import Avg, Count, Max, OpaqueState, Topology
 from txbatch.core.fold import Contribution, fold
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.update import Change
 from txbatch.postgres.folds import Folds
 from txbatch.postgres.state_tables import execute
@@ -80,7 +80,7 @@ def test_the_fold_in_sql_is_that_of_the_core(engine: Engine, removable: bool, hi
         every = "(VALUES ('a'), ('b')) every (word)"
         for at in [None, *range(len(history) + 1)]:
             found = execute(connection, folds.now(every) if at is None else folds.at(str(at), every)).fetchall()
-            combine = merger(aggregate.merges)
+            combine = Merger(aggregate.merges)
             values = {
                 key: fold(_four(value), contributions[key], combine, at) for key, value in zip(KEYS, base, strict=True)
             }

@@ -13,7 +13,7 @@ from support import LogSpout, code, record_batch, staged
 
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
 from txbatch.core import update
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import OpaqueValue, StateKind
 from txbatch.core.transaction import Assignment, TransactionAttempt
@@ -51,7 +51,7 @@ class Both:
         writer = (there if self.apart else LedgerWriter)(self.connection, self.statements, assignment)
         writer.apply(writer.load([record_batch(self.aggregate, partials)], said))
         execute(self.connection, f"DROP TABLE {self.statements.staged}")
-        updater = (update.apart if self.apart else update.in_ledger)(self.kind, merger(self.aggregate.merges))
+        updater = (update.apart if self.apart else update.in_ledger)(self.kind, Merger(self.aggregate.merges))
         self.values = updater.update(self.values, self.aggregate.changes(partials), txid).applied(self.values)
 
     def check(self) -> None:

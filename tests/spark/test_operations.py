@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ from txbatch import (
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.fields import key_bytes_max
 from txbatch.core.ledger import Head
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.planning import plan_batch
 from txbatch.core.stream import Stream
 from txbatch.core.transaction import Run
@@ -239,7 +240,7 @@ def test_aggregates_are_folds(
     stream = stream_of(f"k string, v {type_}", *records)
     named = {f"x{n}": each for n, each in enumerate(aggregators)}
     aggregate = stream.group_by("k").persistent_aggregate(OpaqueState("s"), **named)
-    combine = merger(aggregate.merges)
+    combine = Merger(aggregate.merges)
 
     def init(value: Any) -> tuple[Any, ...]:
         return tuple(part for each in aggregators for part in each.init(value))
@@ -288,6 +289,7 @@ def test_doubles_that_are_no_number_stay_what_they_are(emit: Emit) -> None:
     ("fields", "records", "aggregator"),
     [
         ("k string, v bigint", [("a", 2**63 - 1), ("a", 1)], Sum("v")),
+        ("k string, v bigint", [("a", 2**63 - 1)] * 3, Avg("v")),
         ("k string, v bigint", [("a", -(2**63)), ("a", -1)], Sum("v")),
         ("k string, v decimal(38,0)", [("a", Decimal(10**38 - 1)), ("a", Decimal(1))], Sum("v")),
         ("k string, v double", [("a", 1e300)], Sum("v", scale=2)),
@@ -299,6 +301,33 @@ def test_overflow_is_an_error(emit: Emit, fields: str, records: list[Any], aggre
     told = r"^t 1:1, stream 'in', state 's': .*, in the sum of 'total' or in an expression of the job; give it more digits, or "
     with pytest.raises(BadRecord, match=told):
         emit(stream.topology)
+
+
+@pytest.mark.rule("R18")
+def test_a_total_that_fits_is_no_overflow_in_whatever_order_its_records_come(emit: Emit) -> None:
+    most, least = 2**63 - 1, -(2**63)
+    low = [2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**32 - 1, -(2**32)]
+    numbers = {
+        **{str(order): order for order in permutations([most, 1, -1])},
+        **{str(order): order for order in permutations([least, -1, most])},
+        "halves": low,
+        "ends": [least - sum(low), *low],
+        "nulls": [None, most, 5, None, -5],
+        "many": [most] * 5 + [least] * 5,
+        "nothing": [None],
+    }
+    records = [(key, number) for key, several in numbers.items() for number in several]
+    stream = stream_of("k string, v bigint", *records)
+    stream.group_by("k").persistent_aggregate(OpaqueState("s"), total=Sum("v"), mean=Avg("v"))
+    stream.group_by("k").persistent_aggregate(OpaqueState("some"), low=Sum("v", where="-8 < v and v < 0"))
+    stream.group_by("k").aggregate(total=Sum("v")).group_by("k").persistent_aggregate(OpaqueState("w"), n=Max("total"))
+    there = {key: [number for number in several if number is not None] for key, several in numbers.items()}
+    totals = {key: sum(several) if several else None for key, several in there.items()}
+    partials = emit(stream.topology).partials
+    assert partials["s"] == {(key,): (total, total, len(there[key])) for key, total in totals.items()}
+    assert partials["w"] == {(key,): (total,) for key, total in totals.items()}
+    few = {key: [number for number in several if -8 < number < 0] for key, several in there.items()}
+    assert partials["some"] == {(key,): (sum(several) if several else None,) for key, several in few.items()}
 
 
 @pytest.mark.parametrize(

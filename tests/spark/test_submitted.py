@@ -56,6 +56,42 @@ stream.map(where, "file string").group_by("file").persistent_aggregate(OpaqueSta
 if __name__ == "__main__":
     raise SystemExit(emit(topology))
 """
+# Expressions that an unpinned Spark would compute otherwise, or refuse, by the settings below.
+OF_SITE = """
+from pathlib import Path
+from txbatch import Count, FileSpout, OpaqueState, Topology, emit
+
+topology = Topology("site")
+lines = topology.new_stream("in", FileSpout(Path(__file__).parent / "in")).filter("LINE like 'how%'")
+lines = lines.each("unix_seconds(cast('2024-07-01 12:00:00' as timestamp))", "seconds bigint")
+lines = lines.each("coalesce(cast(try_to_timestamp('2024-7-1 1:2', 'yyyy-MM-dd HH:mm') as string), 'none')", "strict string")
+lines = lines.each("coalesce(size(cast(null as array<int>)), 0)", "sized int")
+lines.group_by("seconds", "strict", "sized").persistent_aggregate(OpaqueState("site"), count=Count())
+if __name__ == "__main__":
+    raise SystemExit(emit(topology))
+"""
+HOSTILE = """
+spark.sql.session.timeZone Asia/Tokyo
+spark.sql.legacy.timeParserPolicy LEGACY
+spark.sql.caseSensitive true
+spark.sql.ansi.enabled false
+"""
+
+
+@pytest.mark.parametrize("job", [OF_SITE], indirect=True)
+def test_a_sites_spark_defaults_change_no_number(
+    submitted: Callable[[str], AttemptFolder],
+    read_partials: Callable[[AttemptFolder, int, int], Rows],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(HOSTILE)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    assert read_partials(submitted(LOCAL_MASTER), 0, 3) == {(1719835200, "none", 0): (1,)}
+    said = capfd.readouterr().err
+    assert "spark.sql.legacy.timeParserPolicy" in said, said  # so the site's file was read
 
 
 def test_a_call_that_goes_on_for_good_starts_no_thread_for_each_query(spark: SparkSession) -> None:
@@ -70,7 +106,7 @@ def test_a_call_that_goes_on_for_good_starts_no_thread_for_each_query(spark: Spa
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Job:
     """In a folder whose name has a blank, with helpers beside it and in a package."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setenv("LC_ALL", "POSIX")
@@ -82,7 +118,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     (folder / "in").mkdir()
     (folder / "in" / "Ü 1.txt").write_text("how are you\n")
     (folder / "in" / "2.txt").write_text("you do as you are\n")
-    (folder / "job.py").write_text(JOB)
+    (folder / "job.py").write_text(getattr(request, "param", JOB))
     return load_job(str(folder / "job.py"))
 
 

@@ -116,6 +116,31 @@ def test_a_link_of_another_user_out_of_the_source_is_refused(
     assert FileSpout(root).partitions() == ["own/x"]
 
 
+@pytest.mark.parametrize("link", ["linked", "deep"])
+def test_a_planned_file_that_became_such_a_link_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    """Of the size that was planned, so that nothing else is wrong with it."""
+    root, name = tmp_path / "uploads", "linked" if link == "linked" else "deep/airflow.cfg"
+    touch(tmp_path, "secrets/airflow.cfg", f"uploads/{name}")
+    size = (root / name).stat().st_size
+    plan: Any = {"partitions": {name: {"start": 0, "end": size}}}
+    (root / name).unlink()
+    if link == "deep":
+        (root / link).rmdir()
+    (root / link).symlink_to("../secrets" if link == "deep" else "../secrets/airflow.cfg")
+    monkeypatch.setattr(listing, "_owners", lambda link: (4711, 4712))
+    spark: Any = None
+    told = rf"the link .*/{link} leads out of .*/uploads to .*, which another user owns"
+    with pytest.raises(TransientError, match=told):
+        FileSpout(root).emit_batch(spark, TransactionAttempt(1, 1), plan)
+    with pytest.raises(TransientError, match=told):
+        FileSpout(root).emit_partition_batch(spark, TransactionAttempt(1, 1), name, plan["partitions"][name])
+    interval: Any = IntervalSpout(root, "at timestamp", time="at", format="json")
+    with pytest.raises(TransientError, match=told):
+        interval.emit_batch(spark, TransactionAttempt(1, 1), {"interval": [], "files": {name: {}}})
+
+
 def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
     touch(tmp_path, "out/1/x", "out/2/y", "out/_hidden/z", "root/day/a", "root/b")
     root = tmp_path / "root"

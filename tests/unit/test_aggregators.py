@@ -33,10 +33,13 @@ from txbatch import (
 )
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.fields import Field
-from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST
+from txbatch.core.fold import Contribution, fold
+from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST, Merger
 from txbatch.core.spark_sql import spark_name
+from txbatch.core.update import Change
 from txbatch.core.where import check_where
 
+COMBINE = Merger([ADD])
 integers = st.none() | st.integers(-(2**40), 2**40)
 decimals = st.none() | st.decimals(-(10**20), 10**20, places=2)
 strings = st.none() | st.text()
@@ -188,17 +191,27 @@ def test_a_scale_casts_before_summing_as_spark_does(value: Any, cast: str) -> No
 @given(st.integers(BIGINT_MIN, BIGINT_MAX), st.integers(BIGINT_MIN, BIGINT_MAX))
 def test_bigint_overflow_is_an_error_never_a_wrap(left: int, right: int) -> None:
     if BIGINT_MIN <= left + right <= BIGINT_MAX:
-        assert ADD.merge(left, right) == left + right
+        assert COMBINE((left,), (right,)) == (left + right,)
     else:
         with pytest.raises(BadRecord, match="out of range"):
-            ADD.merge(left, right)
+            COMBINE((left,), (right,))
+
+
+@given(st.permutations([BIGINT_MAX, BIGINT_MAX, BIGINT_MIN, 1, -2, None]))
+def test_only_a_total_that_does_not_fit_is_an_overflow(numbers: list[int | None]) -> None:
+    assert COMBINE.whole([(number,) for number in numbers]) == (BIGINT_MAX - 2,)
+    folded = fold(None, [Contribution(n, n, Change((each,))) for n, each in enumerate(numbers)], COMBINE)
+    assert folded == (BIGINT_MAX - 2,)
+    with pytest.raises(BadRecord, match="the total 9223372036854775808 is out of range"):
+        COMBINE.whole([(number,) for number in (*numbers, 3)])
 
 
 def test_decimal_overflow_is_an_error() -> None:
     most = Decimal("9" * 38)
-    assert ADD.merge(most, Decimal(0)) == most
+    assert COMBINE((most,), (Decimal(0),)) == (most,)
+    assert COMBINE.whole([(most,), (Decimal(1),), (Decimal(-1),)]) == (most,)
     with pytest.raises(BadRecord, match="out of range"):
-        ADD.merge(most, Decimal(1))
+        COMBINE((most,), (Decimal(1),))
 
 
 @given(st.text(), st.text())
@@ -222,7 +235,13 @@ CAST = Sum("v", scale=1)._finite(Field("v", "double"))
         (Sum("v"), "decimal(10,2)", ["decimal(38,2)"], ["sum(cast(`v` as decimal(38,2)))"]),
         (Sum("v", scale=4), "decimal(10,5)", ["decimal(38,4)"], ["sum(cast(`v` as decimal(38,4)))"]),
         (Sum("v", approximate=True), "double", ["double"], ["sum(cast(`v` as double))"]),
-        (Avg("v"), "bigint", ["bigint", "bigint"], ["sum(cast(`v` as bigint))", "count(`v`)"]),
+        (Avg("v"), "int", ["bigint", "bigint"], ["sum(cast(`v` as bigint))", "count(`v`)"]),
+        (
+            Avg("v"),
+            "bigint",
+            ["bigint", "bigint"],
+            ["sum(shiftright(`v`, 32) + (shiftright(`v`, 31) & 1L))", "count(`v`)"],
+        ),
         (Min("v"), "timestamp", ["timestamp"], ["min(`v`)"]),
         (Max("v"), "binary", ["binary"], ["max(`v`)"]),
         (BoolAnd("v"), "boolean", ["boolean"], ["bool_and(`v`)"]),
@@ -385,9 +404,11 @@ def test_an_aggregator_of_ones_own_must_be_whole() -> None:
 
 
 def test_a_condition_leaves_records_out_of_one_value() -> None:
-    column = Sum("v", where="v > 1").columns(Field("v", "bigint"))[0]
+    column = Sum("v", where="v > 1").columns(Field("v", "int"))[0]
     assert column.spark() == "sum(cast(`v` as bigint))"
     assert column.spark("counts") == "sum(cast(`v` as bigint)) FILTER (WHERE counts)"
+    of_halves = Sum("v").columns(Field("v", "bigint"))[0].spark("counts")
+    assert of_halves.count(") FILTER (WHERE counts)") == of_halves.count("sum(") == 3
     said = [
         each.described for each in (Count(), Sum("v"), CountIf("v > 1"), Max("v", where=bool), Histogram("v", [1, 2]))
     ]

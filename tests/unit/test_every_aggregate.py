@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
 from txbatch.core.definition import column_changes, columns
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.memory.emitter import partials_of
 
 (AGGREGATE,) = every_aggregate().aggregates
-COMBINE = merger(AGGREGATE.merges)
+COMBINE = Merger(AGGREGATE.merges)
 BATCHES = st.lists(st.lists(records, max_size=5), min_size=1, max_size=5)
 
 

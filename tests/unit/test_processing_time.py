@@ -13,6 +13,7 @@ from support import LogSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
 from txbatch.core.cuts import micros_of
+from txbatch.core.definition import Known as Defined
 from txbatch.core.definition import stream_watermarks
 from txbatch.core.errors import DefinitionError
 from txbatch.core.event_time import Known, advanced, closed, fixed
@@ -121,7 +122,8 @@ def test_what_is_defined_is_told() -> None:
         "windows of 10 minutes by planned_at",
         "of processing time, planned_at",
     )
-    assert stream_watermarks(topology) == {
+    nothing = Defined("", False, {}, {}, {}, None, None)
+    assert stream_watermarks(topology, nothing) == {
         "visits": {"time": "planned_at", "delay": 0, "late": "merge", "planned": True}
     }
     assert Watermark("at", 10).to_json() == {"time": "at", "delay": 10, "late": "merge"}

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txbatch.core.merge import ADD as SUM
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.state import StateKind
 from txbatch.core.update import Change, Combine, Updater, apart, in_ledger
 
-ADD = merger([SUM])
+ADD = Merger([SUM])
 # A partial: what counts (None: nothing), whether the key is removed. Neither is no partial at all.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))
 BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("abc"), CHANGES), max_size=5), max_size=6)

@@ -37,6 +37,7 @@ from txbatch.wiring import open_collector
     "versions",
     "rows",
     "attempts",
+    "quarantined",
     "windows",
     "folders",
     nothing="no topology has run yet; nothing is kept",

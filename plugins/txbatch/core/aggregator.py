@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from txbatch.core.fields import (
     decimal_scale,
     parse_fields,
 )
-from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Partial, RowMerge, Total, merger
+from txbatch.core.merge import ADD, DECIMAL_DIGITS_MAX, EXACT, GREATEST, LEAST, Merge, Merger, Partial, RowMerge, Total
 from txbatch.core.spark_sql import spark_name, spark_text
 from txbatch.core.where import Condition, described
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from txbatch.core.declared import Fields
 
 _AVG_SCALE_MIN = 6
+# A bigint as two numbers, `high << 32` and `low`, a signed one of 32 bits: sums of these do not overflow on the way to a total
+# that fits. The last overflows just where the total does.
+_HALVES = "shiftright({0}, 32) + (shiftright({0}, 31) & 1L)", "shiftright(shiftleft({0}, 32), 32)"
+_OF_HALVES = "({} + shiftright({rest}, 32)) * 4294967296L + ({rest} & 4294967295L)"
 _NOT_FINITE = ", which no sum with a scale can hold; filter such records out in the job, or say approximate=True"
 
 
@@ -39,7 +43,8 @@ class PartialColumn:
     """One stored column of an aggregate.
 
     `suffix` is appended to the value's name, `aggregate` is the Spark SQL that computes it over a batch: one call of an
-    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it. With `each`, an
+    aggregate function, of the records for which `only` holds; `{}` in `shape` stands for what comes out of it, and `{rest}` for
+    what comes out of `rest`, a second call of the same records. With `each`, an
     expression of a record, the records are first counted by that: `aggregate` is then one of `{value}` and `{number}`, how often
     it is there. It is empty where Python of the job computes the column. With `smallest`, only so
     many of the least values matter: `{value}` is then an array of some, among which they are.
@@ -53,12 +58,13 @@ class PartialColumn:
     shape: str = "{}"
     each: str | None = None
     smallest: int | None = None
+    rest: str = ""
 
     def spark(self, where: str | None = None) -> str:
         """Return the Spark SQL of the column, over the records for which `where`, the name of a boolean column, is true."""
         conditions = [each for each in (self.only, where) if each]
         filtered = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-        return self.shape.replace("{}", self.aggregate + filtered)
+        return self.shape.replace("{}", self.aggregate + filtered).replace("{rest}", self.rest + filtered)
 
     @property
     def exact(self) -> bool:
@@ -139,7 +145,7 @@ class CombinerAggregator:
     def combine(self, left: Partial, right: Partial) -> Partial:
         """The partial of two disjoint sets of records."""
         columns = self.columns_of(lambda name: Field(name, self._any_type))
-        return merger([column.merge for column in columns])(left, right)
+        return Merger([column.merge for column in columns])(left, right)
 
     # A type that `columns` takes: merges do not depend on it.
     _any_type = "bigint"
@@ -207,6 +213,9 @@ class Sum(CombinerAggregator):
     def columns(self, input: Field | None) -> tuple[PartialColumn, ...]:
         field = required(self, input)
         type_ = self.sum_type(field)
+        if type_ == field.type == "bigint":
+            high, low = (f"sum({half.format(spark_name(field.name))})" for half in _HALVES)
+            return (PartialColumn("", type_, ADD, high, shape=_OF_HALVES, rest=low),)
         return (PartialColumn("", type_, ADD, f"sum(cast({self._finite(field)} as {type_}))"),)
 
     def init(self, value: Any) -> Partial:
@@ -272,7 +281,7 @@ class Avg(Sum):
         name = spark_name(required(self, input).name)
         (total,) = super().columns(input)
         count = PartialColumn("_count", "bigint", ADD, f"count({name})")
-        return (PartialColumn("_sum", total.type, total.merge, total.aggregate), count)
+        return (replace(total, suffix="_sum"), count)
 
     def init(self, value: Any) -> Partial:
         return (self.cast(value), int(value is not None))

@@ -44,6 +44,8 @@ from txbatch.core.topology import Topology
 from txbatch.core.transaction import Batch, Metadata, canonical_json
 from txbatch.core.watermark import MERGE, Watermark
 
+# Marks a watermark that a stream had, where those of streams are kept.
+_DROPPED = "dropped"
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # What a report of changes has of each batch, beside its txid.
@@ -317,9 +319,13 @@ def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
     }
 
 
-def stream_watermarks(topology: Topology) -> dict[str, dict[str, Any]]:
-    """The watermarks of its streams, of those that have one."""
-    return {name: says.to_json() for name, says in topology.watermarks.items()}
+def stream_watermarks(topology: Topology, known: Known) -> dict[str, dict[str, Any]]:
+    """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
+    stored = {} if known.txid is None else known.watermarks
+    now = {name: says.to_json() for name, says in topology.watermarks.items()}
+    names = {stream.roots[0].was: name for name, stream in topology.streams.items() if name not in stored}
+    kept = {names.get(name, name): says for name, says in stored.items()}
+    return {name: {**says, _DROPPED: True} for name, says in kept.items()} | now
 
 
 def stream_definitions(
@@ -443,7 +449,7 @@ def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
         stored = known.streams.get(name)
         if stored is not None and stored.fields is not None:
             yield from _field_changes(name, stored.fields, fields)
-    yield from _watermark_changes(known.watermarks, stream_watermarks(topology))
+    yield from _watermark_changes(known.watermarks, stream_watermarks(topology, known))
 
 
 def _watermark_changes(
@@ -455,8 +461,9 @@ def _watermark_changes(
     for stream in sorted(stored.keys() | now.keys()):
         before, after = (_watermark(each.get(stream)) for each in (stored, now))
         what = f"stream {stream!r} has {after} now, had {before}"
-        policies = {each.get(stream, {}).get("late", MERGE) for each in (stored, now)}
-        if stream in stored and (len(policies) > 1 or _of_other_times(stored, now, stream)):
+        had, has = (MERGE if _is_dropped(each.get(stream)) else each[stream]["late"] for each in (stored, now))
+        had = has if _is_dropped(stored.get(stream)) else had
+        if had != has or _of_other_times(stored, now, stream):
             yield NeedsRebuild(what)
         elif before != after:
             yield FromNowOn(what, Define())
@@ -464,24 +471,32 @@ def _watermark_changes(
 
 def watermark_times(topology: Topology, known: Known) -> Iterator[str]:
     """Yield which streams have a watermark of another time than before: what plans fixed as late is by that of before (R25)."""
-    stored, now = known.watermarks, stream_watermarks(topology)
+    stored, now = known.watermarks, stream_watermarks(topology, known)
     for stream in sorted(stored.keys() & now.keys()):
         if _of_other_times(stored, now, stream):
             yield f"stream {stream!r} has {_watermark(now[stream])} now, had {_watermark(stored[stream])}"
 
 
 def _of_other_times(stored: Mapping[str, Metadata], now: Mapping[str, Metadata], stream: str) -> bool:
-    """True if a stream has a watermark as it had, by another field or another kind of time."""
-    if stream not in stored or stream not in now:
+    """True if a stream has a watermark by another field or another kind of time than it had, be it that it was dropped since."""
+    if stream not in stored:
         return False
-    before, after = (Watermark(**each[stream]) for each in (stored, now))
+    before, after = (_said(each[stream]) for each in (stored, now))
     return (before.time, before.planned) != (after.time, after.planned)
 
 
 def _watermark(stored: Metadata | None) -> str:
     if stored is None:
         return "no watermark"
-    return f"a watermark {Watermark(**stored)}"
+    return f"no watermark since one {_said(stored)}" if _is_dropped(stored) else f"a watermark {_said(stored)}"
+
+
+def _said(stored: Metadata) -> Watermark:
+    return Watermark(**{name: value for name, value in stored.items() if name != _DROPPED})
+
+
+def _is_dropped(stored: Metadata | None) -> bool:
+    return stored is None or _DROPPED in stored
 
 
 def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Redefinition]:

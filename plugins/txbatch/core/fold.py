@@ -3,8 +3,8 @@
 A position is the ordinary txid that a contribution stands for; its versions are that txid and those of its restates, of which
 the newest counts. What was folded by retention is the key's base, before all positions.
 
->>> from txbatch.core.merge import ADD, merger
->>> add = merger([ADD])
+>>> from txbatch.core.merge import ADD, Merger
+>>> add = Merger([ADD])
 >>> monday = [Contribution(1, 1, Change((4,)), replaced_by=3), Contribution(2, 2, Change((1,)))]
 >>> today = [*monday, Contribution(1, 3, Change((5,)))]
 >>> fold(None, today, add), fold(None, today, add, at=2), fold((10,), today, add, at=2)
@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from txbatch.core.merge import Partial
-from txbatch.core.update import Change, Combine
+from txbatch.core.merge import Merger, Partial
+from txbatch.core.update import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Contribution:
 
 
 def fold(
-    base: Partial | None, contributions: Iterable[Contribution], combine: Combine, at: int | None = None
+    base: Partial | None, contributions: Iterable[Contribution], combine: Merger, at: int | None = None
 ) -> Partial | None:
     """Return a key's value now, or when `at` was the newest final txid; None: there was no such key.
 
@@ -51,8 +51,8 @@ def fold(
     """
     value = base
     for each in sorted((each for each in contributions if each.counts(at)), key=lambda each: each.position):
-        value = each.change.after(value, combine)
-    return value
+        value = each.change.after(value, combine.on_the_way)
+    return None if value is None else combine.checked(value)
 
 
 def last_changed(contributions: Collection[Contribution], at: int | None = None) -> int | None:

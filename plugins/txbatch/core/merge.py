@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from enum import StrEnum
+from functools import reduce
 from typing import Any, ClassVar
 
 from txbatch.core.errors import BadRecord
@@ -69,6 +70,9 @@ class RowMerge(ABC):
     def rows(self, left: Partial, right: Partial) -> Partial:
         """Return the columns of two rows as those of one."""
 
+    def check(self, row: Partial) -> None:
+        """BadRecord for what the columns' types cannot hold; asked of what is stored, not of what is merged on the way to it."""
+
     @abstractmethod
     def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
         """Return `rows` as a PostgreSQL expression for each column, over those of two rows."""
@@ -115,7 +119,7 @@ class Merge(RowMerge):
 
     @abstractmethod
     def both(self, left: Any, right: Any) -> Any:
-        """Return both values as one; neither is null. BadRecord for what its type cannot hold."""
+        """Return both values as one; neither is null."""
 
     @abstractmethod
     def pair_sql(self, state: str, partial: str) -> str:
@@ -127,20 +131,24 @@ class Merge(RowMerge):
 
 
 class Add(Merge):
-    """The sum; beyond bigint or decimal(38) it raises BadRecord, never wraps."""
+    """The sum; a total beyond bigint or decimal(38) is a BadRecord, and never wraps."""
 
     name = "add"
 
     def both(self, left: Any, right: Any) -> Any:
         if isinstance(left, Decimal) or isinstance(right, Decimal):
-            total = EXACT.add(Decimal(left), Decimal(right))
+            return EXACT.add(Decimal(left), Decimal(right))
+        return left + right
+
+    def check(self, row: Partial) -> None:
+        (total,) = row
+        if isinstance(total, Decimal):
             fits, instead = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX, "fewer digits after the point"
         else:
-            total = left + right
-            fits, instead = isinstance(total, float) or BIGINT_MIN <= total <= BIGINT_MAX, "a decimal with more digits"
+            fits = not isinstance(total, int) or BIGINT_MIN <= total <= BIGINT_MAX
+            instead = "a decimal with more digits"
         if not fits:
-            raise BadRecord(f"{left} + {right} is out of range for its type; sum {instead} instead")
-        return total
+            raise BadRecord(f"the total {total} is out of range for its type; sum {instead} instead")
 
     def pair_sql(self, state: str, partial: str) -> str:
         return f"COALESCE({state} + {partial}, {state}, {partial})"
@@ -317,14 +325,29 @@ def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
         at += merges[at].width
 
 
-def merger(merges: Sequence[RowMerge]) -> Callable[[Partial, Partial], Partial]:
-    """Return the `combine` of a whole row of partial columns."""
-    groups = list(grouped(merges))
+class Merger:
+    """The `combine` of a whole row of partial columns: of two rows, the same to be merged further, or all rows of one key."""
 
-    def combine(left: Partial, right: Partial) -> Partial:
-        return tuple(value for merge, at in groups for value in merge.rows(left[at], right[at]))
+    def __init__(self, merges: Sequence[RowMerge]) -> None:
+        self._groups = list(grouped(merges))
 
-    return combine
+    def __call__(self, left: Partial, right: Partial) -> Partial:
+        """Return both as one; BadRecord for what the columns cannot hold."""
+        return self.checked(self.on_the_way(left, right))
+
+    def on_the_way(self, left: Partial, right: Partial) -> Partial:
+        """Return both as one, to be merged further: what is too large for its column may become smaller again."""
+        return tuple(value for merge, at in self._groups for value in merge.rows(left[at], right[at]))
+
+    def checked(self, row: Partial) -> Partial:
+        """Return a row that is to be stored; BadRecord for what the columns cannot hold."""
+        for merge, at in self._groups:
+            merge.check(row[at])
+        return row
+
+    def whole(self, rows: Iterable[Partial]) -> Partial:
+        """Return all rows of a key as one, whatever their order; BadRecord for what the columns cannot hold."""
+        return self.checked(reduce(self.on_the_way, rows))
 
 
 def folded(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:

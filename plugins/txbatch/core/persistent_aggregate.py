@@ -12,7 +12,7 @@ from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.fields import Field, checked_name, unique
 from txbatch.core.functions import check_condition
 from txbatch.core.keep_windows import check_keeps_windows
-from txbatch.core.merge import ADD, GREATEST, Partial, RowMerge, merger
+from txbatch.core.merge import ADD, GREATEST, Merger, Partial, RowMerge
 from txbatch.core.new_values import checked_table
 from txbatch.core.operations import Node, Windowed
 from txbatch.core.reducer import ReducerAggregator
@@ -189,11 +189,13 @@ class PersistentAggregate:
 
     def changes(self, partials: Iterable[tuple[Any, Partial]]) -> dict[Any, Change]:
         """Return what a batch's partials do to each key; several partials of one key are combined."""
-        combine = merger(self.merges)
+        combine = Merger(self.merges)
         found: dict[Any, Change] = {}
         for key, partial in partials:
             change = self.change(partial)
-            found[key] = found[key].also(change, combine) if key in found else change
+            found[key] = found[key].also(change, combine.on_the_way) if key in found else change
+        for change in found.values():
+            combine.checked(change.partial)
         return found
 
     def change(self, partial: Partial) -> Change:

@@ -31,12 +31,13 @@ class QuarantineState(AppendState):
     """The rows of a quarantine. A topology with history may begin one: it counts from then on."""
 
     def __init__(self, topology: str, limit: int, was: str | None = None) -> None:
-        super().__init__(_name(topology), prune=True)
-        self.was = None if was is None else _name(was)
+        super().__init__(quarantine_name(topology), prune=True)
+        self.was = None if was is None else quarantine_name(was)
         self.since, self.limit = "now", limit
 
 
-def _name(topology: str) -> str:
+def quarantine_name(topology: str) -> str:
+    """Return the name of a topology's quarantine."""
     return f"{topology}_quarantine"
 
 

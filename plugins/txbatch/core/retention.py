@@ -88,12 +88,16 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one transaction folded: up to which txid, of how many versions, and how many rows and failed attempts went."""
+    """What one transaction folded: up to which txid, of how many versions, and how many rows and failed attempts went.
+
+    `quarantined` is how many records left the topology's quarantine.
+    """
 
     horizon: int
     versions: int
     rows: int
     attempts: int = 0
+    quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

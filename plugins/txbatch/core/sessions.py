@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregator import CombinerAggregator, Max
 from txbatch.core.errors import DefinitionError
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 
 if TYPE_CHECKING:
     from txbatch.core.persistent_aggregate import PersistentAggregate
@@ -54,7 +53,7 @@ def _joined(
     aggregate: PersistentAggregate, sessions: SessionWindow, pieces: Mapping[Key, tuple[Partial, int]]
 ) -> Iterator[tuple[Key, tuple[Partial, int]]]:
     """Yield the sessions of pieces that are equal in all other keys."""
-    combine = merger(aggregate.merges)
+    combine = Merger(aggregate.merges)
     for session in sessions.together(pieces, of=lambda key: (key[-1], pieces[key][0][0])):
         partials, txids = zip(*(pieces[key] for key in session), strict=True)
-        yield session[0], (reduce(combine, partials), max(txids))
+        yield session[0], (combine.whole(partials), max(txids))

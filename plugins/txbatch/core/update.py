@@ -1,7 +1,7 @@
 """The update table R9 as pure functions: one class per kind of state, and per place. `postgres.statements` says the same in SQL.
 
->>> from txbatch.core.merge import ADD, merger
->>> add = merger([ADD])
+>>> from txbatch.core.merge import ADD, Merger
+>>> add = Merger([ADD])
 >>> stored = {"dog": OpaqueValue(2, (4,), (1,), 1)}
 >>> in_ledger(StateKind.OPAQUE, add).update(stored, {"dog": Change((2,))}, txid=3).puts
 {'dog': OpaqueValue(txid=3, value=(6,), prev=(4,), prev_txid=2)}

@@ -274,12 +274,15 @@ def pruned_between(known: UpstreamState, range_: Metadata) -> Spans:
 
 
 def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
-    """RecordsGone where a range has a position counted again since a rebuild brought its rows back, which had been pruned."""
+    """RecordsGone where a range has a position counted again since a rebuild brought its rows back, which had been pruned.
+
+    A position may have been counted again once more since the range was made: that hides when it was before.
+    """
     replaced = replaced_with(known, range_["start"]) if range_["start"] else None
     if replaced is None or replaced == replaced_with(known, range_["end"]) or not pruned_to(replaced.pruned):
         return
     for position, txid in upstream.positions(known.state, replaced.last):
-        if has_gone(replaced.pruned, position) and txid <= range_["end"]:
+        if has_gone(replaced.pruned, position):
             raise RecordsGone(
                 f"position {position} of state {known.state!r} was counted again by txid {txid} after a rebuild, and its rows "
                 f"had been pruned before that: nobody knows what changed for who had read them; {_ANEW}"

@@ -26,7 +26,7 @@ from txbatch.core.apart import (
 from txbatch.core.called import naming
 from txbatch.core.definition import state_definition, way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.state import StateKind, Value
 from txbatch.core.transaction import Assignment, Batch
@@ -70,7 +70,7 @@ class StoredApart:
         digest = _digest(aggregate, partials) if self.kind is StateKind.TRANSACTIONAL else None
         if step is Apply.REPLAY and self.kind is StateKind.TRANSACTIONAL:
             check_same_partials(self.name, self.last, attempt, digest)
-        updater = update.apart(self.kind, merger(aggregate.merges))
+        updater = update.apart(self.kind, Merger(aggregate.merges))
         rows = updater.update(self.rows, aggregate.changes(partials), attempt.txid).applied(self.rows)
         last = LastWriter(attempt.txid, attempt.attempt_id, assignment.token, digest, ApartStatus.APPLIED)
         return replace(self, rows=rows, last=last)
@@ -194,12 +194,12 @@ def where(at: At) -> str:
 
 def _before(rows: Mapping[Any, Value], txid: int) -> Mapping[Any, Value]:
     """The rows of an opaque state as they were before a txid."""
-    return update.apart(StateKind.OPAQUE, merger([])).update(rows, {}, txid).applied(rows)
+    return update.apart(StateKind.OPAQUE, Merger([])).update(rows, {}, txid).applied(rows)
 
 
 def _digest(aggregate: PersistentAggregate, partials: Iterable[tuple[Any, Partial]]) -> str | None:
     """Return a digest of an attempt's partials, the same in any order; None when there are none."""
-    merged: dict[Any, Partial] = {}
+    merged, combine = dict[Any, Partial](), Merger(aggregate.partial_merges)
     for key, partial in partials:
-        merged[key] = merger(aggregate.partial_merges)(merged[key], partial) if key in merged else partial
+        merged[key] = combine.on_the_way(merged[key], partial) if key in merged else partial
     return hashlib.sha256(repr(sorted(merged.items(), key=repr)).encode()).hexdigest() if merged else None

@@ -17,7 +17,7 @@ from txbatch.core.fields import parse_fields
 from txbatch.core.late import LateState
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan, StreamPlan
 from txbatch.core.quarantine import QuarantineState, check_number
@@ -208,7 +208,7 @@ def partials_of(
     Of sessions those of the batch, in which no record that is late is together with one that is not.
     """
     found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
-    combine = merger(aggregate.partial_merges)
+    combine = Merger(aggregate.partial_merges)
     kept = own_sessions(aggregate, kept, late_before)
     for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
         key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
@@ -217,7 +217,7 @@ def partials_of(
             raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
         try:
             partial = _partial(aggregate, record)
-            found[key] = combine(found[key], partial) if key in found else partial
+            found[key] = combine.on_the_way(found[key], partial) if key in found else partial
         except BadRecord as error:
             show = aggregate.stream.show_records
             shown = f"; the record is {shown_record(record)}" if show else ""
@@ -226,7 +226,7 @@ def partials_of(
             )
     with naming(f"state {aggregate.state.name!r}"):
         for key, partial in found.items():
-            check_storable(aggregate, key, partial)
+            check_storable(aggregate, key, combine.checked(partial))
     return list(found.items())
 
 

@@ -132,7 +132,7 @@ class MemoryRebuilds:
             for txid, (_, streams) in counting.read.items():
                 records = sum(part.records for parts in streams.values() for part in parts.values() if part)
                 tables.batches[name, txid] = replace(tables.batches[name, txid], records=records)
-            fields, watermarks = stream_fields(topology), stream_watermarks(topology)
+            fields, watermarks = stream_fields(topology), stream_watermarks(topology, tables.known(topology))
             tables.topologies[name] = replace(tables.topologies[name], fields=fields, watermarks=watermarks)
             tables.define(topology, rebuild.job)
             for batch in batches:

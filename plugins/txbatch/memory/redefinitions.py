@@ -44,8 +44,9 @@ def change(tables: Tables, topology: Topology, job: str, why: str, by: str | Non
     if found:
         batches = tables.batches_of(tables.name_of(topology))
         txid = protocol.next_txid([batch.txid for batch in batches])
+        known = tables.known(topology)
         _change(tables, topology, steps_of(found), txid)
-        tables.keep(topology, job)
+        tables.keep(topology, job, known)
         tables.check_definition(topology, job)
         tables.changes[topology.name, len(tables.changes)] = Changed(txid, tuple(found), shown(why), by)
     return found

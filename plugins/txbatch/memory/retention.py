@@ -12,8 +12,9 @@ from txbatch.core import retention
 from txbatch.core.fold import Contribution, fold, last_changed
 from txbatch.core.jobs import Jobs
 from txbatch.core.keep import Keep
-from txbatch.core.merge import RowMerge, merge_named, merger
+from txbatch.core.merge import Merger, RowMerge, merge_named
 from txbatch.core.pruned import more_pruned
+from txbatch.core.quarantine import quarantine_name
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.state import TransactionalValue
 from txbatch.core.transaction import Batch, BatchKind, BatchStatus
@@ -69,7 +70,11 @@ class MemoryRetention:
         states = _states(tables, past.topology) if found.all else {}
         for name, each in states.items():
             _merges(past.topology, name, each, self.jobs)
-        return Slice(past.reached, len(found.all), sum(len(_gone(each, found)) for each in states.values()), attempts)
+        rows, left = (
+            sum(len(_gone(each, found)) for each in states.values()),
+            _quarantined(past.topology, states, found),
+        )
+        return Slice(past.reached, len(found.all), rows, attempts, left)
 
     def fold(self, topology: str, horizon: int) -> Iterator[Slice]:
         """Fold up to this txid, and yield each slice as it is committed. TransientError while a rebuild runs."""
@@ -91,6 +96,7 @@ def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
     after, versions = _horizon(tables, topology), _versions(tables, topology, wanted)
     reached = retention.reach(versions, wanted, frozenset(_pending(tables, topology).values()))
     found, rows = retention.folded(versions, reached), 0
+    left = _quarantined(topology, _states(tables, topology), found)
     for name, stored in _states(tables, topology).items():
         rows += len(_gone(stored, found))
         merges = _merges(topology, name, stored, jobs)
@@ -99,7 +105,13 @@ def _fold(tables: Tables, topology: str, wanted: int, jobs: Jobs) -> Slice:
         tables.states[name] = replace(folded, horizon=max(stored.horizon, reached))
     attempts = _forget_attempts(tables, topology, after, reached)
     failpoints.hit("gc.folded")
-    return Slice(reached, len(found.all), rows, attempts)
+    return Slice(reached, len(found.all), rows, attempts, left)
+
+
+def _quarantined(topology: str, states: Mapping[str, StoredState], found: Folded) -> int:
+    """Return how many records leave the topology's quarantine."""
+    kept = states.get(quarantine_name(topology))
+    return 0 if kept is None else sum(txid in found.counting for *_, txid in _gone(kept, found))
 
 
 def _readers(tables: Tables, topology: str) -> Mapping[str, int]:
@@ -145,7 +157,7 @@ def _based(
     stored: StoredState, key: Any, contributions: Sequence[Contribution], merges: Sequence[RowMerge]
 ) -> TransactionalValue | None:
     """Return a key's row of the base, given the contributions that are folded into it; None: there is no such key any more."""
-    value = fold(stored.based(key), contributions, merger(merges))
+    value = fold(stored.based(key), contributions, Merger(merges))
     before = stored.base[key].txid if key in stored.base else 0
     return None if value is None else TransactionalValue(max(before, last_changed(contributions) or 0), value)
 

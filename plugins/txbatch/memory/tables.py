@@ -27,7 +27,7 @@ from txbatch.core.keep import Keep
 from txbatch.core.keep_windows import KeptWindows, Left, policy, stored_windows
 from txbatch.core.ledger import Head, ReadBy, Version
 from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.new_values import changed, finished
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.plan import BatchPlan
@@ -187,9 +187,10 @@ class Tables:
     def define(self, topology: Topology, job: str) -> None:
         """Keep the definition; SchemaMismatch when its history is another's."""
         self.check_definition(topology, job)
-        self.keep(topology, job)
+        self.keep(topology, job, self.known(topology))
 
-    def keep(self, topology: Topology, job: str) -> None:
+    def keep(self, topology: Topology, job: str, known: Known) -> None:
+        """Keep the definition, given what was known of the topology."""
         source = json.loads(canonical_json(topology.source))
         self.topologies[topology.name] = StoredTopology(
             job,
@@ -197,7 +198,7 @@ class Tables:
             source,
             stream_fields(topology),
             topology.keep,
-            stream_watermarks(topology),
+            stream_watermarks(topology, known),
             stored_windows(policy(topology)),
         )
 
@@ -458,15 +459,15 @@ class Tables:
             raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
         stored = self.states[name]
         partials = _counting(aggregate, stored.definition, partials, batch)
-        contributions, combine = dict(stored.contributions), merger(aggregate.partial_merges)
+        contributions, combine = dict(stored.contributions), Merger(aggregate.partial_merges)
         for key, partial in partials if aggregate.state.contributions else ():
             at = key, batch.position, batch.txid
-            contributions[at] = combine(contributions[at], partial) if at in contributions else partial
+            contributions[at] = combine.on_the_way(contributions[at], partial) if at in contributions else partial
         stored = self.states[name] = replace(stored, contributions=contributions)
         changes = aggregate.changes(partials)
         if batch.kind is BatchKind.RESTATE:
             changes = self._folded_again(aggregate, stored, batch)
-        updater = in_ledger(aggregate.state.kind, merger(aggregate.merges))
+        updater = in_ledger(aggregate.state.kind, Merger(aggregate.merges))
         rows = updater.update(stored.rows, changes, batch.txid).applied(stored.rows)
         if aggregate.state.new_values is not None:
             shown = [{key: row.value for key, row in each.items()} for each in (stored.rows, rows)]
@@ -486,7 +487,7 @@ class Tables:
                 (change,) = aggregate.changes([(key, partial)]).values()
                 replaced_by = self.batches[batch.topology, txid].replaced_by
                 found[key].append(Contribution(position, txid, change, replaced_by))
-        combine = merger(aggregate.merges)
+        combine = Merger(aggregate.merges)
         values = {key: fold(stored.based(key), each, combine) for key, each in found.items()}
         return {key: Change(value or (), removed=True, counted=value is not None) for key, value in values.items()}
 

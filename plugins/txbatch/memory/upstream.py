@@ -12,7 +12,7 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.new_values import changed, finished
 from txbatch.core.pruned import has_gone
 from txbatch.core.sessions import joined
@@ -330,7 +330,7 @@ def _as_of(tables: Tables, stored: StoredState, txid: int) -> Iterator[tuple[Any
         if at <= txid:
             replaced_by = tables.batches[stored.topology, at].replaced_by
             found.setdefault(key, []).append(Contribution(position, at, aggregate.change(partial), replaced_by))
-    combine = merger(aggregate.merges)
+    combine = Merger(aggregate.merges)
     folded = dict[Any, tuple[Partial | None, int]]()
     for key, each in found.items():
         based = stored.base[key].txid if key in stored.base else 0

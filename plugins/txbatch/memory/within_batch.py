@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from typing import Any
 
 from txbatch.core.aggregator import CombinerAggregator
@@ -11,7 +10,7 @@ from txbatch.core.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Re
 from txbatch.core.comparing import grouped_by, key_of, order_of
 from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.fields import Field
-from txbatch.core.merge import Partial, merger
+from txbatch.core.merge import Merger, Partial
 from txbatch.core.nodes import How, Join
 from txbatch.core.text import shown_record
 from txbatch.memory.functions import init_of, record_of, refused
@@ -116,10 +115,10 @@ def _joined(one: Record, other: Record, node: Join) -> Record:
 
 def _value(value: BatchValue, group: Sequence[Record], step: Aggregate) -> Any:
     """Return the finished value of some records; BadRecord names the stream and the value."""
-    aggregator, combine = value.aggregator, merger([column.merge for column in value.partials])
+    aggregator, combine = value.aggregator, Merger([column.merge for column in value.partials])
     try:
         made = (_init(aggregator, record, show=step.show_records) for record in group)
-        partial: Partial = reduce(combine, made, aggregator.zero())
+        partial: Partial = combine.whole([aggregator.zero(), *made])
         return fitted(aggregator.finish(partial), value.type)
     except BadRecord as error:
         told = refused(error, show=step.show_records)

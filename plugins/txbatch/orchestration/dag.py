@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, chain
 
 from txbatch.core.errors import DefinitionError
+from txbatch.core.text import LENGTH_MAX
 from txbatch.launch.job_file import Job, load_job
 from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.doc import CHOOSES_DATA, describe, page
@@ -123,7 +124,7 @@ def _waits(job: Job, turn_timeout: timedelta, ready_timeout: timedelta, ask_agai
 
 def _choosing(name: str) -> Param:
     """A parameter that a spout declares, where the DAG file does not say more of it: a text, or nothing."""
-    return Param(None, type=["null", "string"], title=name, description=CHOOSES_DATA)
+    return Param(None, type=["null", "string"], maxLength=LENGTH_MAX, title=name, description=CHOOSES_DATA)
 
 
 def _positive(default: float, maximum: float, title: str, description: str) -> Param:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import reduce
 from itertools import chain, groupby
 from typing import Any
 
 from sqlalchemy import Connection
 
 from txbatch.core import garbage
-from txbatch.core.merge import merger
+from txbatch.core.merge import Merger
 from txbatch.core.own_combiner import ByPython, OwnCombiner
 from txbatch.core.persistent_aggregate import ValueColumn
 from txbatch.postgres.expressions import listed, pg_name
@@ -85,14 +84,14 @@ def _folded(
     made = statements.create_like_staged(table, marks=len(columns) > len(statements.columns))
     execute(connection, f"DROP TABLE IF EXISTS {table}; {made}")
     query = f"SELECT {listed([*(f'{key}::text' for key in keys), *values])} FROM {rows} ORDER BY {listed(keys)}"
-    combine = merger([each.partial.merge for each in columns])
+    combine = Merger([each.partial.merge for each in columns])
     found = (
         row
         for chunk in _chunks(connection, query)
         for row in zip(*chunk[: len(keys)], *_plain(columns, chunk[len(keys) :]), strict=True)
     )
     merged = (
-        (*key, *reduce(combine, (row[len(keys) :] for row in same)))
+        (*key, *combine.whole(row[len(keys) :] for row in same))
         for key, same in groupby(found, lambda row: row[: len(keys)])
     )
     with garbage.not_looked_for():

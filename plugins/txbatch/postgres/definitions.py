@@ -71,13 +71,13 @@ def name_of(connection: Connection, topology: Topology) -> str:
 
 def store(connection: Connection, topology: Topology, job: str) -> None:
     """Keep the definition of a topology whose row is locked; SchemaMismatch when its history is another's."""
-    check(connection, topology, job)
-    connection.execute(query("update_topology"), row(topology, job))
+    stored = check(connection, topology, job)
+    connection.execute(query("update_topology"), row(topology, job, stored))
 
 
-def row(topology: Topology, job: str) -> dict[str, Any]:
-    """What the ledger keeps of it."""
-    watermarks, keep = stream_watermarks(topology), policy(topology)
+def row(topology: Topology, job: str, stored: Known) -> dict[str, Any]:
+    """What the ledger keeps of it, given what it had."""
+    watermarks, keep = stream_watermarks(topology, stored), policy(topology)
     return {
         "topology": topology.name,
         "job": job,

@@ -76,7 +76,8 @@ class PostgresLedger:
         """
         with transaction(self.engine) as connection:
             check_server(connection)
-            connection.execute(query("insert_topology"), definitions.row(topology, job))
+            known = definitions.known(connection, topology)
+            connection.execute(query("insert_topology"), definitions.row(topology, job, known))
             rows.lock_topology(connection, topology.name)
             definitions.store(connection, topology, job)
             txids = _next_txids(connection, topology.name)

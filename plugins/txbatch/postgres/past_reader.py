@@ -9,6 +9,7 @@ from math import isclose
 from typing import Any, cast
 
 import psycopg2
+from psycopg2.errors import InvalidParameterValue
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError
 
@@ -203,12 +204,9 @@ class PastReader(Reader):
             try:
                 yield connection
             except DataError as error:
-                told = cast(psycopg2.Error, error.orig).diag
-                message = told.message_primary or ""
-                if told.message_hint:
-                    raise TerminalError(
-                        f"{message}; {told.message_hint[:1].lower()}{told.message_hint[1:].rstrip('.')}"
-                    ) from error
+                message = cast(psycopg2.Error, error.orig).diag.message_primary or ""
+                if isinstance(error.orig, InvalidParameterValue):  # of our own functions, which say it all
+                    raise TerminalError(message) from error
                 raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
 
 

@@ -95,7 +95,7 @@ def change(
             was = next((step.was for step in own if isinstance(step, RenameState)), name)
             with state_tables.holders_told(connection, was, "changed"), _views_told(was):
                 _change_state(connection, aggregate, stored.states[name], was, own, txid)
-    connection.execute(query("update_topology"), definitions.row(topology, job))
+    connection.execute(query("update_topology"), definitions.row(topology, job, known))
     definitions.check(connection, topology, job)
     said = {"topology": topology.name, "job": job, "why": shown(why), "requested_by": by, "txid": txid}
     what = [{"how": how(each), "what": each.what} for each in found]

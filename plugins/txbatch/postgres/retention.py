@@ -5,7 +5,7 @@ What is folded `core.retention` decides. Commits and reports go on meanwhile; pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from txbatch.core.jobs import Jobs, no_jobs
 from txbatch.core.keep import Keep
 from txbatch.core.persistent_aggregate import PersistentAggregate
 from txbatch.core.pruned import more_pruned, stored_spans
+from txbatch.core.quarantine import quarantine_name
 from txbatch.core.retention import Final, Folded, Past, Slice, Version
 from txbatch.core.transaction import canonical_json
 from txbatch.core.upstream import held
@@ -79,8 +80,9 @@ class Retention:
             states = [_state(past.topology, each, self.jobs) for each in stored]
             given = {"topology": past.topology, "after": past.horizon, "horizon": past.reached}
             attempts = connection.execute(query("attempts_to_forget"), given).scalar_one()
-            rows_gone = sum(_number(connection, each.folds, found) for each in states)
-            return Slice(past.reached, len(found.all), rows_gone, attempts)
+            rows_gone = sum(_number(connection, each.folds, found.all) for each in states)
+            left = _quarantined(connection, past.topology, states, found)
+            return Slice(past.reached, len(found.all), rows_gone, attempts, left)
 
     def growth(self, topology: str) -> Growth | None:
         """Return what a month of batches keeps in contributions, by the last ones; None where that is not known."""
@@ -159,6 +161,7 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
     versions = _versions(connection, {**given, "wanted": wanted})
     reached = retention.reach(versions, wanted, frozenset(_pending(connection, topology).values()))
     found = retention.folded(versions, reached)
+    left = _quarantined(connection, topology, states, found)
     gone = [_fold_state(connection, each, found) for each in states]
     connection.execute(query("close_alone"), given)
     connection.execute(query("raise_horizon"), {**given, "horizon": reached})
@@ -168,7 +171,7 @@ def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jo
             connection.execute(query("rows_pruned"), {"state": each["state"], "pruned": canonical_json(spans)})
     attempts = connection.execute(query("forget_attempts"), {**given, "horizon": reached}).rowcount
     failpoints.hit("gc.folded")
-    return Slice(reached, len(found.all), sum(gone), attempts)
+    return Slice(reached, len(found.all), sum(gone), attempts, left)
 
 
 def _versions(connection: Connection, given: Mapping[str, Any]) -> Sequence[Version]:
@@ -186,8 +189,14 @@ def _readers(connection: Connection, topology: str) -> Mapping[str, int]:
     return held([*readers(connection), *looked_up(connection)], topology, swapped, pruning)
 
 
-def _number(connection: Connection, folds: Folds, found: Folded) -> int:
-    counted = execute(connection, f"SELECT count(*) FROM {folds.contribution} c WHERE {_among(found.all)}").fetchone()
+def _quarantined(connection: Connection, topology: str, states: Iterable[_State], found: Folded) -> int:
+    """Return how many records leave the topology's quarantine."""
+    kept = [each.folds for each in states if each.folds.state == quarantine_name(topology)]
+    return sum(_number(connection, folds, found.counting) for folds in kept)
+
+
+def _number(connection: Connection, folds: Folds, txids: Sequence[int]) -> int:
+    counted = execute(connection, f"SELECT count(*) FROM {folds.contribution} c WHERE {_among(txids)}").fetchone()
     return int(counted[0])
 
 

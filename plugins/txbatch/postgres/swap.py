@@ -99,7 +99,8 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
         _define(connection, topology.name, aggregate)
     for counts in ("counts_as_rebuilt", "records_as_rebuilt"):
         connection.execute(query(counts), {"rebuild": rebuild.number, "topology": topology.name})
-    connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job))
+    known = definitions.known(connection, topology)
+    connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job, known))
     definitions.store(connection, topology, rebuild.job)
     _emit_again(connection, topology.name)
     done = {"rebuild": rebuild.number, "txid": txid, "past": canonical_json({row["state"]: _past(row) for row in old})}

@@ -68,6 +68,7 @@ class Collector:
             "versions": sum(each.versions for each in done),
             "rows": sum(each.rows for each in done),
             "attempts": sum(each.attempts for each in done),
+            "quarantined": sum(each.quarantined for each in done),
             "windows": sum(each["windows"] for each in left),
             "folders": folders(topology, past.wanted),
             "left": left,

@@ -11,7 +11,7 @@ from txbatch.core.errors import DefinitionError, PartitionUnreadable
 from txbatch.core.spout import PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import text_lines
-from txbatch.spouts.listing import absolute, check_size, files_below, name_pattern, relative_path
+from txbatch.spouts.listing import absolute, check_links_of, check_size, files_below, name_pattern, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,10 +115,12 @@ class FileSpout(PartitionedSpout):
         self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
     ) -> DataFrame:
         """The lines of one file."""
+        check_links_of(self.root, [partition], foreign_links=self.foreign_links)
         return self._read(spark, [partition])
 
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The lines of all files of the batch, in one scan. Spark looks at the files once in an attempt, we do each time."""
+        check_links_of(self.root, metadata["partitions"], foreign_links=self.foreign_links)
         for partition, range_ in metadata["partitions"].items():
             check_size(self.root / partition, range_["end"])
         names = [name for name, range_ in metadata["partitions"].items() if range_["end"]]

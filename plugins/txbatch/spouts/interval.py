@@ -20,7 +20,7 @@ from txbatch.core.transaction import Metadata, TransactionAttempt
 from txbatch.spouts import contents
 from txbatch.spouts import options as formats
 from txbatch.spouts.changes import check_not_replaced, look, planned
-from txbatch.spouts.listing import absolute, check_size, files_below, hidden, name_pattern
+from txbatch.spouts.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
 from txbatch.spouts.reading import Reading
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ class IntervalSpout(PlainSpout):
     def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
         """The records of the interval."""
         folder = self._folder.absolute()
+        check_links_of(folder, metadata["files"], foreign_links=self.foreign_links or self.root.is_file())
         for name, entry in metadata["files"].items():
             check_not_replaced(folder / name, entry)
             if self.format == "parquet":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
@@ -120,6 +120,14 @@ def _check_links(links: Sequence[Path]) -> None:
             raise PartitionUnreadable(
                 f"the link {link} leads to nothing that can be read ({os.readlink(link)!r}); restore that, or remove the link"
             )
+
+
+def check_links_of(root: Path, names: Iterable[str], *, foreign_links: bool) -> None:
+    """Refuse planned files that a link out of the root leads to by now, as `files_below` does: TransientError."""
+    above = (parent for name in names for parent in (Path(name), *Path(name).parents[:-1]))
+    for each in {} if foreign_links else dict.fromkeys(above):
+        if (root / each).is_symlink() and (root / each).exists():
+            _check_owner(str(root / each), str(root), foreign_links)
 
 
 def _check_owner(link: str, root: str, foreign_links: bool) -> None:
