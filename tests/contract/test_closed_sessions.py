@@ -164,12 +164,13 @@ def test_other_sessions_of_the_key_cost_next_to_nothing() -> None:
     others = [Version(100 * each, 100 * each + 5, txid=each) for each in range(1, 1_000)]
     asked = list[int]()
 
-    def closed_to(at: int) -> int:
-        asked.append(at)
-        return 100 * at
+    class Noted(Asked):
+        def closed(self, session: Any, versions: Any, at: int, swapped: int = 0) -> bool:
+            asked.append(at)
+            return super().closed(session, versions, at, swapped)
 
     of = [*others, Version(50_010, 50_015, txid=700), Version(50_020, 50_025, txid=900)]
-    assert first_closed((50_000, 50_025), of, 999, Asked(10, closed_to)) == 699
+    assert first_closed((50_000, 50_025), of, 999, Noted(10, [(at, 100 * at) for at in range(1, 1_000)])) == 699
     assert asked == [499, 699]
 
 
@@ -283,7 +284,15 @@ def test_before_a_rebuild_any_of_a_session_that_was_closed_counts() -> None:
     """As of the last cut of what was replaced, too, when nothing had changed since."""
     before = Before([Version(0, 4, txid=1)], last=2)
     now = [Version(3, 95, txid=1), Version(100, 101, txid=2)]
-    closed_to = {1: -6, 2: 91, 3: 200}.get
-    found = [first_closed((3, 101), now, 3, Asked(30, closed_to, since), (before,)) for since in (0, 2, 3)]
+    closings = [(1, -6), (2, 91), (3, 200)]
+    found = [first_closed((3, 101), now, 3, Asked(30, closings, since), (before,)) for since in (0, 2, 3)]
     assert found == [2, 2, None]
-    assert first_closed((100, 101), now, 3, Asked(30, closed_to), (before,)) is None
+    assert first_closed((100, 101), now, 3, Asked(30, closings), (before,)) is None
+
+
+@pytest.mark.rule("R26")
+def test_of_an_aborted_txid_after_a_swap_nothing_was_closed() -> None:
+    """A rebuild after txid 1 brought a session into closed times, and txid 2 was aborted, or counted: then reports showed the session."""
+    before, now = Before([], last=1), [Version(3, 4, txid=1), Version(30, 31, txid=3)]
+    aborted, counted = [(1, 50), (3, 90)], [(1, 50), (2, 50), (3, 90)]
+    assert [first_closed((3, 31), now, 3, Asked(30, of), (before,)) for of in (aborted, counted)] == [None, 2]

@@ -4,16 +4,18 @@ What comes in time never reaches a closed session. A late record, or a restate, 
 join it to one that is open: it was handed on, and what became of it is a change.
 
 >>> first, late = Version(0, 10, txid=1), Version(30, 35, txid=3)
->>> closed_to = {1: 20, 2: 45, 3: 45, 4: 70}.get
->>> [first_closed((0, 35), [first, late], 4, Asked(30, closed_to, since)) for since in (0, 3)]
+>>> closings = [(1, 20), (2, 45), (3, 45), (4, 70)]
+>>> [first_closed((0, 35), [first, late], 4, Asked(30, closings, since)) for since in (0, 3)]
 [2, None]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 
 from txbatch.core.cuts import micros_of
 from txbatch.core.session_window import SessionWindow
@@ -51,19 +53,23 @@ class Before:
 class Asked:
     """What is asked of sessions that are `gap` apart: from the cut `since` on, what was closed of those that touch one in time.
 
-    `closed_to` returns up to when sessions were closed as of a txid. An earlier version asked only for those that begin within
-    the one, and not those that are `touching`.
+    `closings` are the commits that say up to when sessions are closed, by txid, each with that time. An earlier version asked
+    only for those that begin within the one, and not those that are `touching`.
     """
 
     gap: int
-    closed_to: Callable[[int], int | None]
+    closings: Sequence[tuple[int, int]]
     since: int = 0
     touching: bool = True
 
-    def closed(self, session: tuple[int, int], versions: Collection[Version], at: int) -> bool:
-        """True if something of a session was closed as of a txid, by these versions."""
-        shut, (begin, end) = self.closed_to(at), session
-        return shut is not None and any(
+    def closed(self, session: tuple[int, int], versions: Collection[Version], at: int, swapped: int = 0) -> bool:
+        """True if something of a session was closed as of a txid, by these versions, of which reports know since `swapped`.
+
+        Reports showed a generation as of the commits after the swap: a txid that was aborted meanwhile showed nothing.
+        """
+        number, (begin, end) = bisect_right(self.closings, at, key=itemgetter(0)), session
+        commit, shut = self.closings[number - 1] if number else (0, 0)
+        return commit > swapped and any(
             start <= end and (last if self.touching else start) >= begin and last + self.gap < shut
             for start, last in _sessions(versions, self.gap, at)
         )
@@ -78,17 +84,17 @@ def first_closed(
     same as of all of them: it is not asked from before the horizon. Just before each change there was most to close: between two
     of them the time alone goes on. `before` are the generations that were replaced until then, oldest first: a swap is a change.
     """
-    (begin, end), since = session, asked.since
+    (begin, end), swapped = session, 0
     for each in before:
         groups = (of for of in _together(each.versions, asked.gap) if of[0].start <= end and _last(of) >= begin)
         there = [version for group in groups for version in group]
-        cuts = sorted(at for at in {*_before_changes(there), each.last} if since <= at <= each.last)
-        if (found := next((at for at in cuts if asked.closed(session, there, at)), None)) is not None:
+        cuts = sorted(at for at in {*_before_changes(there), each.last} if asked.since <= at <= each.last)
+        if (found := next((at for at in cuts if asked.closed(session, there, at, swapped)), None)) is not None:
             return found
-        since = max(since, each.last + 1)
+        swapped = max(swapped, each.last)
     own = next(each for each in _together(versions, asked.gap) if each[0].start <= begin <= _last(each))
-    cuts = sorted(at for at in _before_changes(own) if since <= at < cut)
-    return next((at for at in cuts if asked.closed(session, own, at)), None)
+    cuts = sorted(at for at in _before_changes(own) if asked.since <= at < cut)
+    return next((at for at in cuts if asked.closed(session, own, at, swapped)), None)
 
 
 def same_sessions(columns: Metadata, others: Metadata) -> bool:

@@ -30,18 +30,14 @@ def closed_since(
     None: nothing was before the cut as of which it is the session. `replaced` are the generations of earlier cuts.
     """
     key, last = session
-    marks = {
-        txid: times.closed_to[state]
+    closings = sorted(
+        (txid, times.closed_to[state])
         for (topology, txid), times in tables.times.items()
         if topology == stored.topology and times.closed_to and state in times.closed_to
-    }
-
-    def closed_to(at: int) -> int | None:
-        return max((mark for txid, mark in marks.items() if txid <= at), default=None)
-
+    )
     ends = micros_of(key[-1]), micros_of(last)
     before = [Before(_versions_before(tables, each, state, stored, key[:-1]), each.last) for each in replaced]
-    asked = Asked(gap, closed_to, asked_since(range_), asks_touching(range_))
+    asked = Asked(gap, closings, asked_since(range_), asks_touching(range_))
     return first_closed(ends, _versions(tables, stored, key[:-1]), cut, asked, before)
 
 

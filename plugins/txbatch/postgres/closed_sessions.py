@@ -6,7 +6,6 @@ What else there was of the keys of these is found by key. Whether a session had 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,7 +84,7 @@ class ClosedSessions:
             for last, reports in self.before
         ]
         own = [*self._versions_of(row, cut, self._versions)]
-        return first_closed(session, own, cut, Asked(gap, self._closed_to, since, self.touching), before)
+        return first_closed(session, own, cut, Asked(gap, self._closings, since, self.touching), before)
 
     def _changed_behind(self) -> str:
         """Whether a version that begins within the session was replaced, or begins before what was closed when it came.
@@ -137,17 +136,11 @@ class ClosedSessions:
         for each in self.connection.exec_driver_sql(statement, given):
             yield Version.of(*each)
 
-    def _closed_to(self, at: int) -> int | None:
-        """Up to when sessions were closed as of a txid."""
-        txids, marks = self._marks
-        number = bisect_right(txids, at)
-        return marks[number - 1] if number else None
-
     @cached_property
-    def _marks(self) -> tuple[list[int], list[int]]:
+    def _closings(self) -> list[tuple[int, int]]:
+        """The commits that say up to when sessions are closed, by txid."""
         given = {"topology": self.of.topology, "state": self.of.state}
-        found = [(row.txid, row.closed_to) for row in self.connection.execute(query("upstream_closed_to"), given)]
-        return [txid for txid, _ in found], [mark for _, mark in found]
+        return [(row.txid, row.closed_to) for row in self.connection.execute(query("upstream_closed_to"), given)]
 
     @property
     def _versions(self) -> str:
