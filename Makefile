@@ -38,6 +38,7 @@ soak: setup ## random histories, SEEDS=n of them; all cuts of a batch's life; fo
 	DUCKDB_HISTORIES=4000 $(PY) -m pytest tests/model/test_against_duckdb.py -p no:budget --timeout 7200
 	EVENT_TIMES=40000 $(PY) -m pytest tests/model/test_event_time.py -p no:budget --timeout 7200
 	KEEP_WINDOWS=2000 $(PY) -m pytest tests/model/test_keep_windows.py -p no:budget --timeout 7200
+	MIXED=5000 MIXED_ON_POSTGRES=200 $(PY) -m pytest tests/model/test_mixed.py -p no:budget --timeout 14400
 	CORRECTIONS=200000 $(PY) -m pytest tests/model/test_corrections.py -p no:budget --timeout 7200
 
 lint: setup ## ruff, mypy, import-linter: what CI asks for

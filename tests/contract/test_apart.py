@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import Keyed, LogSpout, manifest_of, word_count
+from contract.test_restate import restate_of
+from support import Keyed, LogSpout, code, manifest_of, word_count
 
 from txbatch import (
     Count,
@@ -124,6 +125,20 @@ def test_a_non_transactional_state_counts_a_newer_attempt_again(backing: Any, cr
     backing.emit(topology, batch, words(dog=1))
     assert backing.commit(topology, batch, words(dog=1)).applied
     assert backing.apart("word_count")["dog",] == (2, 1)
+
+
+@pytest.mark.rule("R17", "R23")
+def test_nothing_is_counted_again_where_a_state_is_apart(backing: Any) -> None:
+    """There are no contributions there, and no second generation."""
+    topology = apart()
+    backing.whole(topology, words(dog=1), "1")
+    with pytest.raises(TerminalError, match="state 'word_count' is kept apart, in 'warehouse', without contributions"):
+        initialize_transaction(backing.ledger, topology, restate_of(1))
+    with pytest.raises(
+        TerminalError, match="'word_count' is kept apart, and a rebuild swaps states of the ledger's own"
+    ):
+        backing.rebuilds.begin(topology, "jobs/job.py", code("new"), "a test")
+    assert backing.apart("word_count") == {("dog",): (1, 1), "last": ("1:1", "applied")}
 
 
 # ---- abort (R16)

@@ -129,6 +129,19 @@ def test_of_batches_that_are_planned_ahead_the_first_alone_has_its_numbers(backi
     assert visits.report() == [[0, "abc"], [3, "d"]]
 
 
+@pytest.mark.rule("R16", "R17")
+def test_what_was_given_up_has_no_numbers_and_is_not_counted_after_all(backing: Any) -> None:
+    visits = Visits(backing)
+    visits.commits(visits.planned(run("1")), "ab", "1")
+    skip = visits.ledger.skip("visits", visits.planned(run("2")).txid, "poison")
+    after_all = visits.planned(restate_of(skip.txid, "again", skipped=True))
+    with pytest.raises(TerminalError, match="txid 3 had 0 records of stream 'visits', and has 2 now"):
+        visits.commits(after_all, "cd", "again")
+    visits.ledger.abort("visits", after_all.txid, "its records have no numbers")
+    visits.commits(visits.planned(run("4")), "ef", "4")
+    assert visits.report() == [[0, "abe"], [3, "f"]]
+
+
 @pytest.mark.rule("R23")
 def test_a_rebuild_has_the_numbers_of_the_plans_and_as_many_records(backing: Any) -> None:
     visits = Visits(backing)

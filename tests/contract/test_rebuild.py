@@ -11,7 +11,7 @@ from contract.test_restate import NAME, Case, restate_of, words
 from support import Keyed, ListSpout, LogSpout, code, manifest_of, run, word_count
 
 from txbatch import Count, Max, SpoutKind, Topology
-from txbatch.core.errors import SchemaMismatch, StaleAttempt, TerminalError
+from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError
 from txbatch.core.manifest import ReadPartition
 from txbatch.core.rebuild import Behind, Rebuild, Swapped
 from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
@@ -78,6 +78,18 @@ def case(backing: Any) -> Case:
 
 def values(case: Case) -> dict[str, tuple[Any, ...]]:
     return {key[0]: row for key, row in case.backing.values(NAME, "count", "most").items()}
+
+
+def test_no_definition_is_changed_while_a_rebuild_runs(case: Case) -> None:
+    """What is counted by then is of the definition with which the rebuild began."""
+    rebuilding = Rebuilding(case)
+    assert rebuilding.count(1, dog=1, cat=2)
+    renamed = word_count(LogSpout({"a": 100}), number=Count(was="count"))
+    with pytest.raises(ChangeTooEarly, match=r"'word_count' cannot be changed now: rebuild 1 of .* runs"):
+        case.ledger.change(renamed, JOB, "a test")
+    case.ledger.change(case.topology, JOB, "nothing is another")
+    assert rebuilding.count(2, dog=10)
+    assert rebuilding.swap() == Swapped(2)
 
 
 def test_one_more_value_is_counted_for_all_history_while_batches_are_committed(case: Case) -> None:

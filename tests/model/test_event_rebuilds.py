@@ -17,7 +17,7 @@ from sizes import some_of
 from txbatch.memory import upstream
 
 pytestmark = [pytest.mark.rule("R23"), pytest.mark.rule("R26"), pytest.mark.rule("R27")]
-EACH = some_of(20, 400, "EVENT_REBUILDS")
+EACH = some_of(10, 400, "EVENT_REBUILDS")
 STEPS = 60
 
 

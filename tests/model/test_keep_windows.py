@@ -28,7 +28,7 @@ from txbatch.memory import event_time, keep_windows
 from txbatch.memory.keep_windows import MemoryWindows
 
 pytestmark = pytest.mark.rule("R30")
-EACH = some_of(80, 80, "KEEP_WINDOWS")
+EACH = some_of(40, 80, "KEEP_WINDOWS")
 NEWEST = decided.leaves_by
 
 

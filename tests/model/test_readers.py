@@ -16,7 +16,7 @@ from sizes import some_of
 from txbatch.memory import redefinitions, retention, upstream
 
 pytestmark = [pytest.mark.rule("R22"), pytest.mark.rule("R23")]
-EACH = some_of(30, 1000, "READERS")
+EACH = some_of(20, 1000, "READERS")
 STEPS = 60
 
 

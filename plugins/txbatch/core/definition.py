@@ -161,6 +161,12 @@ def check_change(topology: Topology, job: str, known: Known, pending: Sequence[B
     return found
 
 
+def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | None) -> None:
+    """ChangeTooEarly for what changes while a rebuild runs, which is `told` of: it counts by the definition before."""
+    if found and told is not None:
+        raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
+
+
 def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
     """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
 

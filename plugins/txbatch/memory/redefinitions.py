@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 from txbatch.core import protocol
 from txbatch.core.apart import ApartStatus, LastWriter
-from txbatch.core.definition import StateDefinition, after_steps, check_change, check_names_kept, state_definition
+from txbatch.core.definition import (
+    StateDefinition,
+    after_steps,
+    check_change,
+    check_names_kept,
+    check_none_runs,
+    state_definition,
+)
 from txbatch.core.manifest import Manifest
 from txbatch.core.merge import Partial
 from txbatch.core.plan import BatchPlan
@@ -57,6 +64,8 @@ def check(tables: Tables, topology: Topology, job: str) -> list[Redefinition]:
     name = tables.name_of(topology)
     pending = [batch for batch in tables.batches_of(name) if not batch.status.final]
     found = check_change(topology, job, tables.known(topology), pending)
+    running = tables.rebuilding(name)
+    check_none_runs(topology.name, found, None if running is None else f"{running.rebuild} runs")
     check_names_kept(name, min(replaced_generations(tables, name), default=None), steps_of(found))
     check_changed(readers(tables), looked_up(tables), steps_of(found))
     return found

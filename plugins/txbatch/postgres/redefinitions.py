@@ -15,10 +15,11 @@ from txbatch.core.definition import (
     after_steps,
     check_change,
     check_names_kept,
+    check_none_runs,
     renamed,
     state_definition,
 )
-from txbatch.core.errors import ChangeTooEarly, TerminalError
+from txbatch.core.errors import TerminalError
 from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.pruned import begun, stored_spans
 from txbatch.core.redefinition import (
@@ -107,8 +108,7 @@ def check(connection: Connection, topology: Topology, job: str, known: Known) ->
     """Return what has changed; raise what `change` is refused for before it has changed anything."""
     name = known.was or topology.name
     found = check_change(topology, job, known, rows.batches(connection, "open_batches", topology=name))
-    if found and (told := definitions.rebuilt_now(connection, name)) is not None:
-        raise ChangeTooEarly(f"topology {topology.name!r} cannot be changed now: {told}")
+    check_none_runs(topology.name, found, definitions.rebuilt_now(connection, name))
     steps = steps_of(found)
     check_names_kept(name, connection.execute(query("oldest_past"), {"topology": name}).scalar_one(), steps)
     check_left(connection, name, steps)
