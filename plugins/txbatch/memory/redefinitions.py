@@ -65,6 +65,7 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
     for step in steps:
         if isinstance(step, DropState):
             del tables.states[step.state]
+            _forget_closings(tables, topology.name, step.state)
         if isinstance(step, RenameTopology):
             _rename_topology(tables, step.was, topology.name)
         if isinstance(step, RenameStream):
@@ -80,6 +81,14 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
         elif own:
             changed = _changed(tables.states[name], state_definition(aggregate), own, txid)
             tables.states[name] = replace(changed, aggregate=aggregate)
+
+
+def _forget_closings(tables: Tables, topology: str, state: str) -> None:
+    """Nothing says any more which windows of a state that is gone were closed: another one may have its name later."""
+    for at, times in tables.times.items():
+        if at[0] == topology and times.closed_to is not None:
+            shut, closed = ({name: each for name, each in of.items() if name != state} for of in (times.closed_to, times.closed))
+            tables.times[at] = replace(times, closed_to=shut, closed=closed)
 
 
 def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
