@@ -87,8 +87,12 @@ def _forget_closings(tables: Tables, topology: str, state: str) -> None:
     """Nothing says any more which windows of a state that is gone were closed: another one may have its name later."""
     for at, times in tables.times.items():
         if at[0] == topology and times.closed_to is not None:
-            shut, closed = ({name: each for name, each in of.items() if name != state} for of in (times.closed_to, times.closed))
+            shut, closed = _without(times.closed_to, state), _without(times.closed, state)
             tables.times[at] = replace(times, closed_to=shut, closed=closed)
+
+
+def _without(by_state: Mapping[str, Of], state: str) -> dict[str, Of]:
+    return {name: each for name, each in by_state.items() if name != state}
 
 
 def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
