@@ -29,6 +29,18 @@ SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b
  WHERE s.state = :state AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after
  GROUP BY b.position ORDER BY 2;
 
+-- upstream_left --
+-- Which windows had left a state in the generation that has a cut, of those that rebuilds replaced, and the last cut of that.
+SELECT r.swapped_txid, r.past -> :state -> 'left' AS left
+  FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
+ WHERE s.state = :state AND r.status = 'swapped' AND r.swapped_txid >= :start ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
+
+-- upstream_plans --
+-- The plans of the batches that were counted, or counted again, after a txid, up to another.
+SELECT b.txid, b.metadata FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after AND b.txid <= :until
+ ORDER BY b.txid;
+
 -- upstream_closings --
 -- The batches after a txid, up to another, that closed windows of a state, the key and the starts of these, and up to when.
 SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigint, (b.closed_to ->> CAST(:state AS text))::bigint

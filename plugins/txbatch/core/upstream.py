@@ -129,6 +129,9 @@ class Upstream(Protocol):
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
         """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
 
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of the records that a state keeps of a position, as they are when the first is asked for."""
 
@@ -284,6 +287,18 @@ def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream)
                 f"position {position} of state {known.state!r} was counted again by txid {txid} after a rebuild, and its rows "
                 f"had been pruned before that: nobody knows what changed for who had read them; {_ANEW}"
             )
+
+
+def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
+    """RecordsGone where something was counted in windows since a rebuild brought them back, which had left before that."""
+    replaced = replaced_with(known, range_["start"]) if range_["start"] else None
+    if replaced is None or replaced == replaced_with(known, range_["end"]) or replaced.left is None:
+        return
+    if (txid := upstream.counted_in_left(known.state, range_)) is not None:
+        raise RecordsGone(
+            f"txid {txid} may have counted in windows of state {known.state!r} after a rebuild, which had left it before that: "
+            f"nobody knows what changed for who had read them; {_ANEW}"
+        )
 
 
 def _gone(known: UpstreamState, range_: Metadata) -> dict[str, int]:

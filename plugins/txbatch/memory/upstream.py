@@ -12,6 +12,7 @@ from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.keep_windows import may_count_in
 from txbatch.core.merge import Partial, merger
 from txbatch.core.new_values import changed, finished
 from txbatch.core.pruned import has_gone
@@ -125,6 +126,19 @@ class MemoryUpstream:
                 if each.status is BatchStatus.COMMITTED and each.kind is not BatchKind.SKIP and each.txid > after
             }
             return sorted(found.items(), key=lambda each: each[1])
+
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        with self.ledger.transaction() as tables:
+            replaced = replaced_with(known(tables, state, self.ledger.uuid), range_["start"])
+            left = replaced and tables.rebuilds[replaced.rebuild].past[state].left
+            since = (
+                each
+                for each in tables.batches_of(tables.states[state].topology)
+                if replaced and replaced.last < each.txid <= range_["end"]
+                if each.status is BatchStatus.COMMITTED and each.kind is not BatchKind.SKIP
+            )
+            return next((each.txid for each in since if left and may_count_in(each.plan, left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Return these columns of the records that a state keeps of a position, as they are now."""

@@ -16,7 +16,8 @@ from txbatch.core.closed_sessions import same_sessions
 from txbatch.core.closings import Closing, asked_before, asked_since, asks_touching, first_closed, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
-from txbatch.core.keep_windows import KeptWindows
+from txbatch.core.keep_windows import KeptWindows, Left, may_count_in
+from txbatch.core.plan import BatchPlan
 from txbatch.core.pruned import stored_spans
 from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
@@ -128,6 +129,19 @@ class PostgresUpstream:
         with transaction(self.engine) as connection:
             found = connection.execute(query("upstream_positions"), {"state": state, "after": after})
             return [(row.position, row.txid) for row in found]
+
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            replaced = next(
+                iter(connection.execute(query("upstream_left"), {"state": state, "start": range_["start"]})), None
+            )
+            if replaced is None or replaced.left is None:
+                return None
+            left, of = Left.from_json(replaced.left), {"after": replaced.swapped_txid, "until": range_["end"]}
+            plans = connection.execute(query("upstream_plans"), {"topology": found.topology, **of})
+            return next((row.txid for row in plans if may_count_in(BatchPlan.from_json(row.metadata), left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""

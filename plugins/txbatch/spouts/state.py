@@ -20,6 +20,7 @@ from txbatch.core.upstream import (
     Upstream,
     check_columns,
     check_known_rows,
+    check_known_windows,
     next_range,
 )
 
@@ -77,6 +78,7 @@ class StateSpout(ExportedSpout):
         found = next_range(known, last)
         if found:
             check_known_rows(known, found, upstream)
+            check_known_windows(known, found, upstream)
         return found
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
