@@ -10,7 +10,9 @@ from contract.test_keep_windows import KeepingDays, changes_of, four_again, four
 from contract.test_keep_windows import rebuilds as rebuild_of
 from contract.test_restate import restate_of
 from contract.test_upstream import JOB
+from contract.test_watermarks import Visits, at
 
+from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.errors import RecordsGone
 from txbatch.core.rebuild import Swapped
 from txbatch.core.transaction import Assignment, TransactionAttempt
@@ -58,3 +60,44 @@ def test_an_earlier_interval_in_windows_that_a_rebuild_brought_back_is_not_passe
     visits.counts_day(visits.plans(2), 2, 5)
     assert visits.starts()[2 * 1440] == 3
     refused(reader, 11)
+
+
+def rebuilt(backing: Any, *keys: str, **values: Any) -> Visits:
+    """Four hours of visits by shop, and a rebuild by these keys and values, with two batches since."""
+    visits = Visits(backing)
+    hours = {hour + 1: [hour * 60 + 10, hour * 60 + 50] for hour in range(4)}
+    for txid, minutes in hours.items():
+        visits.counts(f"{txid}", a=minutes)
+    visits.topology = Topology("visits", max_pending=3)
+    stream = visits.topology.new_stream("visits", visits.spout).with_watermark("at", "10 minutes")
+    visits.aggregate = stream.group_by(window("at", "1 hour"), *keys).persistent_aggregate(
+        OpaqueState("visits"), **values
+    )
+    rebuild = rebuild_of(visits, hours)
+    assert isinstance(backing.rebuilds.swap(rebuild, visits.topology), Swapped)
+    visits.counts("5", a=[300])
+    visits.counts("6", a=[400])
+    return visits
+
+
+@pytest.mark.rule("R26")
+@pytest.mark.xfail(
+    strict=True, reason="of a value that a rebuild brought, closed windows of before its swap are handed on with null"
+)
+def test_a_closed_window_is_not_handed_on_with_null_for_a_value_that_is_counted(backing: Any) -> None:
+    visits = rebuilt(backing, "shop", visits=Count(), more=Count())
+    shown = {row["window_start"]: row["more"] for row in backing.report(visits.topology, "visits")}
+    assert shown[at(0)] == 2
+    found = Finals(visits, fields="window_start timestamp, more bigint, closed_by bigint").reads("a")
+    assert [row for row in found if row[1] is None] == []
+
+
+@pytest.mark.rule("R26")
+@pytest.mark.xfail(
+    strict=True,
+    reason="a new reader of closed windows is refused after a rebuild to other keys, with a way out that is none",
+)
+def test_a_new_reader_of_closed_windows_gets_on_after_a_rebuild_to_other_keys(backing: Any) -> None:
+    visits = rebuilt(backing, visits=Count())
+    found = Finals(visits, fields="window_start timestamp, visits bigint, closed_by bigint").reads("a")
+    assert found[-2:] == [(at(180), 2, 5), (at(300), 1, 6)]
