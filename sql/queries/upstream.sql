@@ -17,6 +17,7 @@ SELECT COALESCE(max(b.txid), 0) FROM txbatch.batch b
 -- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.
 SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS horizon,
        r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone, r.past -> :state -> 'left' AS left,
+       r.past -> :state -> 'columns' AS defined,
        CASE WHEN (r.past -> :state -> 'pruned') IS NOT NULL THEN r.past -> :state -> 'pruned'
             WHEN (r.past -> :state -> 'columns' -> 'prune') IS NOT NULL  -- it was replaced before the ledger kept that
             THEN json_build_array(json_build_array(0, r.past -> :state -> 'horizon')) END AS pruned
@@ -52,11 +53,6 @@ SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigin
 -- Up to when the sessions of a state are closed since each commit that says so, in order.
 SELECT b.txid, (b.closed_to ->> CAST(:state AS text))::bigint AS closed_to FROM txbatch.batch b
  WHERE b.topology = :topology AND b.status = 'committed' AND b.closed_to ->> CAST(:state AS text) IS NOT NULL ORDER BY b.txid;
-
--- upstream_columns --
--- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.
-SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM txbatch.state s WHERE s.state = :state)
-            ELSE (SELECT r.past -> :state -> 'columns' FROM txbatch.rebuild r WHERE r.rebuild = CAST(:rebuild AS bigint)) END;
 
 -- last_swapped --
 -- The newest txid that only a generation has which a rebuild replaced; 0: none.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.append import BATCH
-from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, taken
+from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, closed_columns, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
@@ -91,7 +91,7 @@ class MemoryUpstream:
             check_kept(found, range_)
             check_gone(found, range_)
             check_asked(state, columns, found.closed)
-            return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
+            return [tuple(row[name] for name in columns) for row in _closed(tables, found, range_, columns)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
         """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
@@ -162,7 +162,8 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
             gone = each.dropped or (past is not None and not past.definition.contributions)
             horizon = None if past is None else past.horizon
             left, pruned = (None, ()) if past is None else (_left(past), past.pruned)
-            replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned))
+            defined = None if past is None else past.definition.columns
+            replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned, defined))
     replaced.sort(key=lambda each: (each.last, each.rebuild))
     columns = changes_columns(*_shown(stored))
     return UpstreamState(
@@ -176,6 +177,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         _columns_of_closed(stored),
         _left(stored),
         stored.pruned if stored.pruned or "prune" in stored.definition.columns else None,
+        stored.definition.columns,
     )
 
 
@@ -271,15 +273,14 @@ def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
     return sorted(found, key=lambda each: each.txid)
 
 
-def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
-    """Yield the windows that a range closed, each as of the cut that says what it was then."""
-    keys, _ = _shown(tables.states[of.state])
+def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the windows that a range closed, each as of the cut that says what it was then; SchemaMismatch for a column."""
     for closing, cut in taken(of, range_, _closings(tables, of)):
         stored, found = _generation(tables, of, cut)
         if stored is None:
             continue
-        check_keys(of.state, keys, _shown(stored)[0])
-        window = cast("PersistentAggregate", stored.aggregate).window
+        check_asked(of.state, columns, closed_columns(of, replaced_with(of, cut)))
+        keys, window = _shown(stored)[0], cast("PersistentAggregate", stored.aggregate).window
         for key, (values, txid) in found.items():
             if values is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.closings import check_closes, next_closed
+from txbatch.core.closings import check_closes, check_told, next_closed
 from txbatch.core.declared import fields_ddl
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import checked_name, parse_fields
@@ -69,9 +69,12 @@ class StateSpout(ExportedSpout):
         if self.emit == FINAL:
             check_closes(known)
             check_columns(known, self._fields, known.closed, "closed windows")
-            found = next_closed(known, last)
-            if not found or not upstream.closings(self.state, found):
+            asked = [field.name for field in self._fields]
+            found = next_closed(known, last, asked)
+            closings = upstream.closings(self.state, found) if found else ()
+            if not found or not closings:
                 return None
+            check_told(known, found, closings, asked)
             reopened = upstream.reopened(self.state, found)
             return found if reopened is None else {**found, "next_since": reopened}
         check_columns(known, self._fields, known.columns)
