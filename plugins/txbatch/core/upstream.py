@@ -341,6 +341,15 @@ def once_committed(known: UpstreamState) -> str:
     )
 
 
+def check_there(known: UpstreamState, txid: int, way_out: str) -> None:
+    """RecordsGone where a rebuild began a state after a txid: as of the txid there was none, or another one of its name."""
+    replaced = replaced_with(known, txid)
+    if replaced is not None and replaced.defined is None:
+        raise RecordsGone(
+            f"state {known.state!r} was begun by rebuild {replaced.rebuild}, and is not there as of txid {txid}; {way_out}"
+        )
+
+
 def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, StreamPlan]) -> None:
     """RecordsGone for what a batch, which is to be counted again, read of states and is not kept any more."""
     for name in exported(topology).keys() & streams.keys():

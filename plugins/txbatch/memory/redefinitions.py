@@ -124,6 +124,9 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.states[at] = replace(state, topology=name if state.topology == was else state.topology)
     for batch in tables.batches_of(was):
         tables.batches[was, batch.txid] = replace(batch, topology=name)
+    for number, counting in tables.rebuilds.items():
+        if counting.rebuild.topology == was:
+            tables.rebuilds[number] = replace(counting, rebuild=replace(counting.rebuild, topology=name))
     keyed: list[dict[Any, Any]] = [
         tables.batches,
         tables.leases,
