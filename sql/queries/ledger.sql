@@ -182,6 +182,13 @@ UPDATE txbatch.batch
        closed = (SELECT json_object_agg(CASE key WHEN :was THEN :state ELSE key END, value) FROM json_each(closed))
  WHERE topology = :topology AND (keys -> :was IS NOT NULL OR kept -> :was IS NOT NULL);
 
+-- forget_closings --
+-- Nothing says any more which windows of a state that is gone were closed: another one may have its name later.
+UPDATE txbatch.batch
+   SET closed_to = CAST(CAST(closed_to AS jsonb) - CAST(:state AS text) AS json),
+       closed = CAST(NULLIF(CAST(closed AS jsonb) - CAST(:state AS text), '{}') AS json)
+ WHERE topology = :topology AND closed_to -> CAST(:state AS text) IS NOT NULL;
+
 -- relations_of_state --
 -- The tables of a state, the partitions of its contributions, and the indexes that are named after it; `rest` is what stands
 -- behind the state's name.

@@ -17,6 +17,7 @@ SELECT COALESCE(max(b.txid), 0) FROM txbatch.batch b
 -- The generations of a state that rebuilds replaced, oldest first; without a horizon where there was no such state.
 SELECT r.rebuild, r.swapped_txid, (r.past -> :state ->> 'horizon')::bigint AS horizon,
        r.dropped_at IS NOT NULL OR (r.past -> :state ->> 'contributions') = 'false' AS gone, r.past -> :state -> 'left' AS left,
+       r.past -> :state -> 'columns' AS defined,
        CASE WHEN (r.past -> :state -> 'pruned') IS NOT NULL THEN r.past -> :state -> 'pruned'
             WHEN (r.past -> :state -> 'columns' -> 'prune') IS NOT NULL  -- it was replaced before the ledger kept that
             THEN json_build_array(json_build_array(0, r.past -> :state -> 'horizon')) END AS pruned
@@ -29,6 +30,18 @@ SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b
  WHERE s.state = :state AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after
  GROUP BY b.position ORDER BY 2;
 
+-- upstream_left --
+-- Which windows had left a state in the generation that has a cut, of those that rebuilds replaced, and the last cut of that.
+SELECT r.swapped_txid, r.past -> :state -> 'left' AS left
+  FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
+ WHERE s.state = :state AND r.status = 'swapped' AND r.swapped_txid >= :start ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
+
+-- upstream_plans --
+-- The plans of the batches that were counted, or counted again, after a txid, up to another.
+SELECT b.txid, b.metadata FROM txbatch.batch b
+ WHERE b.topology = :topology AND b.status = 'committed' AND b.kind <> 'skip' AND b.txid > :after AND b.txid <= :until
+ ORDER BY b.txid;
+
 -- upstream_closings --
 -- The batches after a txid, up to another, that closed windows of a state, the key and the starts of these, and up to when.
 SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigint, (b.closed_to ->> CAST(:state AS text))::bigint
@@ -40,11 +53,6 @@ SELECT b.txid, w.closed ->> 0, (w.closed ->> 1)::bigint, (w.closed ->> 2)::bigin
 -- Up to when the sessions of a state are closed since each commit that says so, in order.
 SELECT b.txid, (b.closed_to ->> CAST(:state AS text))::bigint AS closed_to FROM txbatch.batch b
  WHERE b.topology = :topology AND b.status = 'committed' AND b.closed_to ->> CAST(:state AS text) IS NOT NULL ORDER BY b.txid;
-
--- upstream_columns --
--- The keys and values of a state in the generation that counts, or that a rebuild replaced; null where there was no such state.
-SELECT CASE WHEN CAST(:rebuild AS bigint) IS NULL THEN (SELECT s.columns FROM txbatch.state s WHERE s.state = :state)
-            ELSE (SELECT r.past -> :state -> 'columns' FROM txbatch.rebuild r WHERE r.rebuild = CAST(:rebuild AS bigint)) END;
 
 -- last_swapped --
 -- The newest txid that only a generation has which a rebuild replaced; 0: none.

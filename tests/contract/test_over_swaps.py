@@ -10,13 +10,13 @@ from contract.test_keep_windows import BY, Keeping
 from contract.test_keep_windows import rebuilds as rebuild_of
 from contract.test_look_ups import LookUps
 from contract.test_rebuild import Rebuilding
-from contract.test_restate import words
+from contract.test_restate import Case, restate_of, words
 from contract.test_upstream import JOB, Chain
 from contract.test_watermarks import at
 from support import LogSpout, code, run, word_count
 
 from txbatch import Count, OpaqueState, StateSpout, Topology
-from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError
+from txbatch.core.errors import ChangeTooEarly, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.rebuild import Swapped
 
 pytestmark = pytest.mark.rule("R23")
@@ -27,7 +27,7 @@ def chain(backing: Any) -> Chain:
     return Chain(backing)
 
 
-def rebuilds(chain: Chain, **counted: dict[str, int]) -> None:
+def rebuilds(chain: Case, **counted: dict[str, int]) -> None:
     """Count these words of each version, such as `_2`, by the job as it is, and swap."""
     rebuilding = Rebuilding(chain, chain.topology)
     for txid, of in counted.items():
@@ -217,3 +217,59 @@ def test_a_state_that_a_rebuild_began_is_read_at_once(backing: Any) -> None:
     assert reader.reads("a") == []
     of.counts("2", a=[20])
     assert reader.reads("b") == [(at(0), 2)]
+
+
+def other_state(name: str, **state: Any) -> Topology:
+    return word_count(LogSpout({"a": 1000}), state=OpaqueState(name, **state))
+
+
+STAYS = r"state 'word_count' stays what it is while topology 'top' reads it: .* `txbatch drop top`, change this"
+
+
+def test_a_rebuild_lets_no_state_go_that_others_read(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    chain.reads("a")
+    with pytest.raises(TerminalError, match=STAYS):
+        Rebuilding(chain, other_state("other"))
+
+
+def test_a_state_stays_where_a_reader_comes_while_the_rebuild_counts(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    rebuilding = Rebuilding(chain, other_state("other"))
+    assert rebuilding.offer(1, {"other": words(dog=1)["word_count"]})
+    chain.reads("a")
+    with pytest.raises(TerminalError, match=STAYS):
+        rebuilding.swap()
+
+
+def test_a_state_that_a_rebuild_began_is_not_there_as_of_a_txid_before(backing: Any) -> None:
+    """Another one had its name before, and was looked up in."""
+    case = LookUps(backing)
+    case.counts("1", dog=1)
+    case.looked("a")
+    case.ledger.change(other_state("other", since="now"), JOB, "nobody looks it up")
+    case.topology = other_state("word_count")
+    rebuilds(case, _1={"dog": 1})
+    begun = r"state 'word_count' was begun by rebuild \d+, and is not there as of txid 1; "
+    with pytest.raises(RecordsGone, match=begun + "what looks it up as of then cannot be counted any more"):
+        case.plans("again", restate_of(1).restate)
+    with pytest.raises(RecordsGone, match=begun + "nothing was committed since: run topology 'word_count'"):
+        case.plans("b")
+    case.counts("2", dog=1)
+    assert case.exports(case.plans("c"), "c") == {0: [("dog", 2)]}
+
+
+@pytest.mark.rule("R17")
+def test_what_was_dropped_of_a_rebuild_is_not_there_by_the_topologys_new_name_either(chain: Chain) -> None:
+    chain.counts("1", dog=1)
+    chain.reads("a")
+    rebuilds(chain, _1={"dog": 2})
+    goes(chain, "2", dog=1)
+    chain.reads("b")
+    assert len(chain.backing.rebuilds.drop_past("word_count")) == 1
+    renamed = Topology("others", was="word_count")
+    stream = renamed.new_stream("words", LogSpout({"a": 1000})).group_by("word")
+    stream.persistent_aggregate(OpaqueState("word_count"), count=Count())
+    chain.ledger.change(renamed, JOB, "a better name")
+    with pytest.raises(RecordsGone, match=r"as of txid 1: of what rebuild .* replaced nothing is kept"):
+        chain.plans("again", restate_of(1).restate)

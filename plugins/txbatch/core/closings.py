@@ -1,7 +1,7 @@
 """Closed windows of a state as the source of another topology: each once, as reports showed it when it was closed (R26).
 
 A range has the cuts after the last one up to the newest, and with it the windows that their batches closed. The first range has
-those that were closed before, too: all as of the oldest cut from which on everything is kept.
+those that were closed before, too: all as of the oldest cut from which on everything is kept, with all that is asked for.
 
 >>> known = UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4)
 >>> [cut_of(known, {"start": 4, "end": 9}, txid) for txid in (2, 4, 7)]
@@ -10,19 +10,21 @@ those that were closed before, too: all as of the oldest cut from which on every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txbatch.core.errors import TerminalError
+from txbatch.core.errors import RecordsGone, TerminalError
 from txbatch.core.transaction import Metadata
 from txbatch.core.upstream import (
     ALL,
+    ANEW,
     NEW,
     Replaced,
     UpstreamState,
     check_kept,
     check_newest,
+    defined_by,
     marked_gone,
     next_range,
     replaced_with,
@@ -58,8 +60,11 @@ def check_closes(known: UpstreamState) -> None:
         )
 
 
-def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | None:
-    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when a cut of it is not kept."""
+def next_closed(known: UpstreamState, last: Metadata | None, asked: Collection[str] = ()) -> dict[str, Any] | None:
+    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when a cut of it is not kept.
+
+    `asked` are the columns that are read.
+    """
     if last is not None:
         found = next_range(known, last)
         if found:
@@ -69,10 +74,10 @@ def next_closed(known: UpstreamState, last: Metadata | None) -> dict[str, Any] |
             check_kept(known, found)
         return found
     check_newest(known)
-    start = oldest(known)
+    start = oldest(known, asked)
     if known.txid <= start:
         return None
-    found = {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL, "touching": True}
+    found = {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL, "touching": True, "over": True}
     return marked_gone(known, found)
 
 
@@ -90,8 +95,10 @@ def asked_before(known: UpstreamState, range_: Metadata, cut: int) -> list[Repla
     return [each for each in known.replaced if asks_touching(range_) and since <= each.last < cut]
 
 
-def oldest(known: UpstreamState) -> int:
-    """Return the oldest cut from which on a state can be read as of each; 0: nothing of it is folded or dropped.
+def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
+    """Return the oldest cut from which on a state has, as of each, all that is asked for, by its keys of now.
+
+    0: nothing of it is folded or dropped.
 
     >>> from txbatch.core.upstream import Replaced
     >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4))
@@ -105,10 +112,44 @@ def oldest(known: UpstreamState) -> int:
     for each in reversed(known.replaced):
         if found > each.last + 1:
             break
-        found = each.last + 1 if each.gone else each.horizon or 0
-        if each.gone:
+        ends = each.gone or lacking(known, each, asked)
+        found = each.last + 1 if ends else each.horizon or 0
+        if ends:
             break
     return found
+
+
+def closed_columns(known: UpstreamState, replaced: Replaced | None) -> list[str]:
+    """Return which columns of a state's closed windows those of a generation have."""
+    now, then = known.defined, defined_by(known, replaced) or known.defined
+    there, here = ({*_keys(each), *each["aggregates"]} for each in (then, now))
+    return [name for name in known.closed if name in there or name not in here]
+
+
+def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str]) -> str:
+    """Return what closed windows of a generation lack of what is asked for, or that they are by other keys; empty: nothing."""
+    then = defined_by(known, replaced)
+    if then is None:
+        return ""
+    if _keys(then) != _keys(known.defined):
+        return "other keys"
+    there = closed_columns(known, replaced)
+    return ", ".join(f"no {name!r}" for name in asked if name not in there)
+
+
+def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:
+    """RecordsGone for windows that cannot be handed on with what is asked for: a rebuild has come since they were closed."""
+    for closing, cut in taken(known, range_, list(closings)):
+        replaced = replaced_with(known, cut)
+        if replaced and (lacks := lacking(known, replaced, asked)):
+            raise RecordsGone(
+                f"state {known.state!r} had {lacks} before rebuild {replaced.rebuild}, and so the windows that txid "
+                f"{closing.txid} closed cannot be handed on; {ANEW}"
+            )
+
+
+def _keys(defined: Metadata) -> list[str]:
+    return [name for name, _ in defined["keys"]]
 
 
 def first_closed(range_: Metadata) -> int:
@@ -139,9 +180,28 @@ def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -
 def cut_of(known: UpstreamState, range_: Metadata, txid: int) -> int | None:
     """Return as of which cut the windows are read that a txid closed; None: of what was counted then nothing is kept.
 
-    That is the txid, or, where it came before the range, where that begins: in the same generation.
+    That is the txid, or, where it came before the range, where that begins: also over a rebuild, where they are the same windows.
+    Of other ones nothing is told if the past was dropped, else RecordsGone. A range that an earlier version planned does not say
+    `over`: it has those of its generation alone.
     """
     if txid > range_["start"]:
         return txid
     start: int = range_["start"]
-    return start if replaced_with(known, txid) == replaced_with(known, start) else None
+    then, now = replaced_with(known, txid), replaced_with(known, start)
+    if then is None or then == now:
+        return start
+    if not range_.get("over"):
+        return None
+    if _windows(defined_by(known, then)) == _windows(defined_by(known, now)):
+        return start
+    if then.gone:
+        return None
+    raise RecordsGone(
+        f"state {known.state!r} has other windows since rebuild {then.rebuild}, and those that txid {txid} closed cannot be "
+        f"handed on: all that is read of the state is there from txid {start} on. `txbatch rebuild {known.topology} --drop-past` "
+        "gives them up; then a new reader begins with what was closed since"
+    )
+
+
+def _windows(defined: Metadata | None) -> list[Any]:
+    return [] if defined is None else [defined.get("windows"), defined.get("sessions")]

@@ -313,9 +313,12 @@ def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, 
         )
 
 
+def may_count_in(plan: BatchPlan, left: Left) -> bool:
+    """True if a plan's records in time may be of windows that have left a state."""
+    mark = left.kept.mark(left.kept.plan_marks(plan))
+    return mark is None or left.kept.window.first_open(mark) < left.before
+
+
 def _gone(plan: BatchPlan, left: Mapping[str, Left]) -> Iterator[str]:
     """Yield which windows have left a state, of those states where a plan's records in time may be of such ones."""
-    for state, each in left.items():
-        mark = each.kept.mark(each.kept.plan_marks(plan))
-        if mark is None or each.kept.window.first_open(mark) < each.before:
-            yield each.told(state)
+    return (each.told(state) for state, each in left.items() if may_count_in(plan, each))

@@ -25,7 +25,9 @@ from txbatch.core.upstream import (
     check_kept,
     check_newest,
     check_same,
+    check_there,
     marked_gone,
+    once_committed,
     shown_columns,
 )
 
@@ -65,6 +67,7 @@ def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metad
             continue
         if state.name not in then:
             check_newest(known)
+            check_there(known, known.txid, once_committed(known))
         cut = found[state.name] = then.get(state.name) or _now(known)
         check_cut(known, cut, again=True)
         _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
@@ -90,6 +93,7 @@ def check_cut(known: UpstreamState, cut: Metadata, *, again: bool = False) -> No
     """
     range_ = {"start": cut["txid"], "end": cut["txid"], "of": cut["of"]}
     check_same(known, range_, _THEN)
+    check_there(known, cut["txid"], _THEN)
     check_kept(known, range_, _THEN)
     check_gone(known, {**cut, "start": 0, "end": cut["txid"]}, _THEN, again=again)
 

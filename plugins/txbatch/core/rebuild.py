@@ -18,11 +18,11 @@ from txbatch.core.definition import Known, source_changes, state_definition, wat
 from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.look_ups import live_states
 from txbatch.core.manifest import Manifest
-from txbatch.core.redefinition import RenameValue, value_changes
+from txbatch.core.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.spout import SpoutKind
 from txbatch.core.topology import Topology
 from txbatch.core.transaction import Assignment, Batch, canonical_json
-from txbatch.core.upstream import Reader
+from txbatch.core.upstream import Reader, check_changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +201,14 @@ def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader
                     "and after the swap: rename the value first, by a job of which nothing else has changed, with `txbatch "
                     "change`; then rebuild"
                 )
+
+
+def check_states_stay(
+    topology: Topology, states: Iterable[str], readers: Iterable[Reader], looked_up: Iterable[Reader]
+) -> None:
+    """TerminalError for a state that a rebuild lets go and that others read, or look up in."""
+    stays = {aggregate.state.name for aggregate in topology.aggregates}
+    check_changed(readers, looked_up, [DropState(state) for state in states if state not in stays])
 
 
 def reason(topology: Topology, why: str | None) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.called import naming
@@ -47,7 +47,7 @@ class Replaced:
     """A generation that a rebuild replaced: it has the cuts up to `last`, from `horizon` on; None: it did not have the state.
 
     `gone` says that it cannot be asked any more: it was dropped, or kept no contributions. `left` are the windows that had left,
-    `pruned` the positions whose rows had gone.
+    `pruned` the positions whose rows had gone. `defined` are the keys and values that it had, as they are stored; None as above.
     """
 
     rebuild: int
@@ -56,6 +56,7 @@ class Replaced:
     gone: bool = False
     left: tuple[str, int] | None = None
     pruned: Spans = ()
+    defined: Metadata | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class UpstreamState:
     `made` says when its topology was made, and the first txid that it can have counted: another one is another state.
     `columns` are those of its changes, `closed` those of its windows once they are closed; empty: none of them closes. `left`
     says which windows have left it: those of which a column, in microseconds, is before a time (R30). `pruned` are the positions
-    whose rows retention has pruned, None of a state whose rows stay (R22).
+    whose rows retention has pruned, None of a state whose rows stay (R22). `defined` are its keys and values, as they are stored.
     """
 
     state: str
@@ -78,6 +79,7 @@ class UpstreamState:
     closed: tuple[str, ...] = ()
     left: tuple[str, int] | None = None
     pruned: Spans | None = None
+    defined: Metadata = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ class Upstream(Protocol):
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
         """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
 
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return these columns of the records that a state keeps of a position, as they are when the first is asked for."""
 
@@ -168,7 +173,7 @@ class UpstreamCoordinator(PartitionedCoordinator):
         return self.spout.next_range(self.upstream, last)
 
 
-_ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
+ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
 _AS_READ = (
     "of a batch that is not committed, `txbatch abort` it, and the next run reads what is there; one that is cannot be counted "
     "again, and stays as it is"
@@ -190,7 +195,7 @@ def next_range(known: UpstreamState, last: Metadata | None) -> dict[str, Any] | 
     return marked_gone(known, found)
 
 
-def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
+def check_same(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> None:
     """RecordsGone when a range is of a state of the same name that was dropped, or of a ledger that was set back."""
     made, first = range_["of"]
     again = known.made[0] != made or (known.made[1] != first and replaced_with(known, range_["start"]) is None)
@@ -199,7 +204,7 @@ def check_same(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> 
         raise RecordsGone(f"state {known.state!r} {why}, since it was read up to txid {range_['end']}; {way_out}")
 
 
-def check_kept(known: UpstreamState, range_: Metadata, way_out: str = _ANEW) -> None:
+def check_kept(known: UpstreamState, range_: Metadata, way_out: str = ANEW) -> None:
     """RecordsGone when a cut of a range cannot be asked any more; what is before all of them is nothing."""
     for txid in filter(None, (range_["start"], range_["end"], *_lowest_between(known, range_))):
         replaced = replaced_with(known, txid)
@@ -285,8 +290,20 @@ def check_known_rows(known: UpstreamState, range_: Metadata, upstream: Upstream)
         if has_gone(replaced.pruned, position):
             raise RecordsGone(
                 f"position {position} of state {known.state!r} was counted again by txid {txid} after a rebuild, and its rows "
-                f"had been pruned before that: nobody knows what changed for who had read them; {_ANEW}"
+                f"had been pruned before that: nobody knows what changed for who had read them; {ANEW}"
             )
+
+
+def check_known_windows(known: UpstreamState, range_: Metadata, upstream: Upstream) -> None:
+    """RecordsGone where something was counted in windows since a rebuild brought them back, which had left before that."""
+    replaced = replaced_with(known, range_["start"]) if range_["start"] else None
+    if replaced is None or replaced == replaced_with(known, range_["end"]) or replaced.left is None:
+        return
+    if (txid := upstream.counted_in_left(known.state, range_)) is not None:
+        raise RecordsGone(
+            f"txid {txid} may have counted in windows of state {known.state!r} after a rebuild, which had left it before that: "
+            f"nobody knows what changed for who had read them; {ANEW}"
+        )
 
 
 def _gone(known: UpstreamState, range_: Metadata) -> dict[str, int]:
@@ -317,10 +334,23 @@ def _reads_all(known: UpstreamState, range_: Metadata) -> bool:
 
 def check_newest(known: UpstreamState) -> None:
     """RecordsGone where a state cannot be read as of its newest txid, for a rebuild has replaced what it was then."""
-    way_out = (
+    check_kept(known, {"start": 0, "end": known.txid}, once_committed(known))
+
+
+def once_committed(known: UpstreamState) -> str:
+    """Return the way out where nothing was committed since a rebuild."""
+    return (
         f"nothing was committed since: run topology {known.topology!r}, or restate a batch of it, then it can be read"
     )
-    check_kept(known, {"start": 0, "end": known.txid}, way_out)
+
+
+def check_there(known: UpstreamState, txid: int, way_out: str) -> None:
+    """RecordsGone where a rebuild began a state after a txid: as of the txid there was none, or another one of its name."""
+    replaced = replaced_with(known, txid)
+    if replaced is not None and replaced.defined is None:
+        raise RecordsGone(
+            f"state {known.state!r} was begun by rebuild {replaced.rebuild}, and is not there as of txid {txid}; {way_out}"
+        )
 
 
 def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, StreamPlan]) -> None:
@@ -336,6 +366,11 @@ def check_again(topology: Topology, upstream: Upstream, streams: Mapping[str, St
 def replaced_with(known: UpstreamState, txid: int) -> Replaced | None:
     """Return the generation that has a cut, of those that rebuilds replaced; None: the one that counts has it."""
     return next((each for each in known.replaced if txid <= each.last), None)
+
+
+def defined_by(known: UpstreamState, replaced: Replaced | None) -> Metadata | None:
+    """Return the keys and values of a state, as they are stored, in a generation; None where that did not have it."""
+    return known.defined if replaced is None else replaced.defined
 
 
 def within_generation(known: UpstreamState, start: int, end: int) -> bool:
@@ -384,16 +419,16 @@ def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
     if keys != before:
         raise RecordsGone(
             f"state {state!r} has the key {', '.join(keys)} since a rebuild, had {', '.join(before)}: what changed "
-            f"cannot be told; {_ANEW}"
+            f"cannot be told; {ANEW}"
         )
 
 
 def check_columns(known: UpstreamState, fields: Iterable[Field], columns: Sequence[str], of: str = "changes") -> None:
     """SchemaMismatch names a field that what is read `of` a state does not have among its columns."""
-    for field in fields:
-        if field.name not in columns:
+    for each in fields:
+        if each.name not in columns:
             raise SchemaMismatch(
-                f"StateSpout: the {of} of state {known.state!r} have no {field.name!r}; they have {', '.join(columns)}"
+                f"StateSpout: the {of} of state {known.state!r} have no {each.name!r}; they have {', '.join(columns)}"
             )
 
 

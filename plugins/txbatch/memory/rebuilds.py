@@ -39,6 +39,7 @@ class MemoryRebuilds:
             for aggregate in topology.aggregates:
                 check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
             decided.check_value_names(topology, known, readers(tables))
+            decided.check_states_stay(topology, known.states, readers(tables), looked_up(tables))
             why = decided.reason(topology, why)
             definition, number = decided.definition_of(topology), len(tables.rebuilds) + 1
             states = {
@@ -122,6 +123,7 @@ class MemoryRebuilds:
             name, batches = topology.name, tables.batches_of(topology.name)
             newest = tables.newest_cut(name)
             past = {state: each for state, each in tables.states.items() if each.topology == name}
+            decided.check_states_stay(topology, past, readers(tables), looked_up(tables))
             tables.rebuilds[rebuild.number] = replace(counting, swapped=newest, past=past)
             tables.states = {state: each for state, each in tables.states.items() if state not in past}
             tables.states |= counting.states

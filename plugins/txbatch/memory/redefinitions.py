@@ -75,6 +75,7 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
     for step in steps:
         if isinstance(step, DropState):
             del tables.states[step.state]
+            _forget_closings(tables, topology.name, step.state)
         if isinstance(step, RenameTopology):
             _rename_topology(tables, step.was, topology.name)
         if isinstance(step, RenameStream):
@@ -90,6 +91,18 @@ def _change(tables: Tables, topology: Topology, steps: Sequence[Step], txid: int
         elif own:
             changed = _changed(tables.states[name], state_definition(aggregate), own, txid)
             tables.states[name] = replace(changed, aggregate=aggregate)
+
+
+def _forget_closings(tables: Tables, topology: str, state: str) -> None:
+    """Nothing says any more which windows of a state that is gone were closed: another one may have its name later."""
+    for at, times in tables.times.items():
+        if at[0] == topology and times.closed_to is not None:
+            shut, closed = _without(times.closed_to, state), _without(times.closed, state)
+            tables.times[at] = replace(times, closed_to=shut, closed=closed)
+
+
+def _without(by_state: Mapping[str, Of], state: str) -> dict[str, Of]:
+    return {name: each for name, each in by_state.items() if name != state}
 
 
 def come_back(tables: Tables, topology: Topology) -> list[tuple[str, str]]:
@@ -121,6 +134,9 @@ def _rename_topology(tables: Tables, was: str, name: str) -> None:
         tables.states[at] = replace(state, topology=name if state.topology == was else state.topology)
     for batch in tables.batches_of(was):
         tables.batches[was, batch.txid] = replace(batch, topology=name)
+    for number, counting in tables.rebuilds.items():
+        if counting.rebuild.topology == was:
+            tables.rebuilds[number] = replace(counting, rebuild=replace(counting.rebuild, topology=name))
     keyed: list[dict[Any, Any]] = [
         tables.batches,
         tables.leases,

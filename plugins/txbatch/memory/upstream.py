@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.append import BATCH
-from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, taken
+from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, closed_columns, taken
 from txbatch.core.cuts import micros_of
 from txbatch.core.errors import UnknownName
 from txbatch.core.fields import free_name
 from txbatch.core.fold import Contribution, fold, last_changed
+from txbatch.core.keep_windows import may_count_in
 from txbatch.core.merge import Merger, Partial
 from txbatch.core.new_values import changed, finished
 from txbatch.core.pruned import has_gone
@@ -90,7 +91,7 @@ class MemoryUpstream:
             check_kept(found, range_)
             check_gone(found, range_)
             check_asked(state, columns, found.closed)
-            return [tuple(row.get(name) for name in columns) for row in _closed(tables, found, range_)]
+            return [tuple(row[name] for name in columns) for row in _closed(tables, found, range_, columns)]
 
     def reopened(self, state: str, range_: Metadata) -> int | None:
         """Return the first cut as of which something was closed in a session that is open as of a range's end; None: in none."""
@@ -126,6 +127,19 @@ class MemoryUpstream:
             }
             return sorted(found.items(), key=lambda each: each[1])
 
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        with self.ledger.transaction() as tables:
+            replaced = replaced_with(known(tables, state, self.ledger.uuid), range_["start"])
+            left = replaced and tables.rebuilds[replaced.rebuild].past[state].left
+            since = (
+                each
+                for each in tables.batches_of(tables.states[state].topology)
+                if replaced and replaced.last < each.txid <= range_["end"]
+                if each.status is BatchStatus.COMMITTED and each.kind is not BatchKind.SKIP
+            )
+            return next((each.txid for each in since if left and may_count_in(each.plan, left)), None)
+
     def records(self, state: str, position: int, columns: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         """Return these columns of the records that a state keeps of a position, as they are now."""
         with self.ledger.transaction() as tables:
@@ -148,7 +162,8 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
             gone = each.dropped or (past is not None and not past.definition.contributions)
             horizon = None if past is None else past.horizon
             left, pruned = (None, ()) if past is None else (_left(past), past.pruned)
-            replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned))
+            defined = None if past is None else past.definition.columns
+            replaced.append(Replaced(number, each.swapped, horizon, gone, left, pruned, defined))
     replaced.sort(key=lambda each: (each.last, each.rebuild))
     columns = changes_columns(*_shown(stored))
     return UpstreamState(
@@ -162,6 +177,7 @@ def known(tables: Tables, state: str, made: str) -> UpstreamState:
         _columns_of_closed(stored),
         _left(stored),
         stored.pruned if stored.pruned or "prune" in stored.definition.columns else None,
+        stored.definition.columns,
     )
 
 
@@ -257,15 +273,14 @@ def _closings(tables: Tables, of: UpstreamState) -> list[Closing]:
     return sorted(found, key=lambda each: each.txid)
 
 
-def _closed(tables: Tables, of: UpstreamState, range_: Metadata) -> Iterator[dict[str, Any]]:
-    """Yield the windows that a range closed, each as of the cut that says what it was then."""
-    keys, _ = _shown(tables.states[of.state])
+def _closed(tables: Tables, of: UpstreamState, range_: Metadata, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the windows that a range closed, each as of the cut that says what it was then; SchemaMismatch for a column."""
     for closing, cut in taken(of, range_, _closings(tables, of)):
         stored, found = _generation(tables, of, cut)
         if stored is None:
             continue
-        check_keys(of.state, keys, _shown(stored)[0])
-        window = cast("PersistentAggregate", stored.aggregate).window
+        check_asked(of.state, columns, closed_columns(of, replaced_with(of, cut)))
+        keys, window = _shown(stored)[0], cast("PersistentAggregate", stored.aggregate).window
         for key, (values, txid) in found.items():
             if values is None:
                 continue

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
 from txbatch.core import rebuild as decided
-from txbatch.core.definition import check_owner
+from txbatch.core.definition import Known, check_owner
 from txbatch.core.errors import UnknownName
 from txbatch.core.event_time import late_of
 from txbatch.core.manifest import Manifest, check_manifest, check_states
@@ -147,6 +147,7 @@ class PostgresRebuilds:
             _lock(connection, rebuild)
             if _next(connection, rebuild) is not None or swap.watched(connection, rebuild):
                 return Behind()
+            _check_states_stay(connection, topology, definitions.known(connection, topology))
             swapped = swap.swap(connection, rebuild, topology)
             failpoints.hit("rebuild.before_swap")
         failpoints.hit("rebuild.swapped")
@@ -187,8 +188,13 @@ def check(connection: Connection, topology: Topology) -> None:
     for aggregate in topology.aggregates:
         check_owner(aggregate.state.name, known.owners.get(aggregate.state.name, topology.name), topology.name)
     decided.check_value_names(topology, known, upstream.readers(connection))
+    _check_states_stay(connection, topology, known)
     for state in known.states:
         swap.check_readers(connection, state)
+
+
+def _check_states_stay(connection: Connection, topology: Topology, known: Known) -> None:
+    decided.check_states_stay(topology, known.states, upstream.readers(connection), upstream.looked_up(connection))
 
 
 def create(connection: Connection, topology: Topology, generation: Generation) -> None:

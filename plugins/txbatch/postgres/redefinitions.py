@@ -81,6 +81,7 @@ def change(
     for state in (step.state for step in steps if isinstance(step, DropState)):
         with state_tables.holders_told(connection, state, "dropped"), _views_told(state):
             state_tables.drop_state(connection, state)
+        connection.execute(query("forget_closings"), {"topology": topology.name, "state": state})
     for aggregate in topology.aggregates:
         name = aggregate.state.name
         own = [step for step in steps if isinstance(step, OfState) and step.state == name]

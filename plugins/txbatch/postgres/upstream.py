@@ -13,10 +13,11 @@ from sqlalchemy.exc import ProgrammingError
 
 from txbatch.core.append import BATCH
 from txbatch.core.closed_sessions import same_sessions
-from txbatch.core.closings import Closing, asked_before, asked_since, asks_touching, first_closed, taken
+from txbatch.core.closings import Closing, asked_before, asked_since, asks_touching, closed_columns, first_closed, taken
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.jobs import Jobs, no_jobs
-from txbatch.core.keep_windows import KeptWindows
+from txbatch.core.keep_windows import KeptWindows, Left, may_count_in
+from txbatch.core.plan import BatchPlan
 from txbatch.core.pruned import stored_spans
 from txbatch.core.state import changes_columns, versions_name
 from txbatch.core.transaction import Metadata
@@ -31,6 +32,7 @@ from txbatch.core.upstream import (
     check_keys,
     check_merged,
     check_same,
+    defined_by,
     left_between,
     pruned_between,
     replaced_with,
@@ -63,7 +65,7 @@ class PostgresUpstream:
         """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
-            check_merged(state, found.topology, _columns(connection, found, None) or {}, self.jobs)
+            check_merged(state, found.topology, found.defined, self.jobs)
             return found
 
     def readers(self) -> Sequence[Reader]:
@@ -110,7 +112,7 @@ class PostgresUpstream:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
-            columns = _columns(connection, found, replaced_with(found, txid) if txid else None) or {
+            columns = defined_by(found, replaced_with(found, txid) if txid else None) or {
                 "keys": (),
                 "aggregates": {},
             }
@@ -128,6 +130,19 @@ class PostgresUpstream:
         with transaction(self.engine) as connection:
             found = connection.execute(query("upstream_positions"), {"state": state, "after": after})
             return [(row.position, row.txid) for row in found]
+
+    def counted_in_left(self, state: str, range_: Metadata) -> int | None:
+        """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
+        with transaction(self.engine) as connection:
+            found = known(connection, state)
+            replaced = next(
+                iter(connection.execute(query("upstream_left"), {"state": state, "start": range_["start"]})), None
+            )
+            if replaced is None or replaced.left is None:
+                return None
+            left, of = Left.from_json(replaced.left), {"after": replaced.swapped_txid, "until": range_["end"]}
+            plans = connection.execute(query("upstream_plans"), {"topology": found.topology, **of})
+            return next((row.txid for row in plans if may_count_in(BatchPlan.from_json(row.metadata), left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""
@@ -176,6 +191,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
             each.gone,
             _left(**each.left) if each.left else None,
             stored_spans(each.pruned),
+            each.defined,
         )
         for each in found
     ]
@@ -196,6 +212,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
         closed,
         left,
         pruned if pruned or "prune" in row["columns"] else None,
+        row["columns"],
     )
 
 
@@ -251,7 +268,7 @@ class _Cuts:
         start, end = range_["start"], range_["end"]
         within, replaced = within_generation(self.of, start, end), replaced_with(self.of, start)
         if within and (own := self._own(replaced)):
-            names = changes_columns(*_shown(_columns(self.connection, self.of, replaced)))
+            names = changes_columns(*_shown(defined_by(self.of, replaced)))
             return names, doubled(own.changes(start, end))
         if within and replaced is None:
             changes = f"report.{doubled(pg_name(f'changes_{self.of.state}'))}"
@@ -266,7 +283,7 @@ class _Cuts:
                 self._there(before, (*keys_before, *values_before), range_),
             )
         if not after:  # a rebuild has made the state, of which there was nothing before
-            names = changes_columns(*_shown(_columns(self.connection, self.of, None)))
+            names = changes_columns(*_shown(defined_by(self.of, None)))
             return names, f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in names)} WHERE false"
         names = changes_columns(keys, values)
         pairs = [
@@ -290,7 +307,7 @@ class _Cuts:
 
     def _went(self, replaced: Replaced, keys: Sequence[str]) -> str:
         """Return the SQL of the txid by which a key `b` went, as what changed in the generation that counts says it."""
-        if "sessions" in (_columns(self.connection, self.of, replaced) or {}):
+        if "sessions" in (defined_by(self.of, replaced) or {}):
             return ""  # of one that is no more nobody knows
         topology, versions = pg_text(self.of.topology), pg_name(versions_name(self.of.state))
         found = " AND ".join(["v.txid <= %(end)s", *(f"v.{key} = b.{key}" for key in map(_quoted, keys))])
@@ -303,7 +320,7 @@ class _Cuts:
     def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
         """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
         replaced = replaced_with(self.of, txid)
-        columns = _columns(self.connection, self.of, replaced)
+        columns = defined_by(self.of, replaced)
         if not txid or columns is None:
             return [], [], ""
         if own := self._own(replaced):
@@ -326,22 +343,20 @@ class _Cuts:
 
     def closed(self, closing: Closing, cut: int, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of the windows a batch closed, as of a cut; of sessions those that were not closed before."""
-        keys, values, shown = self.as_of(cut, "cut")
+        keys, _, shown = self.as_of(cut, "cut")
         if not shown:
             return
-        keys_now, values_now = _shown(_columns(self.connection, self.of, None))
-        check_keys(self.of.state, keys_now, keys)
-        gone = "".join(f", NULL AS {_quoted(name)}" for name in values_now if name not in values)
+        check_asked(self.of.state, columns, closed_columns(self.of, replaced_with(self.of, cut)))
         by = f"CAST(%(by)s AS bigint) AS {_quoted(self.of.closed[-1])}"
         given = {"cut": cut, "by": closing.txid, "first": closing.first, "end": closing.end}
         if closing.key in keys:
             first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
             start = f"s.{_quoted(closing.key)}"
-            windows = f"SELECT s.*, {by}{gone} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
+            windows = f"SELECT s.*, {by} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
             yield from _streamed(self.connection, self.of.state, columns, windows, given)
             return
         sessions, since = self._sessions(closing, cut, keys, range_), asked_since(range_)
-        rows = f"SELECT s.*, {by}{gone} FROM ({sessions.rows(shown)}) s"
+        rows = f"SELECT s.*, {by} FROM ({sessions.rows(shown)}) s"
         also = [*keys, closing.key, CHANGED_BEHIND]
         for row in _streamed(self.connection, self.of.state, [*columns, *also], rows, given):
             asked = dict(zip(also, row[len(columns) :], strict=True))
@@ -366,27 +381,20 @@ class _Cuts:
     def _sessions(self, closing: Closing, cut: int, keys: Sequence[str], range_: Metadata) -> ClosedSessions:
         replaced = replaced_with(self.of, cut)
         reports = (past(replaced.rebuild) if replaced else CURRENT).reports
-        now, before = _columns(self.connection, self.of, replaced) or {}, list[tuple[int, str | None]]()
+        now, before = defined_by(self.of, replaced) or {}, list[tuple[int, str | None]]()
         for each in asked_before(self.of, range_, cut):
-            then = _columns(self.connection, self.of, each) or {}
+            then = defined_by(self.of, each) or {}
             before.append((each.last, past(each.rebuild).reports if same_sessions(then, now) else None))
         touching = asks_touching(range_)
         return ClosedSessions(self.connection, self.of, reports, keys, closing.key, before, touching)
 
     def _own(self, replaced: Replaced | None) -> OwnPast | None:
         """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""
-        columns = _columns(self.connection, self.of, replaced) or {}
+        columns = defined_by(self.of, replaced) or {}
         aggregate = check_merged(self.of.state, self.of.topology, columns, self.jobs)
         if aggregate is None:
             return None
         return OwnPast.of(self.connection, aggregate, past(replaced.rebuild) if replaced else CURRENT)
-
-
-def _columns(connection: Connection, of: UpstreamState, replaced: Replaced | None) -> Mapping[str, Any] | None:
-    """Return the stored columns of a state in a generation; None where that did not have it."""
-    given = {"state": of.state, "rebuild": replaced.rebuild if replaced else None}
-    found: Mapping[str, Any] | None = connection.execute(query("upstream_columns"), given).scalar_one()
-    return found
 
 
 def _quoted(name: str) -> str:

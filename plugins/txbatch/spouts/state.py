@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.closings import check_closes, next_closed
+from txbatch.core.closings import check_closes, check_told, next_closed
 from txbatch.core.declared import fields_ddl
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.fields import checked_name, parse_fields
@@ -20,6 +20,7 @@ from txbatch.core.upstream import (
     Upstream,
     check_columns,
     check_known_rows,
+    check_known_windows,
     next_range,
 )
 
@@ -68,15 +69,19 @@ class StateSpout(ExportedSpout):
         if self.emit == FINAL:
             check_closes(known)
             check_columns(known, self._fields, known.closed, "closed windows")
-            found = next_closed(known, last)
-            if not found or not upstream.closings(self.state, found):
+            asked = [field.name for field in self._fields]
+            found = next_closed(known, last, asked)
+            closings = upstream.closings(self.state, found) if found else ()
+            if not found or not closings:
                 return None
+            check_told(known, found, closings, asked)
             reopened = upstream.reopened(self.state, found)
             return found if reopened is None else {**found, "next_since": reopened}
         check_columns(known, self._fields, known.columns)
         found = next_range(known, last)
         if found:
             check_known_rows(known, found, upstream)
+            check_known_windows(known, found, upstream)
         return found
 
     def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
