@@ -196,6 +196,18 @@ def test_a_reader_of_quarantines_reads_those_of_later_topologies(made: Site, job
     assert made.ask(reader, "SELECT count(*) FROM report.word_count") == [(5,)]
 
 
+def test_a_view_of_a_quarantine_that_is_made_again_is_kept_from_readers(made: Site, job: Job) -> None:
+    """As after an upgrade: the ledger of an older version lacks a view, and the next run makes that view."""
+    _, writer, reader = NAMES
+    made.ask(None, f"ALTER ROLE {grants.pg_name(reader)} LOGIN")
+    made.done(writer, "run", job())
+    made.ask(writer, 'DROP VIEW report."word_count_quarantine@versions"; DROP VIEW report.word_count_quarantine_changes')
+    made.done(writer, "run", job())
+    for view in ('report."word_count_quarantine@versions"', "report.word_count_quarantine_changes"):
+        assert len(made.ask(writer, f"SELECT * FROM {view}")) > 0
+        assert "permission denied" in made.denied(reader, f"SELECT * FROM {view}")
+
+
 def test_each_schema_of_a_migration_is_granted(site: Site) -> None:
     """A migration that makes a schema is whole only with its grants."""
     migrate(connect(site.url))
