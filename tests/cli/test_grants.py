@@ -92,7 +92,7 @@ def site(postgres_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> I
     site = Site(in_database(postgres_server, "granted"), monkeypatch)
     yield site
     admin(postgres_server, "DROP DATABASE granted WITH (FORCE)")
-    for name in (*NAMES, *PLAIN):
+    for name in (*NAMES, *PLAIN, "plain_admin"):
         admin(postgres_server, f"DROP ROLE IF EXISTS {grants.pg_name(name)}")
 
 
@@ -227,6 +227,7 @@ def test_each_schema_of_a_migration_is_granted(site: Site) -> None:
 def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
     owner, writer, _ = NAMES
     name = grants.pg_name(writer)
+    by_admin = ", and an administrator what is on a database, by the same with `--create`"
     for statement, told in {
         f"REVOKE CREATE ON DATABASE granted FROM {name}": "for a rebuild: CREATE on database granted",
         f"REVOKE USAGE ON SCHEMA contribution_base FROM {name}": "for a run: USAGE on schema contribution_base",
@@ -237,7 +238,7 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         said = checks(made, writer)
         assert not said["ok"]
         assert said["detail"].startswith(
-            f"role {writer!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it"
+            f"role {writer!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it{by_admin}"
         )
         made.done(None, "grants", *NAMES, "--create", "--apply")
         made.done(owner, "grants", *NAMES, "--apply")
@@ -253,6 +254,24 @@ def test_a_missing_right_is_told_with_its_object_and_to_whom_it_matters(made: Si
         "A role that runs batches or rebuilds needs it: the ledger's owner grants it by `txbatch grants OWNER WRITER READER`"
     )
     assert told in said.output
+
+
+def test_an_administrator_who_may_not_grant_is_told(site: Site) -> None:
+    """PostgreSQL itself only warns: nothing was granted, and the command said that all was."""
+    site.ask(None, "CREATE ROLE plain_admin LOGIN CREATEROLE")
+    told = "role plain_admin may not grant on database granted: its owner or a superuser runs this"
+    refused(site.call("plain_admin", "grants", *PLAIN, "--create", "--apply"), told)
+    assert site.ask(None, "SELECT FROM pg_roles WHERE rolname = 'plain_writer'") == []
+
+
+def test_an_administrator_who_is_no_superuser_is_told_what_stays(site: Site) -> None:
+    site.ask(None, "CREATE ROLE plain_admin LOGIN CREATEROLE")
+    site.ask(None, "ALTER DATABASE granted OWNER TO plain_admin; GRANT CREATE ON SCHEMA public TO PUBLIC")
+    said = site.done("plain_admin", "grants", *PLAIN, "--create", "--apply")
+    assert 'no privileges could be revoked for "lo_create"' in said
+    assert "granted in database granted" in said
+    site.ask(None, "ALTER ROLE plain_reader LOGIN")
+    site.denied("plain_reader", "CREATE TABLE public.mine ()")
 
 
 def test_it_says_what_comes_first(site: Site) -> None:
