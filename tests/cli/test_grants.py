@@ -201,7 +201,9 @@ def test_a_view_of_a_quarantine_that_is_made_again_is_kept_from_readers(made: Si
     _, writer, reader = NAMES
     made.ask(None, f"ALTER ROLE {grants.pg_name(reader)} LOGIN")
     made.done(writer, "run", job())
-    made.ask(writer, 'DROP VIEW report."word_count_quarantine@versions"; DROP VIEW report.word_count_quarantine_changes')
+    made.ask(
+        writer, 'DROP VIEW report."word_count_quarantine@versions"; DROP VIEW report.word_count_quarantine_changes'
+    )
     made.done(writer, "run", job())
     for view in ('report."word_count_quarantine@versions"', "report.word_count_quarantine_changes"):
         assert len(made.ask(writer, f"SELECT * FROM {view}")) > 0

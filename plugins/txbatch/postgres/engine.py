@@ -211,8 +211,8 @@ def _not_allowed(error: object, message: str) -> TerminalError:
     right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
     return TerminalError(
         f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: the ledger's owner "
-        f"grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}, and `txbatch doctor` names each right that is "
-        "missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
+        f"grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}, and `txbatch doctor` names each right "
+        "that is missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
     )
 
 

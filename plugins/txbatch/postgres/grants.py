@@ -111,7 +111,9 @@ def check_rights(engine: Engine) -> str:
     if not lacking:
         return f"role {me} may run, rebuild and report"
     told = "; ".join(f"for {use}: {_cited(rights)}" for use, rights in lacking.items())
-    raise TerminalError(f"role {me!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it, {BY_AN_ADMINISTRATOR}")
+    raise TerminalError(
+        f"role {me!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it, {BY_AN_ADMINISTRATOR}"
+    )
 
 
 def _cited(rights: Sequence[str]) -> str:

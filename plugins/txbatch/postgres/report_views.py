@@ -94,7 +94,7 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
 
 
 def _without_records(connection: Connection, aggregate: PersistentAggregate, views: Sequence[str]) -> Iterator[str]:
-    """Yield what takes new views of a quarantine from readers who are not to have its records: all in `report` is granted to them."""
+    """Yield what takes new views of a quarantine from readers who are not to have its records, as all in `report` is granted."""
     if isinstance(aggregate.state, QuarantineState):
         found = connection.execute(query("readers_without_records"), {"views": [*views]})
         yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
