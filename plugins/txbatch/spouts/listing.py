@@ -50,7 +50,7 @@ def files_below(
     links = [Path(entry.path) for entry in found if entry.is_symlink()]
     _check_links(links)
     for link in links:
-        _check_owner(str(link), str(root), foreign_links)
+        check_owner(str(link), str(root), foreign_links)
     asked = found if links else [entry for entry in found if entry.path[cut:] not in known]
     fits = re.compile(translate(pattern)).match
     matching = [entry.path for entry in asked if fits(entry.name) and entry.is_file()]
@@ -72,7 +72,7 @@ def _walk(root: Path, *, foreign_links: bool) -> Iterator[os.DirEntry[str]]:
             yield from files
             for each in folders:
                 if each.is_symlink():
-                    _check_owner(each.path, str(root), foreign_links)
+                    check_owner(each.path, str(root), foreign_links)
             tops += (each.path for each in folders if each.is_symlink() and _is_new(each.path, str(root), entered))
             left += (each.path for each in reversed(folders) if not each.is_symlink())
 
@@ -122,7 +122,7 @@ def _check_links(links: Sequence[Path]) -> None:
             )
 
 
-def _check_owner(link: str, root: str, foreign_links: bool) -> None:
+def check_owner(link: str, root: str, foreign_links: bool) -> None:
     """Refuse a link out of the root to what another user owns: who may write here would read by it what the tasks may.
 
     Links of the tasks' user, and of root, are no such: they can read it anyway.
