@@ -88,8 +88,10 @@ class PartitionedLog:
         return _end(self.segments(partition))
 
     def segments(self, partition: str) -> list[Path]:
-        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names, and for a
-        link that leads out of `root` to what another owns, unless `foreign_links`."""
+        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names.
+
+        TransientError, too, for a link that leads out of `root` to what another owns, unless `foreign_links`.
+        """
         folder = self.root / partition
         if (folder / OFFLINE).exists():
             raise PartitionUnreadable(f"partition {partition!r} of {self.root} is away")
