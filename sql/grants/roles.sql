@@ -19,6 +19,15 @@ BEGIN
                               pg_catalog.current_database(), :'owner', :'writer');
     EXECUTE pg_catalog.format('GRANT CONNECT ON DATABASE %I TO %I', pg_catalog.current_database(), :'reader');
     EXECUTE pg_catalog.format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', pg_catalog.current_database());
+    IF NOT pg_catalog.has_database_privilege(:'owner', pg_catalog.current_database(), 'CREATE')
+        OR NOT pg_catalog.has_database_privilege(:'writer', pg_catalog.current_database(), 'CREATE')
+        OR pg_catalog.has_database_privilege('public', pg_catalog.current_database(), 'CONNECT, TEMPORARY') THEN
+        RAISE EXCEPTION 'role % may not grant on database %: its owner or a superuser runs this',
+                        current_user, pg_catalog.current_database(); -- PostgreSQL itself only warns
+    END IF;
+    IF pg_catalog.to_regnamespace('public') IS NOT NULL THEN
+        REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- a server that was upgraded from PostgreSQL 14 grants it
+    END IF;
 END
 $grants$;
 

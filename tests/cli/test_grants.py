@@ -92,7 +92,7 @@ def site(postgres_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> I
     site = Site(in_database(postgres_server, "granted"), monkeypatch)
     yield site
     admin(postgres_server, "DROP DATABASE granted WITH (FORCE)")
-    for name in (*NAMES, *PLAIN):
+    for name in (*NAMES, *PLAIN, "plain_admin"):
         admin(postgres_server, f"DROP ROLE IF EXISTS {grants.pg_name(name)}")
 
 
@@ -196,6 +196,20 @@ def test_a_reader_of_quarantines_reads_those_of_later_topologies(made: Site, job
     assert made.ask(reader, "SELECT count(*) FROM report.word_count") == [(5,)]
 
 
+def test_a_view_of_a_quarantine_that_is_made_again_is_kept_from_readers(made: Site, job: Job) -> None:
+    """As after an upgrade: the ledger of an older version lacks a view, and the next run makes that view."""
+    _, writer, reader = NAMES
+    made.ask(None, f"ALTER ROLE {grants.pg_name(reader)} LOGIN")
+    made.done(writer, "run", job())
+    made.ask(
+        writer, 'DROP VIEW report."word_count_quarantine@versions"; DROP VIEW report.word_count_quarantine_changes'
+    )
+    made.done(writer, "run", job())
+    for view in ('report."word_count_quarantine@versions"', "report.word_count_quarantine_changes"):
+        assert len(made.ask(writer, f"SELECT * FROM {view}")) > 0
+        assert "permission denied" in made.denied(reader, f"SELECT * FROM {view}")
+
+
 def test_each_schema_of_a_migration_is_granted(site: Site) -> None:
     """A migration that makes a schema is whole only with its grants."""
     migrate(connect(site.url))
@@ -215,6 +229,7 @@ def test_each_schema_of_a_migration_is_granted(site: Site) -> None:
 def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
     owner, writer, _ = NAMES
     name = grants.pg_name(writer)
+    by_admin = ", and an administrator what is on a database, by the same with `--create`"
     for statement, told in {
         f"REVOKE CREATE ON DATABASE granted FROM {name}": "for a rebuild: CREATE on database granted",
         f"REVOKE USAGE ON SCHEMA contribution_base FROM {name}": "for a run: USAGE on schema contribution_base",
@@ -225,7 +240,7 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         said = checks(made, writer)
         assert not said["ok"]
         assert said["detail"].startswith(
-            f"role {writer!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it"
+            f"role {writer!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it{by_admin}"
         )
         made.done(None, "grants", *NAMES, "--create", "--apply")
         made.done(owner, "grants", *NAMES, "--apply")
@@ -241,6 +256,24 @@ def test_a_missing_right_is_told_with_its_object_and_to_whom_it_matters(made: Si
         "A role that runs batches or rebuilds needs it: the ledger's owner grants it by `txbatch grants OWNER WRITER READER`"
     )
     assert told in said.output
+
+
+def test_an_administrator_who_may_not_grant_is_told(site: Site) -> None:
+    """PostgreSQL itself only warns: nothing was granted, and the command said that all was."""
+    site.ask(None, "CREATE ROLE plain_admin LOGIN CREATEROLE")
+    told = "role plain_admin may not grant on database granted: its owner or a superuser runs this"
+    refused(site.call("plain_admin", "grants", *PLAIN, "--create", "--apply"), told)
+    assert site.ask(None, "SELECT FROM pg_roles WHERE rolname = 'plain_writer'") == []
+
+
+def test_an_administrator_who_is_no_superuser_is_told_what_stays(site: Site) -> None:
+    site.ask(None, "CREATE ROLE plain_admin LOGIN CREATEROLE")
+    site.ask(None, "ALTER DATABASE granted OWNER TO plain_admin; GRANT CREATE ON SCHEMA public TO PUBLIC")
+    said = site.done("plain_admin", "grants", *PLAIN, "--create", "--apply")
+    assert 'no privileges could be revoked for "lo_create"' in said
+    assert "granted in database granted" in said
+    site.ask(None, "ALTER ROLE plain_reader LOGIN")
+    site.denied("plain_reader", "CREATE TABLE public.mine ()")
 
 
 def test_it_says_what_comes_first(site: Site) -> None:

@@ -25,6 +25,18 @@ OTHERS = {
     "rule": "CREATE RULE r AS ON INSERT TO audit.changes DO ALSO SELECT audit.says();"
     "ALTER FUNCTION audit.says OWNER TO stranger",
     "check": "ALTER TABLE audit.changes ADD CHECK (n > audit.says()); ALTER FUNCTION audit.says OWNER TO stranger",
+    "index": "ALTER FUNCTION audit.says IMMUTABLE; CREATE INDEX ON audit.changes ((n + audit.says()));"
+    "ALTER FUNCTION audit.says OWNER TO stranger",
+    "policy": "CREATE POLICY p ON audit.changes WITH CHECK (n > audit.says()); ALTER FUNCTION audit.says OWNER TO stranger",
+    "operator": "CREATE FUNCTION audit.more(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT true';"
+    "CREATE OPERATOR audit.>>> (FUNCTION = audit.more, LEFTARG = int, RIGHTARG = int);"
+    "ALTER TABLE audit.changes ADD CHECK (n OPERATOR(audit.>>>) 1); ALTER FUNCTION audit.more OWNER TO stranger",
+    "partition": "DROP TABLE audit.changes; CREATE TABLE audit.changes (n int) PARTITION BY RANGE (n);"
+    "CREATE TABLE audit.part PARTITION OF audit.changes DEFAULT; ALTER TABLE audit.part OWNER TO stranger",
+    "partition's trigger": "DROP TABLE audit.changes; CREATE TABLE audit.changes (n int) PARTITION BY RANGE (n);"
+    "CREATE TABLE audit.part PARTITION OF audit.changes DEFAULT;"
+    "CREATE TRIGGER t BEFORE INSERT ON audit.part FOR EACH ROW EXECUTE FUNCTION audit.does();"
+    "ALTER FUNCTION audit.does OWNER TO stranger",
 }
 
 
@@ -43,9 +55,8 @@ def test_what_another_owns_is_refused(engine: Engine, writer: str) -> None:
             connection.exec_driver_sql(f"SAVEPOINT s; RESET ROLE; {statement}")
             if writer == "writer":
                 connection.exec_driver_sql("SET ROLE writer")
-            with pytest.raises(
-                TerminalError, match=r"audit\..* is owned by 'stranger', of which the writer .* is no member"
-            ):
+            told = r"audit\..* is owned by 'stranger', of which the writer .* is no member"
+            with pytest.raises(TerminalError, match=told):
                 check(connection)
             connection.exec_driver_sql("ROLLBACK TO s")
         connection.rollback()

@@ -8,6 +8,7 @@ import pytest
 
 from txbatch import PartitionedLogSpout, TransactionAttempt
 from txbatch.core.errors import BadRecord, TransientError
+from txbatch.spouts import listing
 from txbatch.spouts.partitioned_log import PartitionedLog, _records
 
 FIRST = TransactionAttempt(1, 0)
@@ -93,3 +94,20 @@ def test_a_record_that_is_no_text_is_named_by_segment_and_offset(log: Partitione
         read(3, 5)
     with pytest.raises(BadRecord, match=rf"{segment} record 5: the byte 0xe9 is not UTF-8"):
         read(5, 6)
+
+
+@pytest.mark.parametrize("link", ["b", "b/00000000000000000000.log"])
+def test_a_link_of_another_user_out_of_the_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    """A partition or a segment: who may write there would read by it what the tasks may."""
+    secret = PartitionedLog(tmp_path / "secrets")
+    secret.append("b", ["password"])
+    root = tmp_path / "log"
+    (root / link).parent.mkdir(parents=True)
+    (root / link).symlink_to(secret.root / link)
+    assert PartitionedLogSpout(root).log.end("b") == 1
+    monkeypatch.setattr(listing, "_owners", lambda link: (4711, 4712))
+    with pytest.raises(TransientError, match=rf"the link .*/{link} leads out of .*/log to .*, which another user owns"):
+        PartitionedLogSpout(root).log.end("b")
+    assert PartitionedLogSpout(root, foreign_links=True).log.end("b") == 1

@@ -52,7 +52,8 @@ def _apply(roles: granted.Roles, create: bool, quarantine: bool, warehouse: str 
     where = settings.resolve() if warehouse is not None else database.started()
     engine = connect(where.database_url) if warehouse is None else Warehouses(where.warehouse_url).engine(warehouse)
     if create:
-        granted.create(engine, roles)
+        for warning in granted.create(engine, roles):
+            click.echo(warning, err=True)
     elif warehouse is not None:
         granted.apply_warehouse(engine, roles)
     else:

@@ -69,6 +69,8 @@ _RIGHTS = {
     "view": "SELECT",
     "function": "EXECUTE",
 }
+# How rights are granted that the ledger's owner cannot grant.
+BY_AN_ADMINISTRATOR = "and an administrator what is on a database, by the same with `--create` (docs/database.md)"
 _BAD_RECORD = {
     "22003": "a value is out of range",
     "22007": "a date or time that PostgreSQL cannot store",
@@ -209,8 +211,8 @@ def _not_allowed(error: object, message: str) -> TerminalError:
     right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
     return TerminalError(
         f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: the ledger's owner "
-        "grants it by `txbatch grants OWNER WRITER READER` (docs/database.md), and `txbatch doctor` names each right that is "
-        "missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
+        f"grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}, and `txbatch doctor` names each right "
+        "that is missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, text
 
 from txbatch.core.errors import DefinitionError, NotMigrated, TerminalError
-from txbatch.postgres.engine import check_server, transaction
+from txbatch.core.text import shown
+from txbatch.postgres.engine import BY_AN_ADMINISTRATOR, check_server, transaction
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.queries import query, sql_root
 
@@ -75,11 +76,11 @@ def whole(statements: str) -> str:
     return f"\\set ON_ERROR_STOP on\nBEGIN;\n\n{statements.strip()}\n\nCOMMIT;\n"
 
 
-def create(engine: Engine, roles: Roles) -> None:
-    """Make the roles that are not there, and give them the database."""
+def create(engine: Engine, roles: Roles) -> list[str]:
+    """Make the roles that are not there, and give them the database. Return what PostgreSQL warns of."""
     with transaction(engine) as connection:
         check_server(connection)
-        _run(connection, roles_sql(roles))
+        return _run(connection, roles_sql(roles))
 
 
 def apply(engine: Engine, roles: Roles, *, quarantine: bool = False) -> None:
@@ -110,7 +111,9 @@ def check_rights(engine: Engine) -> str:
     if not lacking:
         return f"role {me} may run, rebuild and report"
     told = "; ".join(f"for {use}: {_cited(rights)}" for use, rights in lacking.items())
-    raise TerminalError(f"role {me!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it (docs/database.md)")
+    raise TerminalError(
+        f"role {me!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it, {BY_AN_ADMINISTRATOR}"
+    )
 
 
 def _cited(rights: Sequence[str]) -> str:
@@ -135,8 +138,10 @@ def _check(connection: Connection, roles: Roles, makers: Sequence[str]) -> None:
             )
 
 
-def _run(connection: Connection, statements: str) -> None:
-    connection.connection.cursor().execute(statements)
+def _run(connection: Connection, statements: str) -> list[str]:
+    cursor = connection.connection.cursor()
+    cursor.execute(statements)
+    return [shown(notice.strip()) for notice in cursor.connection.notices]
 
 
 def _file(name: str) -> str:

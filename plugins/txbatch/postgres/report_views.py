@@ -72,7 +72,7 @@ def replaced(
     yield from [create_report(aggregate, kept.get(name, ())), *comments(aggregate)]
     if aggregate.state.contributions:
         yield from [*_changes(aggregate, kept.get(changes_name(name), ())), *_versions(aggregate)]
-    yield from _without_records(connection, aggregate)
+    yield from _without_records(connection, aggregate, _views(aggregate))
     yield from _functions(connection, aggregate, past=aggregate.state.contributions)
 
 
@@ -83,18 +83,20 @@ def missing(connection: Connection, aggregate: PersistentAggregate) -> Iterator[
     if aggregate.state.contributions:
         _, changes, versions = _views(aggregate)
         there = _columns(connection, changes)
+        new = [view for view in (changes, versions) if not _columns(connection, view)]
         if there.keys() != set(_of_changes(aggregate)) and not _taken(connection, changes):
             yield from [*comments(aggregate), *_changes(aggregate, [*there])]
-        if not _columns(connection, versions):
+        if versions in new:
             yield from _versions(aggregate)
+        yield from _without_records(connection, aggregate, new)
         past = not _taken(connection, versions)
     yield from _functions(connection, aggregate, past=past)
 
 
-def _without_records(connection: Connection, aggregate: PersistentAggregate) -> Iterator[str]:
-    """Yield what takes a quarantine from readers who are not to have its records: what is made in `report` is granted to all."""
+def _without_records(connection: Connection, aggregate: PersistentAggregate, views: Sequence[str]) -> Iterator[str]:
+    """Yield what takes new views of a quarantine from readers who are not to have its records, as all in `report` is granted."""
     if isinstance(aggregate.state, QuarantineState):
-        found = connection.execute(query("readers_without_records"), {"views": _views(aggregate)})
+        found = connection.execute(query("readers_without_records"), {"views": [*views]})
         yield from (f"REVOKE ALL ON report.{pg_name(row.view)} FROM {row.role}" for row in found)
 
 

@@ -50,7 +50,7 @@ def files_below(
     links = [Path(entry.path) for entry in found if entry.is_symlink()]
     _check_links(links)
     for link in links:
-        _check_owner(str(link), str(root), foreign_links)
+        check_owner(str(link), str(root), foreign_links)
     asked = found if links else [entry for entry in found if entry.path[cut:] not in known]
     fits = re.compile(translate(pattern)).match
     matching = [entry.path for entry in asked if fits(entry.name) and entry.is_file()]
@@ -72,7 +72,7 @@ def _walk(root: Path, *, foreign_links: bool) -> Iterator[os.DirEntry[str]]:
             yield from files
             for each in folders:
                 if each.is_symlink():
-                    _check_owner(each.path, str(root), foreign_links)
+                    check_owner(each.path, str(root), foreign_links)
             tops += (each.path for each in folders if each.is_symlink() and _is_new(each.path, str(root), entered))
             left += (each.path for each in reversed(folders) if not each.is_symlink())
 
@@ -127,10 +127,10 @@ def check_links_of(root: Path, names: Iterable[str], *, foreign_links: bool) -> 
     above = (parent for name in names for parent in (Path(name), *Path(name).parents[:-1]))
     for each in {} if foreign_links else dict.fromkeys(above):
         if (root / each).is_symlink() and (root / each).exists():
-            _check_owner(str(root / each), str(root), foreign_links)
+            check_owner(str(root / each), str(root), foreign_links)
 
 
-def _check_owner(link: str, root: str, foreign_links: bool) -> None:
+def check_owner(link: str, root: str, foreign_links: bool) -> None:
     """Refuse a link out of the root to what another user owns: who may write here would read by it what the tasks may.
 
     Links of the tasks' user, and of root, are no such: they can read it anyway.

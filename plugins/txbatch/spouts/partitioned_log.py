@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, RecordsGone, TransientError
 from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
 from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.spouts.listing import absolute
+from txbatch.spouts.listing import absolute, check_owner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,7 @@ class PartitionedLog:
 
     root: Path
     segment_records: int = SEGMENT_RECORDS
+    foreign_links: bool = False
 
     def append(self, partition: str, records: Iterable[str]) -> None:
         """Append records, which hold no line breaks; possible also while the partition is away for readers."""
@@ -87,7 +88,10 @@ class PartitionedLog:
         return _end(self.segments(partition))
 
     def segments(self, partition: str) -> list[Path]:
-        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names."""
+        """The segment files in order. PartitionUnreadable when the partition is away, TransientError for files of other names.
+
+        TransientError, too, for a link that leads out of `root` to what another owns, unless `foreign_links`.
+        """
         folder = self.root / partition
         if (folder / OFFLINE).exists():
             raise PartitionUnreadable(f"partition {partition!r} of {self.root} is away")
@@ -95,6 +99,8 @@ class PartitionedLog:
         others = [path for path in found or folder.iterdir() if path.suffix != ".log" or not path.stem.isdecimal()]
         if others:
             raise _odd(min(others))
+        for path in filter(Path.is_symlink, (folder, *found)):
+            check_owner(str(path), str(self.root), self.foreign_links)
         return sorted(found, key=lambda path: int(path.stem))
 
 
@@ -106,15 +112,19 @@ class PartitionedLogSpout(PartitionedSpout):
 
     Transactional: while a partition is away, the batch that has it fails and is retried (R12). BadRecord when a record is no
     UTF-8, or holds U+0000, as UTF-16 does that is taken for UTF-8, unless `nul` says that records may.
+    A link that leads out of `root` to what another user owns is refused, unless `foreign_links`.
     """
 
     fields = "record_offset bigint, line string"
 
-    def __init__(self, root: str | Path, *, max_records: int = 1_000_000, nul: bool = False) -> None:
+    def __init__(
+        self, root: str | Path, *, max_records: int = 1_000_000, nul: bool = False, foreign_links: bool = False
+    ) -> None:
         name = type(self).__name__
         if not isinstance(nul, bool):
             raise DefinitionError(f"{name}: nul={nul!r} is neither True nor False")
-        self.log, self.max_records, self.nul = PartitionedLog(absolute(root, name)), max_records, nul
+        self.log = PartitionedLog(absolute(root, name), foreign_links=foreign_links)
+        self.max_records, self.nul = max_records, nul
 
     @property
     def identity(self) -> Metadata:
