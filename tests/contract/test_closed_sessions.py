@@ -292,7 +292,7 @@ def test_before_a_rebuild_any_of_a_session_that_was_closed_counts() -> None:
 
 @pytest.mark.rule("R26")
 def test_of_an_aborted_txid_after_a_swap_nothing_was_closed() -> None:
-    """A rebuild after txid 1 brought a session into closed times; txid 2 was aborted, or counted: then reports showed the session."""
+    """A rebuild after txid 1 brought a session into closed times. Reports showed the session as of txid 2 where that counted."""
     before, now = Before([], last=1), [Version(3, 4, txid=1), Version(30, 31, txid=3)]
     aborted, counted = [(1, 50), (3, 90)], [(1, 50), (2, 50), (3, 90)]
     assert [first_closed((3, 31), now, 3, Asked(30, of), (before,)) for of in (aborted, counted)] == [None, 2]
