@@ -175,3 +175,22 @@ def test_a_context_manager_says_that_it_is_one(module: Path) -> None:
     managers = [each for each in functions if any("contextmanager" in ast.unparse(one) for one in each.decorator_list)]
     silent = [each.name for each in managers if not (ast.get_docstring(each) or "").startswith("Context manager. ")]
     assert silent == []
+
+
+def logged_raw(tree: ast.AST) -> Iterator[str]:
+    """Yield each name of a run that a line of a log takes as it is: a run's name is whoever started the run's to choose."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("log."):
+            yield from (
+                text for text in map(ast.unparse, call.args) if re.fullmatch(r"\w*run\.name|.*\blease_run", text)
+            )
+
+
+def test_a_runs_name_that_is_logged_raw_is_found() -> None:
+    found = list(logged_raw(ast.parse('log.info("%s %s %s", its_run.name, shown(run.name), batch.lease_run)')))
+    assert found == ["its_run.name", "batch.lease_run"]
+
+
+def test_no_line_of_a_log_is_anothers_to_write() -> None:
+    found = {str(file): list(logged_raw(ast.parse(file.read_text(encoding="utf-8")))) for file in MODULES}
+    assert not {file: names for file, names in found.items() if names}

@@ -15,6 +15,7 @@ from typing import assert_never
 from txbatch.core.application import Application
 from txbatch.core.protocol import Wait, waited_for
 from txbatch.core.run_locks import RunLocks
+from txbatch.core.text import shown
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.fused import Planned, emit_ahead
 from txbatch.run.steps import Steps
@@ -118,7 +119,7 @@ def emit_for_others(steps: Steps, run: Run, application: Application) -> None:
             if not (waiting := _waiting(steps, run)):
                 return
             batch, its_run = waiting[0]
-            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, its_run.name)
+            log.info("%s: emits txid %s for %s", batch.topology, batch.txid, shown(its_run.name))
             steps.emit_batch(batch, its_run, application.emit)
         except Exception as error:
             if application.killed:

@@ -32,6 +32,7 @@ from txbatch.core.repeat import Repeat, repeated
 from txbatch.core.run_locks import RunLocks
 from txbatch.core.staging import AttemptFolder, Staging
 from txbatch.core.stream import Stream
+from txbatch.core.text import shown
 from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.run.lease import attempt_kept_alive
 
@@ -269,7 +270,7 @@ class Steps:
 
 
 def _say_planned(batch: Batch, run: Run, level: int) -> None:
-    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, run.name)
+    log.log(level, "%s: txid %s is %s, for %s", batch.topology, batch.txid, batch.status, shown(run.name))
     failpoints.hit("initialize.planned")
 
 

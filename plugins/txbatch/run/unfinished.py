@@ -10,6 +10,7 @@ from txbatch.core import fused
 from txbatch.core.application import Application
 from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
 from txbatch.core.ledger import Unfinished
+from txbatch.core.text import shown
 from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.core.weight import Weight
 from txbatch.run.calls import RUN_PREFIX, call_of, held
@@ -34,7 +35,7 @@ class Leftovers:
         while found := self.steps.ledger.oldest_unfinished(name, RUN_PREFIX, above=txid):
             txid = found.txid
             with held(self.steps.locks, name, found.run) as run:
-                log.info("%s: finishing what %s began", name, run.name)
+                log.info("%s: finishing what %s began", name, shown(run.name))
                 if (call := call_of(run.name)) not in tried:
                     tried.add(call)
                     emit_ahead(self.steps, self.application, self._planned_by(found))
