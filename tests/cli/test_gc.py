@@ -75,7 +75,7 @@ def test_the_job_says_what_is_kept(
         "versions": 3,
         "rows": 3,
     }
-    told |= {"attempts": 0, "windows": 0, "folders": 1, "left": [], "waits_for": None}
+    told |= {"attempts": 0, "quarantined": 0, "windows": 0, "folders": 1, "left": [], "waits_for": None}
     (home / "staging" / "hosts" / "1" / "1-0123abcd").mkdir(parents=True)
     assert rows(txbatch("gc", "--dry-run", "--json")) == [told]
     assert rows(txbatch("gc", "hosts", "--keep-txids", "4", "--json"))[0]["horizon"] == 1
