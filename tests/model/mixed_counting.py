@@ -486,9 +486,7 @@ class Counting:
             except ChangeTooEarly:
                 continue
             except TerminalError as error:
-                if any(
-                    each in str(error) for each in ("watermark", "rebuild", "counted nothing")
-                ):
+                if any(each in str(error) for each in ("watermark", "rebuild", "counted nothing")):
                     continue
             raise AssertionError("records are late by another time than plans say")
         self.source.fields = FIELDS
