@@ -31,10 +31,8 @@ SELECT b.position, max(b.txid) AS txid FROM txbatch.state s JOIN txbatch.batch b
  GROUP BY b.position ORDER BY 2;
 
 -- upstream_left --
--- Which windows had left a state in the generation that has a cut, of those that rebuilds replaced, and the last cut of that.
-SELECT r.swapped_txid, r.past -> :state -> 'left' AS left
-  FROM txbatch.state s JOIN txbatch.rebuild r USING (topology)
- WHERE s.state = :state AND r.status = 'swapped' AND r.swapped_txid >= :start ORDER BY r.swapped_txid, r.rebuild LIMIT 1;
+-- Which windows had left a state in the generation that a rebuild replaced.
+SELECT r.past -> :state -> 'left' FROM txbatch.rebuild r WHERE r.rebuild = :rebuild;
 
 -- upstream_plans --
 -- The plans of the batches that were counted, or counted again, after a txid, up to another.

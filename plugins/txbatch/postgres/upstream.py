@@ -135,13 +135,13 @@ class PostgresUpstream:
         """Return the first txid of a range that may have counted in windows which a rebuild brought back; None: none."""
         with transaction(self.engine) as connection:
             found = known(connection, state)
-            replaced = next(
-                iter(connection.execute(query("upstream_left"), {"state": state, "start": range_["start"]})), None
-            )
+            replaced = replaced_with(found, range_["start"])
             if replaced is None or replaced.left is None:
                 return None
-            left, of = Left.from_json(replaced.left), {"after": replaced.swapped_txid, "until": range_["end"]}
-            plans = connection.execute(query("upstream_plans"), {"topology": found.topology, **of})
+            given = {"state": state, "rebuild": replaced.rebuild}
+            left = Left.from_json(connection.execute(query("upstream_left"), given).scalar_one())
+            of = {"topology": found.topology, "after": replaced.last, "until": range_["end"]}
+            plans = connection.execute(query("upstream_plans"), of)
             return next((row.txid for row in plans if may_count_in(BatchPlan.from_json(row.metadata), left)), None)
 
     def records(self, state: str, position: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
