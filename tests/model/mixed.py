@@ -355,6 +355,15 @@ class Mixed(Counting):
         while self.read(may_die=False):
             pass
         assert self.handed_on == self.closed, "what is closed is not what is handed on"
+        if self.name("changes") not in self.stuck:
+            self.check_changes()
+        if self.name("rows") not in self.stuck:
+            kept = Counter((row[0], row[2]) for row in self.plain.rows(set()).elements())
+            mine = Counter((key[0], word) for key, word in self.rows.items())
+            assert self.never_pruned(mine) == self.never_pruned(kept), "rows"
+
+    def check_changes(self) -> None:
+        """Who adds up what changed of the windows has what they are, also in the other database."""
         there = {key: each.n for key, each in self.windows().items() if self.knows(key[0])}
         assert {key: n for key, n in self.mirror.items() if n is not None and self.knows(key[0])} == there, "changes"
         apart = {
@@ -363,10 +372,6 @@ class Mixed(Counting):
             if row["n"] and self.knows(row[self.start])
         }
         assert apart == there, "what is apart"
-        if self.name("rows") not in self.stuck:
-            kept = Counter((row[0], row[2]) for row in self.plain.rows(set()).elements())
-            mine = Counter((key[0], word) for key, word in self.rows.items())
-            assert self.never_pruned(mine) == self.never_pruned(kept), "rows"
 
     def never_pruned(self, rows: Counter[tuple[int, str]]) -> dict[tuple[int, str], int]:
         return {key: number for key, number in rows.items() if key[0] not in self.ever_pruned}
