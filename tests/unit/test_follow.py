@@ -22,7 +22,7 @@ from txbatch import (
     Topology,
 )
 from txbatch.cli import cron
-from txbatch.core.errors import BadRecord, DefinitionError, LeaseHeld, PartitionUnreadable, Unavailable
+from txbatch.core.errors import BadRecord, DefinitionError, LeaseHeld, PartitionUnreadable, StaleAttempt, Unavailable
 from txbatch.core.plan import BatchPlan, Range, Ranges
 from txbatch.core.transaction import Batch, BatchStatus, Metadata
 from txbatch.memory.emitter import MemoryApplication
@@ -68,6 +68,15 @@ def test_what_goes_by_is_waited_out_each_time_longer(rests: list[float]) -> None
     with pytest.raises(BadRecord):
         found.extend(batch.txid for batch in batches)
     assert rests == [PAUSE_SECONDS, 1, 2, 4, 8, *[PAUSE_SECONDS_MAX] * 3, PAUSE_SECONDS, 1, PAUSE_SECONDS]
+    assert found == [1, 1, 2]
+
+
+def test_a_follower_goes_on_where_another_took_its_batch(rests: list[float]) -> None:
+    """As one does that was cut off from the database: its run is finished by another, by the same name."""
+    batches = follow(looks(1, StaleAttempt("attempt 1:1 is not the newest"), 2, BadRecord("bad")), lambda: False)
+    found = list[int]()
+    with pytest.raises(BadRecord):
+        found.extend(batch.txid for batch in batches)
     assert found == [1, 1, 2]
 
 

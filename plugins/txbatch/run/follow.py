@@ -20,6 +20,7 @@ from txbatch.core.errors import (
     NotItsTurn,
     OutcomeUnknown,
     PartitionUnreadable,
+    StaleAttempt,
     Unavailable,
 )
 from txbatch.core.ledger import Head
@@ -31,8 +32,11 @@ from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
-# What goes by: the database or a source is away for a while, or another live run is in the way.
-PASSING = (Unavailable, OutcomeUnknown, LeaseHeld, NotItsTurn, ChangeTooEarly, PartitionUnreadable, IntervalNotOver)
+# What goes by: the database or a source is away for a while, another live run is in the way, or took the batch.
+PASSING = (
+    *(Unavailable, OutcomeUnknown, LeaseHeld, NotItsTurn, StaleAttempt),
+    *(ChangeTooEarly, PartitionUnreadable, IntervalNotOver),
+)
 # Between two looks; while something is in the way each time twice as much, to the bound.
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.5, 10.0
 # Looks that find nothing take this part of the time at most.
