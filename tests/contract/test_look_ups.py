@@ -14,7 +14,7 @@ from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, LiveState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core import coordinator, look_ups
-from txbatch.core.errors import RecordsGone, SchemaMismatch, TerminalError, UnknownName
+from txbatch.core.errors import ChangeTooEarly, RecordsGone, SchemaMismatch, TerminalError, UnknownName
 from txbatch.core.fields import Field
 from txbatch.core.keep import Keep
 from txbatch.core.planning import plan_again
@@ -117,7 +117,9 @@ def test_a_state_that_is_renamed_is_looked_up_as_of_then(case: LookUps) -> None:
     pending = case.plans("b")
     case.topology = word_count(LogSpout({"a": 100}), state=OpaqueState("words", was=NAME))
     for refused in (case.ledger.check_change, lambda *given: case.ledger.change(*given, "a better name")):
-        with pytest.raises(TerminalError, match="state 'word_count' stays what it is while topology 'looks' reads it"):
+        with pytest.raises(
+            ChangeTooEarly, match=r"state 'word_count' stays .* while an open batch of topology 'looks'"
+        ):
             refused(case.topology, JOB)
     case.ledger.abort(LOOKS, pending.txid, "its state gets another name")
     case.ledger.change(case.topology, JOB, "a better name")

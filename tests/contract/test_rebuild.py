@@ -211,6 +211,19 @@ def test_what_is_read_in_part_is_not_counted(case: Case) -> None:
     assert rebuilding.progress == (0, 2)
 
 
+def test_what_was_given_up_and_then_counted_is_rebuilt(backing: Any) -> None:
+    """A restate of what was given up is the only batch that has counted."""
+    case = Case(backing)
+    case.ledger.skip(NAME, case.initialize(run("1")).txid, "poison")
+    again = restate_of(2, skipped=True)
+    case.goes(case.initialize(again), again, words(dog=1))
+    rebuilding = Rebuilding(case)
+    assert rebuilding.next == 3
+    assert rebuilding.count(3, dog=1)
+    assert rebuilding.swap() == Swapped(3)
+    assert values(case) == {"dog": (1, "dog", 3)}
+
+
 def test_what_cannot_be_rebuilt_is_refused(backing: Any) -> None:
     def begin(topology: Topology, why: str | None) -> None:
         backing.rebuilds.begin(topology, JOB, NEW, why)

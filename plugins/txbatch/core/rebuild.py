@@ -155,7 +155,7 @@ def definition_of(topology: Topology) -> dict[str, Any]:
 def check_rebuild(topology: Topology, known: Known) -> None:
     """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
     name = topology.name
-    if known.committed is None:
+    if not known.counted:
         raise TerminalError(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
     apart = sorted(each.state.name for each in topology.aggregates if each.state.database is not None)
     apart += sorted(state for state, stored in known.states.items() if stored.database is not None)
@@ -206,7 +206,7 @@ def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader
 def check_states_stay(
     topology: Topology, states: Iterable[str], readers: Iterable[Reader], looked_up: Iterable[Reader]
 ) -> None:
-    """TerminalError for a state that a rebuild lets go and that others read, or look up in."""
+    """TerminalError for a state that a rebuild lets go and that others read; ChangeTooEarly where an open batch looks it up."""
     stays = {aggregate.state.name for aggregate in topology.aggregates}
     check_changed(readers, looked_up, [DropState(state) for state in states if state not in stays])
 

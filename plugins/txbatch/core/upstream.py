@@ -490,25 +490,32 @@ def held(
 
 
 def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
-    """TerminalError for a state that is renamed, goes or moves, and that others know by its name, or read the past of.
+    """TerminalError for a state that is renamed, goes or moves, and that streams of others read.
 
-    A state that is looked up is known so by open batches alone: in the plans of the others it gets the new name. ChangeTooEarly
-    for a value that is renamed or goes while an open batch reads the state: it may read the value.
+    ChangeTooEarly while an open batch looks such a state up by its name: in other plans the state gets the new one.
+    So for a value that is renamed or goes while an open batch reads the state: the batch may read the value.
     """
     read, looked = list(readers), list(looked_up)
     for step in steps:
         match step:
             case RenameState(was=state) | DropState(state=state) | MoveState(state=state, database=str()):
-                found = [each.topology for each in (*read, *looked) if each.state == state]
+                _check_not_known(state, read, looked)
             case RenameValue(state=state) | DropValue(state=state):
                 _check_values_not_read(state, (*read, *looked))
-                continue
-            case _:
-                continue
-        if found:
+
+
+def _check_not_known(state: str, read: Iterable[Reader], looked: Iterable[Reader]) -> None:
+    for each in read:
+        if each.state == state:
             raise TerminalError(
-                f"state {state!r} stays what it is while topology {found[0]!r} reads it: where an open batch looks the state up, "
-                f"let that end; where a stream reads it, `txbatch drop {found[0]}`, change this, and run that again"
+                f"state {state!r} stays what it is while topology {each.topology!r} reads it: to change it all the same, "
+                f"`txbatch drop {each.topology}`, change this, and run that again"
+            )
+    for each in looked:
+        if each.state == state:
+            raise ChangeTooEarly(
+                f"state {state!r} stays what it is while an open batch of topology {each.topology!r} looks it up: let that "
+                f"end, or `txbatch abort` it, and try again; `txbatch batches {each.topology}` lists them"
             )
 
 
