@@ -433,13 +433,14 @@ class Counting:
     def leave(self) -> None:
         """All windows that may."""
         before, shut = self.windows(), self.closed_to()
-        list(self.place.windows.leave(self.up.name))
+        for _, left in self.place.windows.leave(self.up.name):
+            self.left_to = max(self.left_to, left.before - 1)  # also where no window begins, until a rebuild has one there
         there = {(row[self.start], row["word"]) for row in self.place.report(self.up, self.name("hours"))}
         for key in before.keys() - there:
             each = before[key]
             assert each.end + KEEP <= (shut or 0), "a window leaves too early"
             self.gone.add(key)
-            self.left_to = max(self.left_to, each.last)
+            assert each.last <= self.left_to, "a window leaves that may not"
             self.met.befalls("leave", each.cells(key[1]))
             self.came_to["left"] += 1
         self.compare()
