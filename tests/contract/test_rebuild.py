@@ -166,6 +166,19 @@ def test_a_key_has_the_txid_of_what_took_its_records_away_though_that_was_never_
     assert values(case) == {"dog": (6, "dog", 4), "cat": (7, "cat", 3)}
 
 
+def test_positions_that_share_a_key_are_restated_while_they_are_counted_anew(case: Case) -> None:
+    """What takes another's place does so in its turn, and not before: the other one counts until then."""
+    rebuilding = Rebuilding(case)
+    assert rebuilding.count(1, dog=1, cat=2)
+    assert rebuilding.count(2, dog=10)
+    case.restates(1, dog=4)
+    case.restates(2, dog=20)
+    assert rebuilding.count(3, dog=4)
+    assert rebuilding.count(4, dog=20)
+    assert rebuilding.swap() == Swapped(4)
+    assert values(case) == {"dog": (24, "dog", 4)}
+
+
 def test_what_was_emitted_before_the_swap_is_emitted_again(case: Case) -> None:
     rebuilding = Rebuilding(case)
     of = run("3")

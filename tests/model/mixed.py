@@ -259,7 +259,9 @@ class Mixed(Counting):
     def keeps(self, rows: Rows) -> None:
         for row in rows:
             key, before, after = row[:3], row[3], row[4]
-            if before is None:
+            if key[0] in self.ever_pruned:  # a rebuild may have brought back others, which is no change
+                self.rows.pop(key, None)
+            elif before is None:
                 assert key not in self.rows, f"row {key} comes twice"
             else:
                 assert self.rows.pop(key, before) == before, f"row {key} was another"

@@ -434,7 +434,9 @@ class Counting:
         """All windows that may."""
         before, shut = self.windows(), self.closed_to()
         for _, left in self.place.windows.leave(self.up.name):
-            self.left_to = max(self.left_to, left.before - 1)  # also where no window begins, until a rebuild has one there
+            self.left_to = max(
+                self.left_to, left.before - 1
+            )  # also where no window begins, until a rebuild has one there
         there = {(row[self.start], row["word"]) for row in self.place.report(self.up, self.name("hours"))}
         for key in before.keys() - there:
             each = before[key]

@@ -176,9 +176,11 @@ def _counted(
     """Return the states of a generation with one more version, as if they were those that count."""
     refolded, before = decided.refolded(version, topology), counting.versions.get(version.position)
     beside = replace(tables, states=dict(counting.states), batches=dict(tables.batches), new_values={})
-    if before is not None:  # here the version took that one's place, whatever lay between them
-        at = version.topology, before
-        beside.batches[at] = replace(beside.batches[at], replaced_by=version.txid)
+    for (
+        txid
+    ) in counting.versions.values():  # here a version takes that one's place which counts, whatever lay between them
+        at, replaced_by = (version.topology, txid), version.txid if txid == before else None
+        beside.batches[at] = replace(beside.batches[at], replaced_by=replaced_by)
     for aggregate in topology.aggregates:
         name, folds = aggregate.state.name, refolded and aggregate.state.contributions
         if before is not None and not folds:
@@ -194,8 +196,8 @@ def _redated(tables: Tables, stored: StoredState, version: Batch) -> StoredState
     """Return a state whose rows of a version have the txid that changed them last: it may lie between two that are counted."""
     changed: dict[Any, int] = {}
     for key, _, txid in stored.contributions:
-        replaced_by = tables.batches[version.topology, txid].replaced_by
-        changed[key] = max(changed.get(key, 0), txid, replaced_by or 0)
+        replaced_by = tables.batches[version.topology, txid].replaced_by or 0
+        changed[key] = max(changed.get(key, 0), txid, replaced_by if replaced_by <= version.txid else 0)
     rows = {
         key: replace(row, txid=changed[key]) if row.txid == version.txid else row for key, row in stored.rows.items()
     }
