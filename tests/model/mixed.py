@@ -8,7 +8,7 @@ are counted again at times; and look up in both. `met` has which capabilities me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -221,6 +221,7 @@ class Mixed(Counting):
     def read(self, *, may_die: bool = True) -> bool:
         """Some batch of a reader; False: nothing is new."""
         some = False
+        readers: dict[Callable[[], Topology], Callable[[Rows, Batch], None]]
         readers = {self.finals: self.hands_on, self.changes: self.adds, self.kept_rows: self.keeps}
         for reader in [self.random.choice([*readers])] if may_die else readers:
             topology = reader()
@@ -229,15 +230,15 @@ class Mixed(Counting):
             if rows is not None and batch is not None:
                 some = True
                 if batch.restate is None:
-                    readers[reader](rows)
+                    readers[reader](rows, batch)
         return some
 
-    def hands_on(self, rows: Rows) -> None:
+    def hands_on(self, rows: Rows, _: Batch) -> None:
         for start, word, number, by in rows:
             assert (start, word) not in self.handed_on, "a window is handed on twice"
             self.handed_on[start, word] = (number, by)
 
-    def adds(self, rows: Rows) -> None:
+    def adds(self, rows: Rows, _: Batch) -> None:
         for start, word, before, after, _ in rows:
             if not self.knows(start):
                 self.mirror.pop((start, word), None)
@@ -256,9 +257,11 @@ class Mixed(Counting):
         there = self.plain.windows().get((start, word))
         return there.cells(word) if there else {(word, micros_of(start) // CELL)}
 
-    def keeps(self, rows: Rows) -> None:
+    def keeps(self, rows: Rows, batch: Batch) -> None:
+        back = self.back_by(batch)
         for row in rows:
             key, before, after = row[:3], row[3], row[4]
+            assert key[0] not in back, f"row {key} is told, which a rebuild brought back"
             if key[0] in self.ever_pruned:  # a rebuild may have brought back others, which is no change
                 self.rows.pop(key, None)
             elif before is None:
@@ -267,6 +270,12 @@ class Mixed(Counting):
                 assert self.rows.pop(key, before) == before, f"row {key} was another"
             if after is not None:
                 self.rows[key] = after
+
+    def back_by(self, batch: Batch) -> set[int]:
+        """The positions whose rows had gone in the generation from which a batch reads on, until a rebuild."""
+        (range_,) = batch.plan.streams["in"].ranges.values()
+        swaps = [each for each in self.brought_back if 0 < range_["start"] <= each < range_["end"]]
+        return self.brought_back[min(swaps)] if swaps else set()
 
     def again(self) -> None:
         """A batch of a reader is counted again: it is given the same, or refused."""

@@ -83,6 +83,7 @@ class Counting:
         self.trained, self.skipped, self.restates = set[int](), dict[int, int](), dict[int, int]()
         self.horizon, self.gone_rows, self.ever_pruned = 0, set[int](), set[int]()
         self.gone, self.left_to = set[tuple[datetime, str]](), 0
+        self.brought_back = dict[int, set[int]]()
         self.shown, self.swapped, self.past = dict[int, Windows](), 0, set[int]()
         self.rebuild_of: Rebuild | None = None
         self.counted = dict[int, tuple[Record, ...]]()
@@ -393,7 +394,7 @@ class Counting:
             self.met.ends(undone, every)
         self.rebuild_of, self.counted = None, {}
         self.past, self.swapped, self.horizon = set(askable), final, 0
-        self.gone_rows, self.gone = set(), set()
+        self.brought_back[final], self.gone_rows, self.gone = self.gone_rows, set(), set()
         self.came_to["swapped"] += 1
         self.look()
         self.compare()

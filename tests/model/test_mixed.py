@@ -82,7 +82,11 @@ WRONG: dict[str, tuple[int, list[tuple[Any, str, Any]], str]] = {
         ],
         "given other rows",
     ),
-    "rows that a rebuild brings back are told": (12, [(upstream, "pruned_between", lambda *_: ())], "comes twice"),
+    "rows that a rebuild brings back are told": (
+        12,
+        [(upstream, "pruned_between", lambda *_: ())],
+        "which a rebuild brought back",
+    ),
     "a value is renamed before readers have read what a rebuild changed": (
         57,
         [(redefinitions, "check_names_kept", lambda *_: None)],
