@@ -247,6 +247,16 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         assert checks(made, writer)["ok"]
 
 
+def test_doctor_says_of_no_role_that_it_may_run_before_the_ledger_is_migrated(site: Site) -> None:
+    owner, writer, _ = NAMES
+    site.done(None, "grants", *NAMES, "--create", "--apply")
+    said = checks(site, owner)
+    assert not said["ok"]
+    assert "run `txbatch migrate`" in said["detail"]
+    site.ask(None, f"REVOKE CREATE ON DATABASE granted FROM {grants.pg_name(writer)}")
+    assert "CREATE on database granted" in checks(site, writer)["detail"]
+
+
 def test_a_missing_right_is_told_with_its_object_and_to_whom_it_matters(made: Site, job: Job) -> None:
     _, writer, _ = NAMES
     made.ask(None, f"REVOKE ALL ON SCHEMA contribution_base FROM {grants.pg_name(writer)}")
