@@ -54,3 +54,21 @@ UPDATE txbatch.apart SET txid = :txid, attempt_id = :attempt_id, token = :token,
 -- forget_apart --
 -- The state is dropped.
 DELETE FROM txbatch.apart WHERE state = :state;
+
+-- rights_apart --
+-- What a run needs in a database with these states apart, and this session's role lacks.
+SELECT use, string_agg(DISTINCT privilege, ', ') AS privileges, object
+  FROM (SELECT 'a run', privilege, 'schema ' || name, has_schema_privilege(to_regnamespace(name), privilege)
+          FROM (VALUES ('txbatch', 'USAGE'), ('state', 'USAGE'), ('state', 'CREATE'), ('report', 'USAGE'),
+                       ('report', 'CREATE')) schemas (name, privilege)
+        UNION ALL
+        SELECT 'a run', privilege, 'txbatch.apart', has_table_privilege(c.oid, privilege)
+          FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
+         WHERE c.relnamespace = to_regnamespace('txbatch') AND c.relname = 'apart'
+        UNION ALL
+        SELECT 'a run', 'ownership', c.oid::regclass::text, pg_has_role(c.relowner, 'USAGE')
+          FROM pg_class c WHERE c.relnamespace = to_regnamespace('state') AND c.relname = ANY(:states)
+        UNION ALL
+        SELECT 'a run', 'TEMPORARY', 'database ' || current_database(),
+               has_database_privilege(current_database(), 'TEMPORARY')) needed (use, privilege, object, held)
+ WHERE NOT held GROUP BY use, object ORDER BY object;

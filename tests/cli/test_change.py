@@ -49,6 +49,35 @@ def test_a_change_is_told_then_applied_with_a_reason(txbatch: Txbatch, write_job
 
 
 @pytest.mark.rule("R23")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "{}"),
+        ("plan", "{}"),
+        ("plan", "{}", "--rebuild"),
+        ("verify", "{}"),
+        ("restate", "{}", "1", "--why", "a bad file"),
+        ("rebuild", "{}", "--why", "a bad file"),
+        ("rebuild", "{}", "--status"),
+        ("rebuild", "{}", "--cancel"),
+    ],
+    ids=lambda command: " ".join(command),
+)
+def test_a_job_that_is_not_renamed_yet_is_told_the_name_that_is_known_and_what_renames_it(
+    command: tuple[str, ...], txbatch: Txbatch, write_job: WriteJob
+) -> None:
+    before = job_of("t", "s")
+    assert txbatch("run", write_job("job.py", before)).exit_code == 0
+    job = write_job("job.py", before.replace("Topology('t'", "Topology('sales', was='t'"))
+    result = txbatch(*(each.format(job) for each in command))
+    refused(result, f"`txbatch change {job} --why '...' --yes`")
+    assert "'sales'" in result.stderr
+    assert "'t'" in result.stderr
+    assert txbatch("change", job, "--why", "finance calls it so", "--yes").exit_code == 0
+    assert txbatch("rebuild", job, "--status").exit_code == 0
+
+
+@pytest.mark.rule("R23")
 def test_what_needs_a_rebuild_is_told_and_not_applied(txbatch: Txbatch, write_job: WriteJob, engine: Engine) -> None:
     assert txbatch("run", write_job("job.py", BEFORE)).exit_code == 0
     job = write_job("job.py", NOW.replace(', since="now"', ""))

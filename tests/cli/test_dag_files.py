@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from txbatch.cli.dag_files import check_files
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.launch.job_file import Job
 
 DAG = '"""An Airflow DAG."""\nfrom txbatch.orchestration import topology_dag\ndag = topology_dag("jobs/{}", {})\n'
 JOB = """
@@ -56,6 +57,21 @@ def test_what_is_wrong_in_a_job_is_said_once_with_the_line_of_the_job(tmp_path: 
     assert "dags/" not in said
     assert "jobs/shop.py, line 25: " in said
     assert said.count("wrod") == 1
+
+
+def test_what_is_wrong_alike_in_several_files_is_said_once_with_their_names(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write(tmp_path, name, JOB.format(name=name) + MAIN)
+
+    def refuse(job: Job) -> None:
+        raise TerminalError("no right; get one" if job.topology.name != "b" else "another reason")
+
+    with pytest.raises(DefinitionError) as refused:
+        check_files(tmp_path, refuse)
+    said = str(refused.value)
+    assert "jobs/a.py and jobs/c.py: no right; get one" in said
+    assert said.count("no right") == 1
+    assert "; jobs/b.py: another reason" in said
 
 
 def test_a_schedule_whose_runs_have_no_interval_is_refused_where_a_topology_reads_by_time(tmp_path: Path) -> None:

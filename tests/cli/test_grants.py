@@ -119,9 +119,9 @@ def job(write_job: Callable[[str, str], str]) -> Job:
     return write
 
 
-def checks(site: Site, role: str | None) -> dict[str, Any]:
-    """What `doctor` says of rights."""
-    (row,) = [row for row in rows_of(site.call(role, "doctor", "--json")) if row["check"] == "rights"]
+def checks(site: Site, role: str | None, of: str = "rights") -> dict[str, Any]:
+    """What `doctor` says of rights, or by another check."""
+    (row,) = [row for row in rows_of(site.call(role, "doctor", "--json")) if row["check"] == of]
     return row
 
 
@@ -240,11 +240,21 @@ def test_doctor_names_each_right_that_is_missing(made: Site) -> None:
         said = checks(made, writer)
         assert not said["ok"]
         assert said["detail"].startswith(
-            f"role {writer!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it{by_admin}"
+            f"role {writer!r} lacks {told}: the ledger's owner grants it by `txbatch grants OWNER WRITER READER`{by_admin}"
         )
         made.done(None, "grants", *NAMES, "--create", "--apply")
         made.done(owner, "grants", *NAMES, "--apply")
         assert checks(made, writer)["ok"]
+
+
+def test_doctor_says_of_no_role_that_it_may_run_before_the_ledger_is_migrated(site: Site) -> None:
+    owner, writer, _ = NAMES
+    site.done(None, "grants", *NAMES, "--create", "--apply")
+    said = checks(site, owner)
+    assert not said["ok"]
+    assert "run `txbatch migrate`" in said["detail"]
+    site.ask(None, f"REVOKE CREATE ON DATABASE granted FROM {grants.pg_name(writer)}")
+    assert "CREATE on database granted" in checks(site, writer)["detail"]
 
 
 def test_a_missing_right_is_told_with_its_object_and_to_whom_it_matters(made: Site, job: Job) -> None:
@@ -356,26 +366,63 @@ stream.group_by("word").persistent_aggregate(OpaqueState("apart", database="ware
 )
 
 
+@pytest.fixture
+def there(made: Site, postgres_server: str) -> Iterator[Site]:
+    """A database for states apart, which the settings name by an administrator's URL."""
+    admin(postgres_server, "CREATE DATABASE warehouse")
+    there = Site(in_database(postgres_server, "warehouse"), made.monkeypatch)
+    made.monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", there.as_(None))
+    yield there
+    admin(postgres_server, "DROP DATABASE warehouse WITH (FORCE)")
+
+
+APART_GRANTS = ("grants", *NAMES, "--warehouse", "warehouse", "--apply")
+
+
 @pytest.mark.parametrize("first", ["grants", "run"])
 def test_a_warehouse_serves_its_writer_and_its_readers(
-    first: str, made: Site, postgres_server: str, write_job: Callable[[str, str], str]
+    first: str, made: Site, there: Site, write_job: Callable[[str, str], str]
 ) -> None:
     _, writer, reader = NAMES
     made.ask(None, f"ALTER ROLE {grants.pg_name(reader)} LOGIN")
-    admin(postgres_server, "CREATE DATABASE warehouse")
-    there = Site(in_database(postgres_server, "warehouse"), made.monkeypatch)
-    job, granting = write_job("apart.py", APART), ("grants", *NAMES, "--warehouse", "warehouse", "--apply")
-    try:
-        set_to = partial(made.monkeypatch.setenv, "TXBATCH_DATABASE_URL_WAREHOUSE")
-        set_to(there.as_(None))
-        made.done(None, *granting, "--create")
-        steps = {"grants": (None, granting), "run": (writer, ("run", job, "--until-idle"))}
-        for step in sorted(steps, key=lambda each: each != first):
-            role, given = steps[step]
-            set_to(there.as_(role))
-            made.done(role, *given)
-        assert there.ask(reader, "SELECT count(*) FROM report.apart") == [(3,)]
-        there.denied(reader, "SELECT * FROM state.apart")
-        there.denied(reader, "SELECT lo_create(7)")
-    finally:
-        admin(postgres_server, "DROP DATABASE warehouse WITH (FORCE)")
+    job, set_to = write_job("apart.py", APART), partial(made.monkeypatch.setenv, "TXBATCH_DATABASE_URL_WAREHOUSE")
+    made.done(None, *APART_GRANTS, "--create")
+    steps = {"grants": (None, APART_GRANTS), "run": (writer, ("run", job, "--until-idle"))}
+    for step in sorted(steps, key=lambda each: each != first):
+        role, given = steps[step]
+        set_to(there.as_(role))
+        made.done(role, *given)
+    assert there.ask(reader, "SELECT count(*) FROM report.apart") == [(3,)]
+    there.denied(reader, "SELECT * FROM state.apart")
+    there.denied(reader, "SELECT lo_create(7)")
+
+
+def test_a_right_that_is_missing_in_a_warehouse_is_told_with_its_grants(
+    made: Site, there: Site, write_job: Callable[[str, str], str]
+) -> None:
+    _, writer, _ = NAMES
+    name, job = grants.pg_name(writer), write_job("apart.py", APART)
+    made.done(None, *APART_GRANTS, "--create")
+    made.done(None, *APART_GRANTS)
+    made.monkeypatch.setenv("TXBATCH_DATABASE_URL_WAREHOUSE", there.as_(writer))
+    made.done(writer, "run", job)
+    assert checks(made, writer, "warehouses") == {"check": "warehouses", "ok": True, "detail": "1 states in warehouse"}
+    there.ask(None, f"REVOKE USAGE ON SCHEMA state FROM {name}; REVOKE DELETE ON txbatch.apart FROM {name}")
+    told = checks(made, writer, "warehouses")["detail"]
+    assert told.startswith(
+        f"role {writer!r} lacks in database 'warehouse' for a run: USAGE on schema state, DELETE on txbatch.apart"
+    )
+    assert "`txbatch grants OWNER WRITER READER --warehouse warehouse`" in told
+    refused(made.call(writer, "run", job), "OWNER WRITER READER --warehouse warehouse`")
+    there.ask(None, f"GRANT USAGE ON SCHEMA state TO {name}; GRANT DELETE ON txbatch.apart TO {name}")
+    there.ask(None, "ALTER TABLE state.apart OWNER TO CURRENT_USER")
+    assert (
+        "lacks in database 'warehouse' for a run: ownership on state.apart"
+        in checks(made, writer, "warehouses")["detail"]
+    )
+    refused(made.call(writer, "run", job), "ALTER TABLE")
+    made.ask(None, f"REVOKE ALL ON txbatch.attempt FROM {name}")
+    there.ask(None, f"ALTER TABLE state.apart OWNER TO {name}")
+    told = checks(made, writer, "warehouses")["detail"]
+    assert "on table attempt" in told
+    assert "--warehouse" not in told  # asked of the ledger while a transaction of the warehouse is open

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock
@@ -82,3 +83,40 @@ def test_several_hosts_are_written_as_libpq_has_them(url: str, hosts: str, ports
 def test_a_url_that_cannot_be_meant_is_refused(url: str, why: str) -> None:
     assert why in refused(url)
     assert "p,q" not in refused(url)
+
+
+@pytest.mark.parametrize("option", ["dbname", "database", "user", "password"])
+@pytest.mark.parametrize("url", ["postgresql://u:p@h:5432/db?{}=geheim", "postgresql://?host=%2Ftmp&{}=geheim"])
+def test_an_option_that_counts_in_place_of_a_part_of_the_url_is_refused_by_name(url: str, option: str) -> None:
+    told = refused(url.format(option))
+    assert f"URL has the option {option!r}" in told
+    assert "geheim" not in told
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("postgresql://u@h/db?host=other", "host"),
+        ("postgresql://u@h:5432/db?port=99", "port"),
+        ("postgresql://u@:5432/db?host=h&port=99", "port"),
+        ("postgresql://u@h/db?sslmode=require&host=other&host=more", "host"),
+    ],
+)
+def test_a_host_or_port_that_the_url_has_already_is_refused_as_an_option(url: str, option: str) -> None:
+    told = refused(url)
+    assert f"URL has the option {option!r}" in told
+    assert not re.search("other|99", told)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@/db?host=%2Ftmp%2Fs&port=5432",
+        "postgresql://u:p@/db?host=one:5432&host=two:5433",
+        "postgresql://u@h/db?port=5433",
+        "postgresql://u@h/db?hostaddr=127.0.0.1",
+        "postgresql://u@one,two/db?sslmode=require",
+    ],
+)
+def test_hosts_and_ports_are_options_where_the_url_has_none(url: str) -> None:
+    parse(url, "URL")

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,26 +29,34 @@ def check_files(root: Path, check_job: Callable[[Job], None] = check_emission) -
     """
     check_dag_files(root / "dags")
     jobs = sorted((root.resolve() / "jobs").glob("*.py"))
-    wrong = {str(job): why for job in jobs if (why := _load_error(job, check_job))}
+    wrong = {str(job): error for job in jobs if (error := _load_error(job, check_job))}
     traces, dags = _import_errors(root / "dags") if any((root / "dags").rglob("*.py")) else ({}, 0)
     errors = [
-        f"dags/{file}{_told(root / 'dags' / file, trace)}"
+        _told(root / "dags", file, trace)
         for file, trace in sorted(traces.items())
         if not any(f'"{job}"' in trace for job in wrong)  # said of the job
     ]
-    errors += [f"jobs/{Path(job).name}{why}" for job, why in wrong.items()]
+    errors += wrong.values()
     if errors:
-        raise DefinitionError("; ".join(errors))
+        raise DefinitionError("; ".join(_once(errors)))
     return f"{how_many(dags, 'DAG')} in dags/ and {how_many(len(jobs), 'job')} in jobs/ of {root} load"
 
 
-def _load_error(job: Path, check_job: Callable[[Job], None]) -> str | None:
-    """Return why a job file does not load, and on which of its lines; None where it does."""
+def _once(errors: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each error once, behind all places that have it."""
+    places: dict[str, list[str]] = {}
+    for place, why in errors:
+        places.setdefault(why, []).append(place)
+    return [f"{' and '.join(filter(None, (', '.join(at[:-1]), at[-1])))}: {why}" for why, at in places.items()]
+
+
+def _load_error(job: Path, check_job: Callable[[Job], None]) -> tuple[str, str] | None:
+    """Return on which of its lines a job file does not load, and why; None where it does."""
     try:
         check_job(load_job(str(job)))
     except TxbatchError as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(job)]
-        return f"{f', line {lines[-1]}' if lines else ''}: {error}"
+        return f"jobs/{job.name}{f', line {lines[-1]}' if lines else ''}", str(error)
     return None
 
 
@@ -72,9 +80,10 @@ def _import_errors(dags: Path) -> tuple[dict[str, str], int]:
     return found["errors"], len(found["dags"])
 
 
-def _told(file: Path, trace: str) -> str:
-    """Return the last line of a traceback that is the DAG file's own, and what was raised."""
-    lines = [line for path, line in _FRAME.findall(trace) if Path(path).resolve() == file.resolve()]
+def _told(dags: Path, name: str, trace: str) -> tuple[str, str]:
+    """Return a DAG file with the last line of a traceback that is its own, and what was raised."""
+    file = (dags / name).resolve()
+    lines = [line for path, line in _FRAME.findall(trace) if Path(path).resolve() == file]
     raised = _RAISED.findall(trace)
     what = ": ".join(raised[-1]) if raised else trace.strip().rpartition("\n")[2]
-    return f"{f', line {lines[-1]}' if lines else ''}: {what.removeprefix('DefinitionError: ')}"
+    return f"dags/{name}{f', line {lines[-1]}' if lines else ''}", what.removeprefix("DefinitionError: ")

@@ -70,7 +70,11 @@ def _migrated(where: settings.Settings) -> str:
 
 def _rights(where: settings.Settings) -> str:
     engine = _ledger(where)
-    return NEW if _new(where, engine) else check_rights(engine)
+    if _new(where, engine):
+        return NEW
+    held = check_rights(engine)
+    check_migrated(engine)  # else rights were asked on what is not there yet
+    return held
 
 
 def _apart(where: settings.Settings) -> str:

@@ -35,7 +35,7 @@ def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) 
     check_emission(job)
     steps = open_steps(job, where)
     topology, engine = job.topology, reader_beside(steps).engine
-    found = extent(engine, topology)
+    found = extent(engine, topology, job.name)
     versions = newest(engine, topology.name, found.positions if sample is None else sample)
     emitter = open_emitter(steps, open_application(job, where, master))
     try:

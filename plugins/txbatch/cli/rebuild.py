@@ -13,7 +13,8 @@ from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.engine import connect
+from txbatch.postgres import definitions
+from txbatch.postgres.engine import connect, transaction
 from txbatch.postgres.reader import Reader
 from txbatch.postgres.rebuilds import PostgresRebuilds
 from txbatch.postgres.rows import unknown_topology
@@ -82,7 +83,10 @@ def _other(where: settings.Settings, given: str, *, cancel: bool, drop_past: boo
     rebuilds, topology = PostgresRebuilds(engine), given
     if not Reader(engine).status(topology):
         with suppress(OSError):
-            topology = arguments.job_of(given, where).topology.name
+            job = arguments.job_of(given, where)
+            topology = job.topology.name
+            with transaction(engine) as connection:
+                definitions.check_name(connection, job.topology, job.name)
     if not Reader(engine).status(topology):
         raise unknown_topology(topology)
     if cancel:

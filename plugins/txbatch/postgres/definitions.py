@@ -16,7 +16,7 @@ from txbatch.core.definition import (
     stream_fields,
     stream_watermarks,
 )
-from txbatch.core.errors import SchemaMismatch
+from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.core.keep_windows import policy
 from txbatch.core.rebuild import Progress
 from txbatch.core.topology import Topology
@@ -67,6 +67,15 @@ def name_of(connection: Connection, topology: Topology) -> str:
     names = {"topology": topology.name, "was": topology.was}
     renamed = connection.execute(query("had_other_name"), names).scalar_one()
     return topology.was if renamed else topology.name
+
+
+def check_name(connection: Connection, topology: Topology, job: str) -> None:
+    """UnknownName for a topology whose history still has the name that the topology had; `job` is its file."""
+    if (name := name_of(connection, topology)) != topology.name:
+        raise UnknownName(
+            f"no topology {topology.name!r} is known yet: the job says was={name!r}, and {name!r} is its name until "
+            f"`txbatch change {job} --why '...' --yes` renames it"
+        )
 
 
 def store(connection: Connection, topology: Topology, job: str) -> None:

@@ -82,9 +82,15 @@ _BAD_RECORD = {
 }
 
 
-def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH_DATABASE_URL") -> Engine:
+def connect(
+    url: str,
+    *,
+    application_name: str = "txbatch",
+    what: str = "TXBATCH_DATABASE_URL",
+    warehouse: str | None = None,
+) -> Engine:
     """An engine on this SQLAlchemy URL, which errors call `what`. DefinitionError when it is no psycopg2 URL; no connection
-    is made yet.
+    is made yet. `warehouse`: the name of a database with states apart, by which errors name its grants.
 
     Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
     """
@@ -95,6 +101,7 @@ def connect(url: str, *, application_name: str = "txbatch", what: str = "TXBATCH
             pool_pre_ping=True,  # a batch's steps lie minutes apart
             pool_recycle=RECYCLE_SECONDS,
             isolation_level="READ COMMITTED",
+            execution_options={"warehouse": warehouse},
             connect_args={
                 "application_name": application_name[:63],
                 "client_encoding": "UTF8",
@@ -142,9 +149,10 @@ def _settings(version: int) -> dict[str, str]:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """Context manager. One transaction. Raises txbatch errors, OutcomeUnknown where the answer to COMMIT is lost (R10)."""
-    committing = False
+    committing, session = False, None
     try:
         with engine.connect() as connection:
+            session = connection.connection.dbapi_connection
             begun = connection.begin()
             try:
                 yield connection
@@ -155,19 +163,26 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             committing = True
             begun.commit()
     except DBAPIError as error:
-        raise translated(error.orig, committing) from error
+        raise translated(error.orig, committing, _warehouse(engine, session, error.orig)) from error
     except psycopg2.Error as error:
-        raise translated(error, committing) from error
+        raise translated(error, committing, _warehouse(engine, session, error)) from error
 
 
-def translated(error: BaseException | None, committing: bool = False) -> TxbatchError:
-    """The driver's error in our words."""
+def _warehouse(engine: Engine, session: object, error: object) -> str | None:
+    """Return the warehouse in whose session an error is; the ledger may be asked while a transaction of a warehouse is open."""
+    cursor = getattr(error, "cursor", None)
+    own = cursor is None or cursor.connection is session
+    return engine.get_execution_options().get("warehouse") if own else None
+
+
+def translated(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
+    """The driver's error in our words; `warehouse` names the database with states apart that has it."""
     code = getattr(error, "pgcode", None)
     message = str(error).strip().split("\n")[0]
     if code in _NOT_THERE:
         return _not_there(message)
     if code == "42501":
-        return _not_allowed(error, message)
+        return _not_allowed(error, message, warehouse)
     if code is None and (problem := pooler.refused(message)):
         return problem
     if code is None and _NO_SETTING.match(message):
@@ -204,15 +219,25 @@ def _not_there(message: str) -> TxbatchError:
     return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
 
 
-def _not_allowed(error: object, message: str) -> TerminalError:
+def _not_allowed(error: object, message: str, warehouse: str | None) -> TerminalError:
     """For a right that is missing: names the role, the object and what to grant, and what readers have instead."""
     denied = _DENIED.fullmatch(message)
     on = f"{denied['kind']} {denied['name']}" if denied else "what it names"
     right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
     return TerminalError(
-        f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: the ledger's owner "
-        f"grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}, and `txbatch doctor` names each right "
-        "that is missing. A role that reads has `txbatch psql` and the schema report, and needs no more"
+        f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: "
+        f"{granted_by(warehouse)}, and `txbatch doctor` names each right that is missing. A role that reads has "
+        f"{'' if warehouse else '`txbatch psql` and '}the schema report, and needs no more"
+    )
+
+
+def granted_by(warehouse: str | None) -> str:
+    """Return who grants what a writer lacks, in the ledger's database or in a warehouse, and how."""
+    if warehouse is None:
+        return f"the ledger's owner grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}"
+    return (
+        f"the owner of database {warehouse!r} grants it by `txbatch grants OWNER WRITER READER --warehouse {warehouse}`, "
+        f"{BY_AN_ADMINISTRATOR}; a table there that another role made is given by ALTER TABLE ... OWNER TO"
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
 from txbatch.core.errors import DefinitionError, NotMigrated, TerminalError
 from txbatch.core.text import shown
-from txbatch.postgres.engine import BY_AN_ADMINISTRATOR, check_server, transaction
+from txbatch.postgres.engine import check_server, granted_by, transaction
 from txbatch.postgres.expressions import listed, pg_name, pg_text
 from txbatch.postgres.queries import query, sql_root
 
@@ -104,16 +105,26 @@ def apply_warehouse(engine: Engine, roles: Roles) -> None:
 def check_rights(engine: Engine) -> str:
     """Return that this session's role may run, rebuild and report; TerminalError names each right that it lacks."""
     with transaction(engine) as connection:
-        lacking: dict[str, list[str]] = {}
-        for row in connection.execute(query("rights")):
-            lacking.setdefault(row.use, []).append(f"{row.privileges} on {row.object}")
-        me = str(connection.execute(text("SELECT current_user")).scalar_one())
+        me, lacking = _lacking(connection, "rights")
     if not lacking:
         return f"role {me} may run, rebuild and report"
-    told = "; ".join(f"for {use}: {_cited(rights)}" for use, rights in lacking.items())
-    raise TerminalError(
-        f"role {me!r} lacks {told}. `txbatch grants OWNER WRITER READER` grants it, {BY_AN_ADMINISTRATOR}"
-    )
+    raise TerminalError(f"role {me!r} lacks {lacking}: {granted_by(None)}")
+
+
+def check_rights_apart(connection: Connection, database: str, states: Sequence[str]) -> None:
+    """TerminalError names each right that this session's role lacks in a database with these states apart."""
+    me, lacking = _lacking(connection, "rights_apart", states=list(states))
+    if lacking:
+        raise TerminalError(f"role {me!r} lacks in database {database!r} {lacking}: {granted_by(database)}")
+
+
+def _lacking(connection: Connection, name: str, **parameters: Any) -> tuple[str, str]:
+    """Return this session's role, and by use what a named statement finds that the role lacks."""
+    lacking: dict[str, list[str]] = {}
+    for row in connection.execute(query(name), parameters):
+        lacking.setdefault(row.use, []).append(f"{row.privileges} on {row.object}")
+    me = str(connection.execute(text("SELECT current_user")).scalar_one())
+    return me, "; ".join(f"for {use}: {_cited(rights)}" for use, rights in lacking.items())
 
 
 def _cited(rights: Sequence[str]) -> str:

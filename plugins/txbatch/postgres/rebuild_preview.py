@@ -61,9 +61,10 @@ class Difference:
     why_not: str | None = None
 
 
-def extent(engine: Engine, topology: Topology) -> Extent:
+def extent(engine: Engine, topology: Topology, job: str) -> Extent:
     """Return what a rebuild counts. Raises what the rebuild is refused for."""
     with transaction(engine) as connection:
+        definitions.check_name(connection, topology, job)
         rows.topology_row(connection, topology.name)
         check(connection, topology)
         ids = {"topology": topology.name}

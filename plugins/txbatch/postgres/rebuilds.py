@@ -40,9 +40,10 @@ class PostgresRebuilds:
         """Begin a rebuild, or go on with the one that runs.
 
         TerminalError for a topology that no rebuild can count, without a reason, and where another job's rebuild runs;
-        SchemaMismatch for another source, or a state's name that is taken.
+        SchemaMismatch for another source, or a state's name that is taken; UnknownName for a topology that is not renamed yet.
         """
         with transaction(self.engine) as connection:
+            definitions.check_name(connection, topology, job)
             rows.lock_topology(connection, topology.name)
             if (running := _running(connection, topology.name)) is not None:
                 decided.check_same(running, topology, code)

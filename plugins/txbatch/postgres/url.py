@@ -16,6 +16,8 @@ from txbatch.core.errors import DefinitionError
 _HOST = r"(?:\[[^\]/?@]*\]|[^\[\]:,/?@]*)(?::\d*)?"
 _NAMED = re.compile(r"\[?([^\[\]]*?)\]?(?::(\d*))?")
 _HOSTS = re.compile(rf"^(\w[\w+]*://(?:[^@/?]*@)?)({_HOST}(?:,{_HOST})+)(?=[/?]|$)")
+# What libpq and psycopg2 take as options, and a URL says before its options.
+_PARTS = {"dbname", "database", "user", "password"}
 
 
 def parse(url: str, what: str) -> URL:
@@ -68,6 +70,7 @@ def _check_parts(given: str, url: URL, what: str) -> None:
         _check_port(url.port, what)
     for option in url.query:
         _check_option(option, what)
+    _check_told_once(url, what)
 
 
 def _check_port(port: int, what: str) -> None:
@@ -83,3 +86,14 @@ def _check_option(name: str, what: str) -> None:
         raise DefinitionError(
             f"{what} has the option {name!r}, which libpq does not know: mend its name, or take it away"
         ) from None
+
+
+def _check_told_once(url: URL, what: str) -> None:
+    """DefinitionError for an option that would count in place of a part of the URL, which is what errors and people go by."""
+    told = {"host": url.host, "port": url.port}
+    twice = _PARTS | {option for option, part in told.items() if part is not None}
+    if found := sorted(twice & url.query.keys()):
+        raise DefinitionError(
+            f"{what} has the option {found[0]!r}, which would count in place of a part: take the option away. The parts are "
+            "postgresql+psycopg2://user:password@host:port/database, or the fields of an Airflow connection"
+        )

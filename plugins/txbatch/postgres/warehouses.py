@@ -24,6 +24,7 @@ from txbatch.core.transaction import Assignment, Batch
 from txbatch.postgres import apart, rows
 from txbatch.postgres.apart import StateApart
 from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.grants import check_rights_apart
 from txbatch.postgres.queries import query
 from txbatch.postgres.stalled_commit import beating
 from txbatch.postgres.statements import statements_of
@@ -48,8 +49,9 @@ class Warehouses:
         """The engine of a database."""
         if database not in self._engines:
             url = self._url_of(database)
+            what = f"the URL of database {database!r}"
             self._engines[database] = connect(
-                url, application_name=self._application_name, what=f"the URL of database {database!r}"
+                url, application_name=self._application_name, what=what, warehouse=database
             )
         return self._engines[database]
 
@@ -176,8 +178,16 @@ class Warehouses:
             return apart.drop(connection, topology, ledger)
 
     def check(self, ledger: Connection) -> str:
-        """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not."""
+        """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not.
+
+        TerminalError names each right that this role lacks in the first database where it lacks one.
+        """
         states = list(ledger.execute(query("states_apart")).mappings())
+        for database in sorted({row["database"] for row in states}):
+            with transaction(self.engine(database)) as connection:
+                check_rights_apart(
+                    connection, database, [row["state"] for row in states if row["database"] == database]
+                )
         for row in states:
             with transaction(self.engine(row["database"])) as connection:
                 _well(ledger, connection, row)

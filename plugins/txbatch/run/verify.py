@@ -81,9 +81,9 @@ class Verifier:
         Raises UnknownName, TerminalError for a txid that is not committed, and SchemaMismatch when the job is defined
         otherwise than the ledger knows it: before anything is read.
         """
+        self.ledger.check_definition(self.job.topology, self.job.name)
         known = self.books.current(self.name)
         positions = list(known)
-        self.ledger.check_definition(self.job.topology, self.job.name)
         kept = [position for position, folded in known.items() if not folded]
         audit = self.books.audit(self.job.topology)
         if audit.versions:  # which of them count is not known
