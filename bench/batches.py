@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 
 from bench.database import Server
 from bench.measure import Stopwatch
-from txbatch.core import coordinator
-from txbatch.core.aggregator import Count
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.spout import BatchCoordinator, Emitter, Spout, SpoutKind
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, Metadata, Run
-from txbatch.postgres.engine import connect
+from txbatch.core.aggregates.aggregator import Count
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.protocol import coordinator
+from txbatch.core.sources.spout import BatchCoordinator, Emitter, Spout, SpoutKind
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging
 

@@ -12,16 +12,16 @@ from bench import batches
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.aggregator import Count
-from txbatch.core.session_window import session_window
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
-from txbatch.core.window import window
-from txbatch.postgres.engine import connect, transaction
+from txbatch.core.aggregates.aggregator import Count
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
+from txbatch.core.windows.session_window import session_window
+from txbatch.core.windows.window import window
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.state_tables import PARTITION_TXIDS, create_partition
-from txbatch.postgres.upstream import PostgresUpstream
+from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, create_partition
+from txbatch.postgres.upstream.upstream import PostgresUpstream
 
 BATCHES, CLOSED, USERS = 2_500, 400, 100_000
 BACK = (0, 10, 1_250)

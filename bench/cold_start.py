@@ -12,7 +12,7 @@ from bench import batches
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch import settings
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.launch.job_file import Job
 from txbatch.launch.submission import Submission, submission
 

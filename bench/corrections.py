@@ -16,12 +16,12 @@ from bench.commit import MILLION
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.transaction import Restate, Run
-from txbatch.postgres.engine import connect, transaction
+from txbatch.core.batch.transaction import Restate, Run
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.retention import Retention
-from txbatch.postgres.state_tables import PARTITION_TXIDS, create_partition
+from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, create_partition
 from txbatch.storage import parquet
 
 BATCHES, KEYS_EACH, MANY, FOLDED = 1_000, 10_000, 10_000, 100

@@ -11,10 +11,10 @@ from bench import batches
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.aggregator import Count
-from txbatch.core.distinct import ApproxCountDistinct
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
+from txbatch.core.aggregates.aggregator import Count
+from txbatch.core.aggregates.distinct import ApproxCountDistinct
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
 
 KEYS, MORE = 2_000, 30
 # A hash of a key's n-th value, in SQL.

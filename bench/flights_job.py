@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import settings
-from txbatch.core.fields import parse_fields
+from txbatch.core.records.fields import parse_fields
 from txbatch.launch.job_file import load_job
 
 _CSV_FORMAT = 'format="csv",\n            options={"header": True, "null_value": "NA"},'

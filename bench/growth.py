@@ -11,9 +11,9 @@ from bench.commit import MILLION, WITHOUT, Case
 from bench.database import server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.aggregator import Sum
-from txbatch.postgres.engine import connect
-from txbatch.postgres.reader import Reader
+from txbatch.core.aggregates.aggregator import Sum
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.reading.reader import Reader
 from txbatch.reports import Reports
 from txbatch.settings import Settings
 

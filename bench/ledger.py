@@ -18,13 +18,13 @@ from typing import Any
 from bench.measure import Figure, Stopwatch
 from bench.results import FOLDER, Results, machine
 from txbatch import Count, PartitionedSpout, Topology, TransactionalState
-from txbatch.core import coordinator
-from txbatch.core.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt, digest
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt, digest
+from txbatch.core.protocol import coordinator
 from txbatch.embedded import postgres
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
 
 RESULTS = FOLDER / "ledger"
 PARTITIONS, FIRST, BUCKET = 4, 10, 1_000

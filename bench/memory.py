@@ -18,9 +18,9 @@ from bench.commit import MILLION
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch
 from bench.results import Results
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
 from txbatch.storage.staging import AttemptFolder
 
 KEYS = int(os.environ.get("BENCH_MEMORY_KEYS", 50 * MILLION))

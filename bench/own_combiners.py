@@ -16,9 +16,9 @@ from bench.plan import told
 from bench.results import Results
 from bench.tally import Tally
 from bench.words import Words
-from txbatch.core.aggregator import Count, Max, Sum
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
+from txbatch.core.aggregates.aggregator import Count, Max, Sum
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.submission import LOCAL_MASTER
 
 ROWS, KEYS = 100_000, 1_000_000

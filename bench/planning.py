@@ -16,15 +16,15 @@ from bench.database import Server, server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
 from bench.small_files import BATCHES, FILES, write
-from txbatch.core import coordinator, fused
-from txbatch.core.aggregator import Count
-from txbatch.core.spout import Spout
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, Run
-from txbatch.postgres.engine import connect
+from txbatch.core.aggregates.aggregator import Count
+from txbatch.core.batch.transaction import Interval, Run
+from txbatch.core.protocol import coordinator, fused
+from txbatch.core.sources.spout import Spout
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.interval import IntervalSpout
 

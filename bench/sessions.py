@@ -12,11 +12,11 @@ from bench import batches
 from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.core.aggregator import Count, Max
-from txbatch.core.session_window import session_window
-from txbatch.core.state import OpaqueState
-from txbatch.core.topology import Topology
-from txbatch.core.window import window
+from txbatch.core.aggregates.aggregator import Count, Max
+from txbatch.core.state.state import OpaqueState
+from txbatch.core.topology.topology import Topology
+from txbatch.core.windows.session_window import session_window
+from txbatch.core.windows.window import window
 
 KEYS, SESSIONS_OF_A_USER, ROWS = 1_000_000, 10, 100_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from bench.commit import as_csv
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.storage import parquet
 

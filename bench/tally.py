@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from txbatch.core.aggregator import CombinerAggregator
+from txbatch.core.aggregates.aggregator import CombinerAggregator
 
 
 class Tally(CombinerAggregator):

@@ -16,7 +16,7 @@ from bench.database import Server, server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch import settings
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import Submission, submission
 

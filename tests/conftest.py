@@ -22,9 +22,9 @@ from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
 from txbatch.local import airflow_config, metadata
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import migrate
-from txbatch.spark.parent import die_with_parent
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
+from txbatch.spark.process.parent import die_with_parent
 
 TESTS = Path(__file__).parent
 TEMPLATE = "migrated"

@@ -35,8 +35,8 @@ from txbatch import (
     Topology,
     Variance,
 )
-from txbatch.core.spout import Spout
-from txbatch.core.state import State
+from txbatch.core.sources.spout import Spout
+from txbatch.core.state.state import State
 
 FIELDS = "k string, n bigint, price decimal(10,2), x double, flag boolean, word string"
 NAMES = [each.split()[0] for each in FIELDS.split(", ")]

@@ -24,7 +24,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from txbatch.spouts.options import CSV, JSON
+from txbatch.formats.options import CSV, JSON
 
 FILES = Path(__file__).parent / "files"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "files.md"

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from pyspark.sql import SparkSession
 
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Assignment
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import Job, load_job
 from txbatch.storage.staging import AttemptFolder

@@ -26,13 +26,13 @@ from support import ListSpout
 
 import txbatch
 from txbatch import AppendState, ReducerAggregator, StaticState, Stream, Topology, window
-from txbatch.core.append import ROW_KEYS
-from txbatch.core.fields import Field, decimal_scale, parse_fields
-from txbatch.core.nodes import Source
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.memory.appended import appended
-from txbatch.memory.functions import record_of
-from txbatch.memory.operations import records
+from txbatch.core.records.fields import Field, decimal_scale, parse_fields
+from txbatch.core.state.append import ROW_KEYS
+from txbatch.core.topology.nodes import Source
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.direct.appended import appended
+from txbatch.direct.functions import record_of
+from txbatch.direct.operations import records
 
 FOLDER = Path(__file__).parent / "golden" / "operations"
 PATHS = sorted(FOLDER.glob("*.json"))

@@ -1,4 +1,4 @@
-"""A state's past in the database, written by hand, and what `core.fold` says of it."""
+"""A state's past in the database, written by hand, and what `core.state.fold` says of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.merge import Merger, Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.update import Change
-from txbatch.postgres.folds import Folds
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.state.fold import Contribution, fold, last_changed
+from txbatch.core.state.update import Change
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.postgres.state.folds import Folds
 
 KEYS = ["a", "b"]
 # By a search for each key that changed since, and in one pass over all contributions: what `txbatch.far_back` forces.

@@ -11,13 +11,13 @@ import psycopg2
 from sqlalchemy import Engine, make_url, text
 from support import Keyed, LogSpout, code, manifest_of, record_batch, run, word_count
 
-from txbatch.core import coordinator
-from txbatch.core.rebuild import Rebuild
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
+from txbatch.core.corrections.rebuild import Rebuild
+from txbatch.core.protocol import coordinator
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.rebuilds import PostgresRebuilds
-from txbatch.postgres.warehouses import Warehouses
 
 
 class Bench:

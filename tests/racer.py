@@ -16,11 +16,11 @@ from postgres_bench import Bench, words
 from support import LogSpout, code, manifest_of, run, word_count
 
 from txbatch import failpoints
-from txbatch.core import coordinator
-from txbatch.core.rebuild import Rebuild
-from txbatch.core.transaction import Batch, Restate
-from txbatch.postgres.engine import connect
-from txbatch.postgres.retention import Retention
+from txbatch.core.batch.transaction import Batch, Restate
+from txbatch.core.corrections.rebuild import Rebuild
+from txbatch.core.protocol import coordinator
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.database.engine import connect
 
 hit = failpoints.hit
 

@@ -8,9 +8,9 @@ import pytest
 from support import LogSpout
 
 from txbatch import Count, OpaqueState, Topology
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.definition.redefinition import how
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.redefinition import how
-from txbatch.core.transaction import Batch
 
 JOB, WHY = "jobs/job.py", "finance asks for it"
 

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from support import record_batch
 from without_spark import read_partitions
 
-from txbatch.core.manifest import check_manifest
-from txbatch.core.transaction import Assignment
+from txbatch.core.batch.manifest import check_manifest
+from txbatch.core.batch.transaction import Assignment
+from txbatch.direct.emitter import emit_batch
 from txbatch.launch.driver import Driver
-from txbatch.memory.emitter import emit_batch
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.loaded import Loaded
-from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
+from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.topology.loaded import Loaded
 from txbatch.storage.staging import error_json
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "protocol.md"

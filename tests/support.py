@@ -12,14 +12,14 @@ import pyarrow as pa
 from slowness import Patience
 
 from txbatch import Count, OpaqueState, PartitionedSpout, SpoutKind, Topology
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.fields import array_of, decimal_scale
-from txbatch.core.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.merge import Partial, Total
-from txbatch.core.persistent_aggregate import PersistentAggregate, ValueColumn
-from txbatch.core.spout import BatchCoordinator, Emitter, Metadata, Spout
-from txbatch.core.state import State
-from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.aggregates.merge import Partial, Total
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.batch.transaction import Assignment, Run, TransactionAttempt
+from txbatch.core.records.fields import array_of, decimal_scale
+from txbatch.core.sources.spout import BatchCoordinator, Emitter, Metadata, Spout
+from txbatch.core.state.state import State
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, ValueColumn
 
 ARROW = {
     "string": pa.string(),

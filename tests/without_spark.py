@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch import PartitionedLogSpout, Spout
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.plan import StreamPlan
+from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.errors import TerminalError, TransientError, TxbatchError
-from txbatch.core.fields import decimal_scale
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.operations import Node, per_batch
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
-from txbatch.core.plan import StreamPlan
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Metadata
+from txbatch.core.records.fields import decimal_scale
+from txbatch.core.topology.operations import Node, per_batch
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.direct import operations
+from txbatch.direct.appended import appended
+from txbatch.direct.emitter import partials_of
 from txbatch.launch.job_file import Job, load_job
-from txbatch.memory import operations
-from txbatch.memory.appended import appended
-from txbatch.memory.emitter import partials_of
 from txbatch.spouts import partitioned_log
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder

@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.core import coordinator
-from txbatch.core.cuts import micros_of
-from txbatch.core.transaction import Batch, Run
-from txbatch.memory.emitter import emit_batch
+from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.protocol import coordinator
+from txbatch.core.records.cuts import micros_of
+from txbatch.direct.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.testing import FeederPartitionedSpout
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import batches
 
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.storage import parquet
 from txbatch.storage.staging import Staging

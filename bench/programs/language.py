@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txbatch import Avg, Count, FixedBatchSpout, Max, Min, Sum, Topology
-from txbatch.core.nodes import Source
+from txbatch.core.topology.nodes import Source
 from txbatch.spark.operations import run_operations
-from txbatch.spark.session import configured
+from txbatch.spark.process.session import configured
 
 RECORDS, KEYS = 8_000_000, 100_000
 RECORD = ["id % {keys} as k", "cast(id * 7919 % 1000 as int) as n", "cast(id % 977 / 100 as decimal(10,2)) as {price}"]

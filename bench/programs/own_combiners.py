@@ -11,9 +11,9 @@ from bench.tally import Tally
 from pyspark.sql import SparkSession
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Sum, Topology
-from txbatch.core.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.spark.aggregate import _aggregated
-from txbatch.spark.session import configured
+from txbatch.spark.process.session import configured
 
 RECORDS, KEYS = 1_000_000, 100_000
 

@@ -13,10 +13,10 @@ from bench.programs.turns import in_turns
 from pyspark.sql import SparkSession
 
 from txbatch import Count, FileSpout, OpaqueState, Topology
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.spark.aggregate import BatchAggregator
+from txbatch.spark.process.session import configured
 from txbatch.spark.reader import BatchReader
-from txbatch.spark.session import configured
 
 
 def main(folder: str, names: str, target: str) -> None:

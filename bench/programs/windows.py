@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txbatch import Count, FixedBatchSpout, Sum, Topology, window
-from txbatch.core.nodes import Source
+from txbatch.core.topology.nodes import Source
 from txbatch.spark.operations import run_operations
-from txbatch.spark.session import configured
+from txbatch.spark.process.session import configured
 
 RECORDS, SHOPS, DAYS = 16_000_000, 100, 30
 ZONE = "America/New_York"

@@ -7,28 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txbatch.core.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
-from txbatch.core.append import AppendState
-from txbatch.core.batch_spout import BatchSpout, PlainSpout
-from txbatch.core.by_field import First, Last, MaxBy, MinBy
-from txbatch.core.distinct import ApproxCountDistinct, DistinctSketch
+from txbatch.core.aggregates.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
+from txbatch.core.aggregates.by_field import First, Last, MaxBy, MinBy
+from txbatch.core.aggregates.distinct import ApproxCountDistinct, DistinctSketch
+from txbatch.core.aggregates.quantile import ApproxQuantile
+from txbatch.core.aggregates.reducer import ReducerAggregator
+from txbatch.core.aggregates.several import CollectSet, TopN
+from txbatch.core.aggregates.spread import StdDev, Variance
+from txbatch.core.aggregates.tallies import BoolAnd, BoolOr, CountIf, Histogram
+from txbatch.core.aggregates.top_rows import TopNBy
+from txbatch.core.batch.transaction import Interval, TransactionAttempt
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
-from txbatch.core.keep import Keep
-from txbatch.core.live_state import LiveState
-from txbatch.core.quantile import ApproxQuantile
-from txbatch.core.reducer import ReducerAggregator
-from txbatch.core.session_window import session_window
-from txbatch.core.several import CollectSet, TopN
-from txbatch.core.spout import BatchCoordinator, Emitter, OpaquePartitionedSpout, PartitionedSpout, Spout, SpoutKind
-from txbatch.core.spread import StdDev, Variance
-from txbatch.core.state import NonTransactionalState, OpaqueState, TransactionalState
-from txbatch.core.static import StaticState
-from txbatch.core.stream import Stream
-from txbatch.core.tallies import BoolAnd, BoolOr, CountIf, Histogram
-from txbatch.core.top_rows import TopNBy
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, TransactionAttempt
-from txbatch.core.window import window
+from txbatch.core.sources.batch_spout import BatchSpout, PlainSpout
+from txbatch.core.sources.spout import (
+    BatchCoordinator,
+    Emitter,
+    OpaquePartitionedSpout,
+    PartitionedSpout,
+    Spout,
+    SpoutKind,
+)
+from txbatch.core.state.append import AppendState
+from txbatch.core.state.keep import Keep
+from txbatch.core.state.state import NonTransactionalState, OpaqueState, TransactionalState
+from txbatch.core.topology.live_state import LiveState
+from txbatch.core.topology.static import StaticState
+from txbatch.core.topology.stream import Stream
+from txbatch.core.topology.topology import Topology
+from txbatch.core.windows.session_window import session_window
+from txbatch.core.windows.window import window
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import SIMPLE_TYPES, Field, array_of, decimal_scale
-from txbatch.core.python_types import DECIMAL_TAKES, TAKES
+from txbatch.core.records.fields import SIMPLE_TYPES, Field, array_of, decimal_scale
+from txbatch.core.records.python_types import DECIMAL_TAKES, TAKES
 from txbatch.core.text import repr_of
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from typing import Any, Self, TypeVar
 
 from txbatch import settings
 from txbatch.core.errors import TerminalError
-from txbatch.core.operations import LiveLookup
-from txbatch.core.topology import Topology
+from txbatch.core.topology.operations import LiveLookup
+from txbatch.core.topology.topology import Topology
+from txbatch.direct.queries import answers
 from txbatch.launch.jobs import jobs_above
-from txbatch.memory.queries import answers
-from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.multi_get import look_up, multi_get
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.reading.multi_get import look_up, multi_get
+from txbatch.postgres.reading.past_reader import PastReader
 
 Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
 Key = Any | Sequence[Any]

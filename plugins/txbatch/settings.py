@@ -12,7 +12,7 @@ from pathlib import Path
 
 from txbatch import failpoints
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import encodable
+from txbatch.core.records.fields import encodable
 from txbatch.embedded import postgres
 from txbatch.places import in_checkout, is_project
 from txbatch.places import project_root as project_root

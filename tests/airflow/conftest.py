@@ -23,7 +23,7 @@ from txbatch import settings
 from txbatch.local import demo
 from txbatch.local.airflow import LocalAirflow
 from txbatch.local.flights import ensure_flights
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 
 ROOT = settings.project_root()
 HERE = Path(__file__).parent

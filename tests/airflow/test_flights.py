@@ -17,8 +17,8 @@ import pytest
 from airflow_support import TASKS, Stack
 from support import until
 
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.timeout(900)
 NEW_YORK = ZoneInfo("America/New_York")

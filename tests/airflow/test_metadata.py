@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 
 from txbatch.local.airflow_config import write_config
 from txbatch.local.metadata import AIRFLOW_VERSION, METADATA, metadata_database, migrate, migrated_version
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -11,8 +11,8 @@ import pytest
 from airflow_support import TASKS, Shown, Stack
 
 from txbatch.local.airflow_api import AirflowApiError
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.timeout(600)
 SENTENCES = ("how are you", "nice to meet you", "what a good day")

@@ -16,8 +16,8 @@ from forks import Fork
 from without_spark import WithoutSpark
 
 from txbatch import settings
-from txbatch.cli import dag_files
 from txbatch.cli.main import main
+from txbatch.cli.project import dag_files
 from txbatch.launch.job_file import LAST_LINES
 
 ROOT = settings.project_root()

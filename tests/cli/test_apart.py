@@ -18,7 +18,7 @@ from sqlalchemy import Engine, text
 
 from txbatch import settings
 from txbatch.core.errors import DefinitionError
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("R21")]
 Databases = Callable[[str], str]

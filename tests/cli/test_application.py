@@ -21,12 +21,12 @@ from support import until
 
 from txbatch import settings
 from txbatch.cli.main import main
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import DefinitionError, StaleAttempt, TransientError
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.launch.application import Application
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner

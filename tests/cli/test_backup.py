@@ -16,7 +16,7 @@ from sqlalchemy import make_url, text
 
 from txbatch import settings
 from txbatch.embedded import postgres
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = pytest.mark.rule("R5", "R19", "R21")

@@ -12,8 +12,8 @@ from click.testing import Result
 from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
-from txbatch.postgres import engine as engines
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.database import engine as engines
+from txbatch.postgres.reading.reader import Reader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]

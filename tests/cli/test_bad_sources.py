@@ -12,10 +12,10 @@ from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import Incomplete
-from txbatch.core.transaction import Batch, Run
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps
 

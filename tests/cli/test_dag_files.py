@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from txbatch.cli.dag_files import check_files
+from txbatch.cli.project.dag_files import check_files
 from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.launch.job_file import Job
 

@@ -14,12 +14,12 @@ from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import TransientError
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
+from txbatch.core.protocol.protocol import Wait
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.engine import connect
-from txbatch.postgres.run_locks import PostgresRunLocks
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.run_locks import PostgresRunLocks
 from txbatch.run import shared_emission
 from txbatch.run.shared_emission import EMIT_FOR_ALL, Emit, Emitted, WaitForOthers, decide
 from txbatch.run.steps import Steps

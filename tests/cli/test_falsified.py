@@ -18,8 +18,8 @@ from txbatch import settings
 from txbatch.cli.main import main
 from txbatch.core.errors import TxbatchError
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.engine import connect
-from txbatch.postgres.retention import Retention
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.database.engine import connect
 from txbatch.run.verify import Asked
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_application, open_runner, open_steps, open_verifier

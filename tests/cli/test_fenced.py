@@ -21,12 +21,12 @@ from sqlalchemy import Engine, text
 from support import until
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import StaleAttempt
-from txbatch.core.transaction import Assignment, Batch, Run
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import spark_environment, submission
-from txbatch.postgres.reader import Reader
-from txbatch.spark.heartbeat import FENCED_EXIT_CODE
+from txbatch.postgres.reading.reader import Reader
+from txbatch.spark.process.heartbeat import FENCED_EXIT_CODE
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_steps
 
@@ -62,7 +62,7 @@ driver.session = session
 TASK = """
 import sys, threading
 from txbatch import settings
-from txbatch.core.transaction import Run
+from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.wiring import open_steps
 steps = open_steps(load_job(sys.argv[1]), settings.resolve(), lease_seconds=int(sys.argv[2]))

@@ -9,9 +9,9 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.core.errors import Incomplete, NotItsTurn, PartitionUnreadable
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.failpoints import FailpointReached
 from txbatch.launch.job_file import load_job
 from txbatch.run.advance import Advance, Finished

@@ -13,10 +13,10 @@ from sqlalchemy import Engine, text
 from without_spark import LikeTheDriver, WithoutSpark
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadRecord
-from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
 

@@ -11,7 +11,7 @@ from click.testing import Result
 from contract.conftest import Postgres
 from contract.test_keep_windows import four_hours
 
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = pytest.mark.rule("R22")

@@ -21,11 +21,11 @@ from without_spark import LikeTheDriver
 
 from txbatch import settings
 from txbatch.cli.main import main
-from txbatch.postgres import grants
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.psql import command
-from txbatch.postgres.queries import sql_root
+from txbatch.postgres.database import grants
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.psql import command
+from txbatch.postgres.database.queries import sql_root
 
 ROOT = settings.project_root()
 NAMES = ('the "owner"', "the writer's", "Reader $1")

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 """
 PROGRAM = """
 import sys
-from txbatch.cli import dag_files
+from txbatch.cli.project import dag_files
 from txbatch.cli.main import main
 dag_files._import_errors = lambda dags: ({{}}, 10)  # Airflow would say so, three seconds later
 for arguments in {commands!r}:

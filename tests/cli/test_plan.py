@@ -16,10 +16,10 @@ from sqlalchemy import Engine, text
 from without_spark import WithoutSpark
 
 from txbatch import settings
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Batch, Interval, Run
+from txbatch.core.batch.transaction import Batch, Interval, Run
+from txbatch.core.protocol.protocol import Wait
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
 from txbatch.run.steps import Steps
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps

@@ -17,8 +17,8 @@ from support import until
 from without_spark import WithoutSpark
 
 from txbatch import failpoints, settings
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import load_job
 from txbatch.run import rebuild as run_rebuild
 from txbatch.spouts.partitioned_log import PartitionedLog

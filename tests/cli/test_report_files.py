@@ -16,8 +16,8 @@ from sqlalchemy import Engine, make_url, text
 from txbatch import settings
 from txbatch.cli.main import main
 from txbatch.core.errors import DefinitionError
-from txbatch.postgres.engine import connect
-from txbatch.postgres.psql import command, make_reader
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.psql import command, make_reader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]

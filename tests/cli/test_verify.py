@@ -17,7 +17,7 @@ from without_spark import LikeTheDriver
 
 from txbatch import settings
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_runner
 

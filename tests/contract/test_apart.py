@@ -18,10 +18,10 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core.coordinator import FinishFirst, initialize_transaction, take_turn
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import SchemaMismatch, StateAhead, TakenBack, TerminalError
-from txbatch.core.protocol import is_adopted
-from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.protocol.coordinator import FinishFirst, initialize_transaction, take_turn
+from txbatch.core.protocol.protocol import is_adopted
 from txbatch.failpoints import FailpointReached
 
 pytestmark = pytest.mark.rule("R21")

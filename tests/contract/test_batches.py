@@ -10,7 +10,8 @@ import pytest
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, TransactionalState
-from txbatch.core.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import (
     BrokenChain,
     Incomplete,
@@ -25,9 +26,8 @@ from txbatch.core.errors import (
     TerminalError,
     UnknownName,
 )
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.protocol import Wait, WaitReason, is_adopted
-from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
+from txbatch.core.protocol.protocol import Wait, WaitReason, is_adopted
 
 Words = dict[str, list[Keyed]]
 NONE: Words = {"word_count": []}

@@ -14,14 +14,14 @@ from contract.test_restate import restate_of
 from contract.test_watermarks import Visits, at
 
 from txbatch import session_window
-from txbatch.core.closed_sessions import Asked, Before, Version, first_closed
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError
-from txbatch.core.keep import Keep
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Batch
-from txbatch.core.watermark import BEGIN
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.state.keep import Keep
+from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
+from txbatch.core.windows.watermark import BEGIN
 
 pytestmark = [pytest.mark.rule("R26"), pytest.mark.rule("R27")]
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "closed_sessions").glob("*.json"))

@@ -12,13 +12,13 @@ from contract.test_watermarks import Days, Visits, at
 from support import code, run
 
 from txbatch import Count, OpaqueState, StateSpout, Topology, window
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
-from txbatch.core.transaction import Assignment, Batch, Restate, TransactionAttempt
-from txbatch.core.upstream import export
-from txbatch.core.watermark import BEGIN
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.upstream.upstream import export
+from txbatch.core.windows.watermark import BEGIN
 
 pytestmark = pytest.mark.rule("R26")
 FIELDS = "window_start timestamp, visits bigint, closed_by bigint"

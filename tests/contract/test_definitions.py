@@ -12,10 +12,10 @@ import pytest
 from support import ListSpout, LogSpout, run
 
 from txbatch import Avg, Count, Max, OpaqueState, SpoutKind, Stream, Sum, Topology, TransactionalState
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Metadata, Restate
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.spout import Spout
-from txbatch.core.transaction import Batch, BatchStatus, Interval, Metadata, Restate
+from txbatch.core.protocol import coordinator
+from txbatch.core.sources.spout import Spout
 
 NEW_YEAR, DAY = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1)
 FIELDS = "word string, n bigint"

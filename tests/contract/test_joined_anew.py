@@ -11,8 +11,8 @@ from contract.test_watermarks import Visits, at, records
 from support import manifest_of
 
 from txbatch import Count, OpaqueState, StateSpout, Topology, window
-from txbatch.core.transaction import Assignment
-from txbatch.memory.emitter import described, partials_of
+from txbatch.core.batch.transaction import Assignment
+from txbatch.direct.emitter import described, partials_of
 
 pytestmark = [pytest.mark.rule("R23"), pytest.mark.rule("R26")]
 

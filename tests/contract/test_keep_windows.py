@@ -16,15 +16,15 @@ from contract.test_watermarks import Days, Visits, at, day
 from support import LogSpout, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoints, session_window, window
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
+from txbatch.core.corrections.keep_windows import KeptWindows
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone, TerminalError
-from txbatch.core.keep import Keep
-from txbatch.core.keep_windows import KeptWindows
-from txbatch.core.look_ups import export
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.state.keep import Keep
+from txbatch.core.upstream.look_ups import export
 from txbatch.run.windows import let_go, told
 
 pytestmark = pytest.mark.rule("R30")

@@ -24,16 +24,16 @@ from contract.test_watermarks import DAY, Days, Minutes, Visits, at
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology, window
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.manifest import Manifest
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
-from txbatch.core.watermark import BEGIN
-from txbatch.core.window import Window
-from txbatch.memory.emitter import counting, described, partials_of
-from txbatch.memory.operations import records
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.windows.watermark import BEGIN
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import counting, described, partials_of
+from txbatch.direct.operations import records
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path for folder in ("late", "closed_windows") for path in (GOLDEN / folder).glob("*.json"))

@@ -13,13 +13,14 @@ from contract.test_restate import NAME, Case
 from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, LiveState, OpaqueState, Sum, Topology, TransactionalState
-from txbatch.core import coordinator, look_ups
+from txbatch.core.batch.transaction import Assignment, Batch, Restate, Run, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, RecordsGone, SchemaMismatch, TerminalError, UnknownName
-from txbatch.core.fields import Field
-from txbatch.core.keep import Keep
-from txbatch.core.planning import plan_again
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, Batch, Restate, Run, TransactionAttempt
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.planning import plan_again
+from txbatch.core.records.fields import Field
+from txbatch.core.state.keep import Keep
+from txbatch.core.upstream import look_ups
 
 LOOKS = "looks"
 FIELDS = "word string, count bigint"

@@ -10,8 +10,8 @@ from contract.test_restate import NAME, Case, restate_of, words
 from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, OpaqueState, Topology, TransactionalState, failpoints
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import DefinitionError, SchemaMismatch
-from txbatch.core.rebuild import Swapped
 
 pytestmark = pytest.mark.rule("R10")
 TABLE = "audit.word changes"
@@ -33,7 +33,7 @@ class Audited(Case):
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How PostgreSQL knows what a commit changes: an older one has to look."""
     if request.param != "returned":
-        monkeypatch.setattr("txbatch.postgres.state_writer.RETURNING_VERSION_MIN", 10**9)
+        monkeypatch.setattr("txbatch.postgres.state.state_writer.RETURNING_VERSION_MIN", 10**9)
     return str(request.param)
 
 

@@ -12,13 +12,13 @@ from contract.test_restate import restate_of
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import CollectSet, OpaqueState, Topology
-from txbatch.core import coordinator
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import BrokenChain, TerminalError
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.operations import records
+from txbatch.core.protocol import coordinator
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
 
 pytestmark = pytest.mark.rule("R29")
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "numbered").glob("*.json"))

@@ -9,9 +9,9 @@ import pytest
 from support import Keyed, ListSpout, LogSpout, manifest_of, read_all, run, word_count
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.errors import BrokenChain, NotItsTurn, TerminalError, UnknownName
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.protocol.coordinator import NothingNew
 
 PARTITIONS = [f"{number:02}" for number in range(16)]
 

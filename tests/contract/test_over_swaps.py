@@ -16,8 +16,8 @@ from contract.test_watermarks import at
 from support import LogSpout, code, run, word_count
 
 from txbatch import Count, OpaqueState, StateSpout, Topology
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import ChangeTooEarly, RecordsGone, SchemaMismatch, TerminalError
-from txbatch.core.rebuild import Swapped
 
 pytestmark = pytest.mark.rule("R23")
 

@@ -21,12 +21,12 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import BadRecord, NotFoldable, TerminalError
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
-from txbatch.core.upstream import export
-from txbatch.memory.emitter import partials_of
+from txbatch.core.protocol import coordinator
+from txbatch.core.upstream.upstream import export
+from txbatch.direct.emitter import partials_of
 
 NAME = "own"
 STATES = {

@@ -15,10 +15,10 @@ from contract.test_rows import Rows
 from support import code, manifest_of, run
 
 from txbatch import ParquetFiles
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError, TransientError
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.memory.emitter import partials_of
+from txbatch.direct.emitter import partials_of
 from txbatch.storage.parquet_files import MARK, WRITING
 
 pytestmark = pytest.mark.rule("R10")

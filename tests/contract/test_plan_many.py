@@ -10,9 +10,9 @@ from contract.test_restate import NAME, Case, restate_of, words
 from sqlalchemy import event
 from support import LogSpout, run, word_count
 
-from txbatch.core.coordinator import initialize_transaction, plan_many
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Run
 from txbatch.core.errors import IntervalNotOver, IntervalTaken
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus, Interval, Run
+from txbatch.core.protocol.coordinator import initialize_transaction, plan_many
 
 
 def registered(backing: Any, topology: Any) -> Any:

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 from support import Keyed, ListSpout, LogSpout, run, word_count
 
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Batch
 from txbatch.core.errors import BrokenChain
-from txbatch.core.transaction import Batch
+from txbatch.core.protocol.coordinator import NothingNew
 
 ONE: dict[str, list[Keyed]] = {"word_count": [(("dog",), (1,))]}
 PLANS: list[Any] = [

@@ -13,16 +13,16 @@ from contract.test_restate import restate_of
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.cuts import micros_of, time_of
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
 from txbatch.core.errors import BadRecord, SchemaMismatch
-from txbatch.core.event_time import fixed
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, Batch, Metadata, Run, TransactionAttempt
-from txbatch.core.window import Window
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.operations import records
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.event_time import fixed
+from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
 
 pytestmark = pytest.mark.rule("R28")
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "processing_time").glob("*.json"))
@@ -48,7 +48,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for place in ("txbatch.memory.event_time.fixed", "txbatch.postgres.event_time.fixed"):
+    for place in ("txbatch.memory.event_time.fixed", "txbatch.postgres.tables.event_time.fixed"):
         monkeypatch.setattr(place, found.fixed)
     return found
 

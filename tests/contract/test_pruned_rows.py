@@ -14,13 +14,14 @@ from contract.test_upstream import JOB
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology
-from txbatch.core import coordinator, look_ups
+from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone
-from txbatch.core.keep import Keep
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, Batch, Restate, TransactionAttempt
-from txbatch.core.upstream import export
-from txbatch.memory.emitter import partials_of
+from txbatch.core.protocol import coordinator
+from txbatch.core.state.keep import Keep
+from txbatch.core.upstream import look_ups
+from txbatch.core.upstream.upstream import export
+from txbatch.direct.emitter import partials_of
 
 pytestmark = pytest.mark.rule("R22")
 FIELDS = "batch bigint, word_before string, word_after string"

@@ -9,10 +9,10 @@ from contract.test_restate import restate_of
 from support import LogSpout, run
 
 from txbatch import Count, Keep, OpaqueState, Topology
-from txbatch.core import coordinator
-from txbatch.core.transaction import Batch, Run
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.operations import records
+from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.protocol import coordinator
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
 
 
 class Words:

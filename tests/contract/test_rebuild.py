@@ -11,10 +11,10 @@ from contract.test_restate import NAME, Case, restate_of, words
 from support import Keyed, ListSpout, LogSpout, code, manifest_of, run, word_count
 
 from txbatch import Count, Max, SpoutKind, Topology
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.transaction import Assignment, BatchStatus, TransactionAttempt
+from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.rebuild import Behind, Rebuild, Swapped
-from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
 
 pytestmark = pytest.mark.rule("R23")
 JOB, NEW = "jobs/job.py", code("new")

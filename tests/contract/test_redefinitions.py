@@ -9,10 +9,10 @@ from redefined import JOB, WHY, change, defined, keyed, whole
 from support import code, manifest_of
 
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology, TransactionalState
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, Restate, Run
+from txbatch.core.definition.redefinition import NeedsRebuild
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, UnknownName
-from txbatch.core.redefinition import NeedsRebuild
-from txbatch.core.transaction import Batch, Restate, Run
+from txbatch.core.protocol import coordinator
 
 
 @pytest.mark.rule("R23")

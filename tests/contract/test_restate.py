@@ -10,11 +10,11 @@ import pytest
 from support import Keyed, ListSpout, LogSpout, run, word_count
 
 from txbatch import Count, Topology, TransactionalState
-from txbatch.core import coordinator
+from txbatch.core.batch.plan import Whole
+from txbatch.core.batch.transaction import Batch, BatchKind, Restate, Run
 from txbatch.core.errors import TerminalError
-from txbatch.core.plan import Whole
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Batch, BatchKind, Restate, Run
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.protocol import Wait
 
 pytestmark = pytest.mark.rule("R17")
 NAME = "word_count"

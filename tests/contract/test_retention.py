@@ -10,11 +10,11 @@ from contract.test_restate import NAME, Case, restate_of, words
 from support import LogSpout, run
 
 from txbatch import failpoints
-from txbatch.core.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.aggregates.merge import Add
+from txbatch.core.corrections.retention import SLICE_TXIDS, Retention, Slice
 from txbatch.core.errors import NotFoldable, TerminalError, TransientError, UnknownName
-from txbatch.core.keep import Keep
-from txbatch.core.merge import Add
-from txbatch.core.retention import SLICE_TXIDS, Retention, Slice
+from txbatch.core.state.keep import Keep
 
 pytestmark = pytest.mark.rule("R22")
 

@@ -10,10 +10,10 @@ from contract.test_restate import restate_of
 from support import LogSpout, run
 
 from txbatch import AppendState, Topology
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import DefinitionError, SchemaMismatch
-from txbatch.core.transaction import Batch, Run
-from txbatch.memory.emitter import partials_of
+from txbatch.core.protocol import coordinator
+from txbatch.direct.emitter import partials_of
 
 
 class Rows:

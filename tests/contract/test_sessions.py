@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Avg, Count, Max, OpaqueState, StateSpout, Sum, Topology, TransactionalState, session_window
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.rebuild import Swapped
-from txbatch.core.state import State
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
-from txbatch.core.upstream import export
+from txbatch.core.protocol import coordinator
+from txbatch.core.state.state import State
+from txbatch.core.upstream.upstream import export
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
+from txbatch.direct.queries import ask as in_memory
 from txbatch.failpoints import FailpointReached
-from txbatch.memory.emitter import partials_of
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.operations import records
-from txbatch.memory.queries import ask as in_memory
 from txbatch.reports import Reports
 from txbatch.settings import Settings
 

@@ -9,9 +9,9 @@ import pytest
 from postgres_bench import Calls
 from support import LogSpout, manifest_of, run, word_count
 
-from txbatch.core.coordinator import NothingNew, initialize_transaction
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn, StaleAttempt, TerminalError
-from txbatch.core.protocol import Wait
+from txbatch.core.protocol.coordinator import NothingNew, initialize_transaction
+from txbatch.core.protocol.protocol import Wait
 
 RECORDS, RUNS = 240, 4
 

@@ -13,9 +13,9 @@ from contract.test_upstream import JOB
 from contract.test_watermarks import HOURS, Visits, at
 
 from txbatch import Count, OpaqueState, Topology, session_window, window
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, TransactionAttempt
 
 pytestmark = pytest.mark.rule("R23")
 CHANGES = "window_start timestamp, visits_before bigint, visits_after bigint"

@@ -13,14 +13,14 @@ from contract.test_restate import NAME, Case, restate_of, words
 from support import LogSpout, run, word_count
 
 from txbatch import Avg, Count, OpaqueState, StateSpout, Topology
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Batch, Restate
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError, UnknownName
-from txbatch.core.fields import Field
-from txbatch.core.keep import Keep
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Batch, Restate
-from txbatch.core.upstream import export
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.records.fields import Field
+from txbatch.core.state.keep import Keep
+from txbatch.core.upstream.upstream import export
 
 FIELDS = "word string, change string, count_before bigint, count_after bigint, txid bigint"
 TOP = "top"

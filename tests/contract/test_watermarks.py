@@ -14,16 +14,16 @@ from contract.test_restate import restate_of
 from support import ListSpout, LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, session_window, window
-from txbatch.core import coordinator
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.manifest import Manifest
-from txbatch.core.session_window import SessionWindow
-from txbatch.core.spout import SpoutKind
-from txbatch.core.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
-from txbatch.core.window import Window
-from txbatch.memory.emitter import counting, described, partials_of
-from txbatch.memory.operations import records
+from txbatch.core.protocol import coordinator
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import counting, described, partials_of
+from txbatch.direct.operations import records
 
 pytestmark = pytest.mark.rule("R25")
 # Minutes of a day long ago, of each partition; None could not be read.

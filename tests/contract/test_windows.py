@@ -16,12 +16,12 @@ from contract.test_restate import restate_of
 from support import LogSpout, run
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import SchemaMismatch
-from txbatch.core.transaction import Batch, Run
-from txbatch.core.window import Window
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.operations import records
+from txbatch.core.protocol import coordinator
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
 
 Visit = tuple[datetime, str]
 ZONE = ZoneInfo("America/New_York")

@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 
 import txbatch
 from txbatch.cli.main import main
-from txbatch.core.manifest import Manifest
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, Interval
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Interval
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.testing import submit_topology

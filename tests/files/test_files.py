@@ -11,9 +11,9 @@ from file_cases import FILES, FORMATS, Case, cases, told
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import parse_fields
-from txbatch.spouts import options, parquet_files, text_lines
-from txbatch.spouts.scan import Format, Times, read_file
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats import options, parquet_files, text_lines
+from txbatch.formats.scan import Format, Times, read_file
 
 EPOCH, FAR = datetime(1971, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 

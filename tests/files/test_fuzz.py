@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from txbatch.core.errors import TxbatchError
-from txbatch.core.fields import parse_fields
-from txbatch.spouts import options
-from txbatch.spouts.scan import Format, Times, read_file
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats import options
+from txbatch.formats.scan import Format, Times, read_file
 
 FIELDS = parse_fields(
     "at timestamp, name string, amount decimal(10,2), n int, big bigint, x double, ok boolean, day date"

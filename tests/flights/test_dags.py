@@ -17,8 +17,8 @@ import pytest
 
 from txbatch import settings
 from txbatch.cli.cron import cut
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import Interval
 from txbatch.launch.job_file import check_dag_files
 
 ROOT = settings.project_root()

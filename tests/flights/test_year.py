@@ -30,7 +30,7 @@ from sizes import some_of
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SparkSubmit, submission
 from txbatch.local.flights import FILE, FLIGHTS, ensure_flights

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import Job, load_job
-from txbatch.spark.parent import die_with_parent
+from txbatch.spark.process.parent import die_with_parent
 from txbatch.storage.staging import AttemptFolder
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import TransientError
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.launch.job_file import load_job
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder

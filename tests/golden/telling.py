@@ -37,10 +37,10 @@ from support import Keyed, ListSpout, run, word_count
 
 from txbatch import NonTransactionalState, OpaqueState, PartitionUnreadable, SpoutKind, Topology, TransactionalState
 from txbatch.core import errors
-from txbatch.core.coordinator import NothingNew
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Assignment, Batch, Interval, Metadata, Restate, Run, TransactionAttempt
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Restate, Run, TransactionAttempt
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import Wait
 from txbatch.failpoints import FailpointReached
 
 STATES = {"non_transactional": NonTransactionalState, "transactional": TransactionalState, "opaque": OpaqueState}

@@ -24,11 +24,11 @@ from support import code as code_of
 
 import txbatch
 from txbatch import NonTransactionalState, OpaqueState, SpoutKind, Topology, TransactionalState
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, Restate, Run
 from txbatch.core.errors import TxbatchError
-from txbatch.core.transaction import Batch, Restate, Run
-from txbatch.memory.emitter import partials_of
-from txbatch.postgres.engine import connect
+from txbatch.core.protocol import coordinator
+from txbatch.direct.emitter import partials_of
+from txbatch.postgres.database.engine import connect
 
 CASES = sorted((Path(__file__).parent / "corrections").glob("*.json"))
 STATES: Any = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}

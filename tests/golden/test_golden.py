@@ -30,15 +30,16 @@ from sqlalchemy import Connection, Engine
 from support import ListSpout, code, manifest_of, record_batch, run, staged
 
 import txbatch
-from txbatch.core import errors, update
-from txbatch.core.aggregator import PartialColumn, required
-from txbatch.core.apart import ApartStatus, LastWriter, LedgerView
-from txbatch.core.fields import Field
-from txbatch.core.merge import Merge, Merger
-from txbatch.core.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.spout import SpoutKind
-from txbatch.core.state import (
+from txbatch.core import errors
+from txbatch.core.aggregates.aggregator import PartialColumn, required
+from txbatch.core.aggregates.merge import Merge, Merger
+from txbatch.core.batch.apart import ApartStatus, LastWriter, LedgerView
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.state import update
+from txbatch.core.state.state import (
     NonTransactionalState,
     NonTransactionalValue,
     OpaqueState,
@@ -47,19 +48,25 @@ from txbatch.core.state import (
     TransactionalState,
     TransactionalValue,
 )
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
+from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
+from txbatch.core.topology.topology import Topology
 from txbatch.memory import apart as apart_in_memory
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres import apart
-from txbatch.postgres.engine import connect, translated
-from txbatch.postgres.expressions import pg_name
-from txbatch.postgres.queries import query
-from txbatch.postgres.report_views import create_report
-from txbatch.postgres.state_tables import execute
-from txbatch.postgres.state_writer import ApartWriter, LedgerWriter, OpaqueReplay, StateWriter, TransactionalReplay
-from txbatch.postgres.statements import statements_of
+from txbatch.postgres.apart import apart
+from txbatch.postgres.database.engine import connect, translated
+from txbatch.postgres.database.expressions import pg_name
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.schema.report_views import create_report
+from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.state.state_writer import (
+    ApartWriter,
+    LedgerWriter,
+    OpaqueReplay,
+    StateWriter,
+    TransactionalReplay,
+)
+from txbatch.postgres.state.statements import statements_of
 
 ROOT = Path(__file__).parent
 CASES = sorted(
@@ -187,7 +194,7 @@ class Store:
 
 
 class CoreStore(Store):
-    """`core.update` alone."""
+    """`core.state.update` alone."""
 
     def put(self, rows: list[Row]) -> None:
         self.values = {key_of(self.aggregate, row): value_of(self.aggregate, row) for row in rows}
@@ -242,7 +249,7 @@ class MemoryStore(CoreStore):
 
 
 class PostgresStore(Store):
-    """The statements of `postgres.statements`, run by `postgres.state_writer` on a real table."""
+    """The statements of `postgres.state.statements`, run by `postgres.state.state_writer` on a real table."""
 
     connection: Connection
 
@@ -339,7 +346,7 @@ class MemoryWarehouse(CoreStore, Attempts):
 
 
 class Warehouse(PostgresStore, Attempts):
-    """`postgres.apart`, with its last writer."""
+    """`postgres.apart.apart`, with its last writer."""
 
     ledger = "00000000-0000-0000-0000-000000000000"
 
@@ -522,5 +529,5 @@ def row_of(aggregate: PersistentAggregate, key: tuple[Any, ...], value: Any) -> 
 
 
 def as_transaction_would(error: BaseException) -> BaseException:
-    """The error that `postgres.engine.transaction` makes of a driver's error."""
+    """The error that `postgres.database.engine.transaction` makes of a driver's error."""
     return translated(error) if isinstance(error, psycopg2.Error) else error

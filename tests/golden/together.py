@@ -19,10 +19,10 @@ from model.source import STREAM, records_of
 from model.story import CODE, Work
 
 from txbatch import PartitionUnreadable
-from txbatch.core.manifest import Manifest
-from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.memory.emitter import MemoryApplication
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.direct.emitter import MemoryApplication
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging

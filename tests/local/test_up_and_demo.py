@@ -16,7 +16,7 @@ from txbatch import settings
 from txbatch.embedded import postgres
 from txbatch.local import demo, down, up
 from txbatch.local.down import only_up
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 
 
 @pytest.mark.parametrize("module", ["demo", "up"])

@@ -10,7 +10,7 @@ from model.story import Action, Story
 from model.symmetry import Runs, runs_apart
 
 from txbatch import SpoutKind
-from txbatch.core.transaction import Batch
+from txbatch.core.batch.transaction import Batch
 
 
 def choices(story: Story, batches: list[Batch], runs: Runs = runs_apart) -> Iterator[Action]:

@@ -31,14 +31,14 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core import coordinator
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import Ranges
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, Interval, Metadata, Restate, Run
 from txbatch.core.errors import BrokenChain, Incomplete, NotItsTurn, PartitionUnreadable, TerminalError
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import Ranges
-from txbatch.core.state import State
-from txbatch.core.transaction import Assignment, Batch, BatchKind, Interval, Metadata, Restate, Run
-from txbatch.memory.emitter import partials_of
+from txbatch.core.protocol import coordinator
+from txbatch.core.state.state import State
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.direct.emitter import partials_of
 
 STREAM, FIELDS = "in", "word string, n bigint, gone boolean"
 DAY, START = timedelta(days=1), datetime(2024, 1, 1, tzinfo=UTC)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from model.oracle import Violation, check, counted_by, given_up, require
 from model.story import Story
 
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.core.errors import NotItsTurn, TakenBack, TxbatchError
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.protocol.coordinator import NothingNew
 
 ROUNDS = 12
 

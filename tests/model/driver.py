@@ -26,7 +26,7 @@ from model.oracle import require
 from support import LogSpout, word_count
 
 from txbatch import SpoutKind
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import (
     BrokenChain,
     LeaseHeld,
@@ -36,9 +36,9 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
 )
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Batch, BatchStatus, Run
-from txbatch.memory.emitter import MemoryApplication
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import Wait
+from txbatch.direct.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

@@ -8,11 +8,11 @@ from uuid import uuid4
 from model.event_times import STEPS, History
 from support import code, run
 
-from txbatch.core import planning
+from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError, TxbatchError
-from txbatch.core.rebuild import Swapped
-from txbatch.core.transaction import Assignment, Batch, Restate, TransactionAttempt
-from txbatch.memory.emitter import emit_batch
+from txbatch.core.protocol import planning
+from txbatch.direct.emitter import emit_batch
 from txbatch.memory.rebuilds import MemoryRebuilds
 
 

@@ -19,14 +19,14 @@ from contract.test_restate import restate_of
 from support import ListSpout, LogSpout, code, run
 
 from txbatch import Count, OpaqueState, SpoutKind, StateSpout, Topology, session_window, window
-from txbatch.core import coordinator
-from txbatch.core.cuts import micros_of, time_of
+from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import BrokenChain, PartitionUnreadable, TxbatchError
-from txbatch.core.keep import Keep
-from txbatch.core.sessions import joined
-from txbatch.core.transaction import Batch, BatchStatus, Interval, Run
+from txbatch.core.protocol import coordinator
+from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.state.keep import Keep
+from txbatch.core.topology.sessions import joined
+from txbatch.direct.emitter import emit_batch
 from txbatch.memory import event_time
-from txbatch.memory.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.retention import MemoryRetention
 

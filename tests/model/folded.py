@@ -6,7 +6,7 @@ from random import Random
 
 from model.corrections import History, Shape, Step, drawn
 
-from txbatch.core.transaction import Restate
+from txbatch.core.batch.transaction import Restate
 
 
 class Folded(History):

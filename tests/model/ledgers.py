@@ -11,21 +11,22 @@ import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
-from txbatch.core.apart import LastWriter
-from txbatch.core.ledger import Ledger
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch
+from txbatch.core.batch.apart import LastWriter
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.protocol.ledger import Ledger
+from txbatch.core.topology.topology import Topology
 from txbatch.failpoints import FailpointReached
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
-from txbatch.postgres import apart, state_tables
-from txbatch.postgres import rows as rows_of
-from txbatch.postgres.engine import transaction
-from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.apart import apart
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.expressions import pg_name
+from txbatch.postgres.database.queries import query
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.queries import query
-from txbatch.postgres.reader import Reader
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
+from txbatch.postgres.tables import rows as rows_of
 
 Key = tuple[str, ...]
 

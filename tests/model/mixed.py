@@ -23,12 +23,13 @@ from sizes import some_of
 from support import LogSpout, code, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Sum, Topology, failpoints
-from txbatch.core import coordinator, look_ups
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import RecordsGone
-from txbatch.core.look_ups import live_states
-from txbatch.core.transaction import Assignment, Batch
-from txbatch.core.upstream import stream_numbers
+from txbatch.core.protocol import coordinator
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.upstream import look_ups
+from txbatch.core.upstream.look_ups import live_states
+from txbatch.core.upstream.upstream import stream_numbers
 
 # How often each step is taken.
 STEPS = {"plan": 3, "train": 1, "commit": 4, "emit": 1, "abort": 1, "skip": 1, "restate": 2, "rebuild": 1, "fold": 2}

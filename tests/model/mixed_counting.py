@@ -19,15 +19,15 @@ from pairs import Cell, Met
 from support import code, run, staged
 
 from txbatch import AppendState, Count, OpaqueState, PartitionUnreadable, Topology, session_window, window
-from txbatch.core import coordinator, planning
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, Restate, Run, TransactionAttempt
+from txbatch.core.corrections.keep_windows import Windows as Leaving
+from txbatch.core.corrections.rebuild import Rebuild, Rebuilds, Swapped
+from txbatch.core.corrections.retention import Retention
 from txbatch.core.errors import BrokenChain, ChangeTooEarly, TerminalError, TransientError, TxbatchError
-from txbatch.core.keep_windows import Windows as Leaving
-from txbatch.core.ledger import Ledger
-from txbatch.core.manifest import Manifest
-from txbatch.core.rebuild import Rebuild, Rebuilds, Swapped
-from txbatch.core.retention import Retention
-from txbatch.core.transaction import Assignment, Batch, BatchKind, Restate, Run, TransactionAttempt
-from txbatch.memory.emitter import emit_batch
+from txbatch.core.protocol import coordinator, planning
+from txbatch.core.protocol.ledger import Ledger
+from txbatch.direct.emitter import emit_batch
 
 JOB, KEEP = "job.py", 20 * 60_000_000
 

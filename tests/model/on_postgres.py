@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import Engine, text
 from support import record_batch, staged
 
-from txbatch.core.manifest import Manifest
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch
+from txbatch.core.topology.topology import Topology
 from txbatch.memory.ledger import Partials
 from txbatch.memory.staging import MemoryFolder, MemoryStaging
-from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.warehouses import Warehouses
 from txbatch.testing import LocalTopology, submit_topology
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from model.ledgers import Seen
 from model.source import STREAM, Record, Weights, records_of
 
-from txbatch.core.apart import ApartStatus
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.batch.apart import ApartStatus
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 
 # By txid: what each of its attempts read, in the order in which they were issued; None before it did.
 Read = Mapping[int, tuple[tuple[str, frozenset[Record] | None], ...]]

@@ -13,20 +13,20 @@ from sqlalchemy import Engine, text
 from support import Keyed, record_batch
 
 from txbatch import Topology
-from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.ledger import Ledger
-from txbatch.core.merge import Merger, Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.rebuild import Rebuilds
-from txbatch.core.retention import Retention
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.corrections.rebuild import Rebuilds
+from txbatch.core.corrections.retention import Retention
+from txbatch.core.protocol.ledger import Ledger
+from txbatch.core.state.fold import Contribution, fold, last_changed
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.rebuilds import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.tables import Tables
-from txbatch.postgres.expressions import pg_name
+from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.retention import Retention as PostgresRetention
+from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.rebuilds import PostgresRebuilds
-from txbatch.postgres.retention import Retention as PostgresRetention
 
 
 class Place(Protocol):

@@ -18,11 +18,12 @@ from contract.test_restate import restate_of
 from support import LogSpout, code, run
 
 from txbatch import AppendState, Count, LiveState, OpaqueState, StateSpout, Topology
-from txbatch.core import coordinator, look_ups
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
 from txbatch.core.errors import ChangeTooEarly, RecordsGone, TerminalError
-from txbatch.core.pruned import has_gone
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
-from txbatch.memory.emitter import emit_batch
+from txbatch.core.protocol import coordinator
+from txbatch.core.state.pruned import has_gone
+from txbatch.core.upstream import look_ups
+from txbatch.direct.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.rebuilds import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention

@@ -10,11 +10,11 @@ from model.corrections import STREAM, History, Work
 from model.kept import Record
 from support import code
 
-from txbatch.core import planning
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, BatchKind, Restate, Run, TransactionAttempt
+from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped
 from txbatch.core.errors import TerminalError
-from txbatch.core.plan import BatchPlan
-from txbatch.core.rebuild import Behind, Rebuild, Swapped
-from txbatch.core.transaction import Assignment, BatchKind, Restate, Run, TransactionAttempt
+from txbatch.core.protocol import planning
 
 
 class Rebuilt(History):

@@ -9,7 +9,7 @@ from typing import Any
 from support import Keyed, LogSpout, word_count
 
 from txbatch import OpaqueState, PartitionUnreadable, SpoutKind, Topology, TransactionalState
-from txbatch.core.transaction import Metadata, TransactionAttempt
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 
 STREAM, ALL = "words", "all"
 Record = tuple[str, int]

@@ -35,8 +35,9 @@ from model.source import STREAM, Record, Size, Source, records_of, topology_of
 from support import Keyed, code, manifest_of, read_all, run
 
 from txbatch import SpoutKind
-from txbatch.core import coordinator
-from txbatch.core.apart import LedgerView
+from txbatch.core.batch.apart import LedgerView
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run
 from txbatch.core.errors import (
     BrokenChain,
     HalfCommitted,
@@ -50,10 +51,9 @@ from txbatch.core.errors import (
     TxbatchError,
     UnknownName,
 )
-from txbatch.core.ledger import Head
-from txbatch.core.manifest import Manifest
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Metadata, Run
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.topology.topology import Topology
 from txbatch.failpoints import FailpointReached
 from txbatch.memory.ledger import MemoryLedger
 

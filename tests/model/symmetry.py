@@ -14,7 +14,7 @@ from typing import Any
 
 from model.story import Story, Work
 
-from txbatch.core.transaction import Batch, BatchStatus, Metadata, canonical_json
+from txbatch.core.batch.transaction import Batch, BatchStatus, Metadata, canonical_json
 from txbatch.memory.tables import StoredState, Tables
 
 # Of a story the runs to choose from: all, or those that know a txid.

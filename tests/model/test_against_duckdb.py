@@ -26,7 +26,7 @@ from sqlalchemy import Engine
 
 from txbatch import Count, Max, Min, OpaqueState, Sum, Topology, session_window, window
 from txbatch.core.errors import PartitionUnreadable, TerminalError
-from txbatch.memory import emitter
+from txbatch.direct import emitter
 from txbatch.testing import FeederPartitionedSpout, LocalTopology, submit_topology
 from txbatch.testing.local import POINTS
 

@@ -22,16 +22,16 @@ from sizes import some_of
 from sqlalchemy import Engine
 
 from txbatch import Interval, NonTransactionalState, OpaqueState, Topology, TransactionalState
-from txbatch.core import update
+from txbatch.core.aggregates.merge import Merge, Partial
+from txbatch.core.batch.plan import StreamPlan
+from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.core.errors import PartitionUnreadable, TerminalError
-from txbatch.core.merge import Merge, Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import StreamPlan
-from txbatch.core.state import State, StateKind
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import Batch, BatchStatus
-from txbatch.memory import emitter
-from txbatch.memory.emitter import partials_of
+from txbatch.core.state import update
+from txbatch.core.state.state import State, StateKind
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.stream import Stream
+from txbatch.direct import emitter
+from txbatch.direct.emitter import partials_of
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Tables
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, LocalTopology, submit_topology

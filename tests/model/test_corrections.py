@@ -18,10 +18,10 @@ from model.places import Place, Real, Twin
 from sizes import some_of
 from sqlalchemy import Engine
 
-from txbatch.core import planning
-from txbatch.core.fold import fold
-from txbatch.core.merge import Merger
-from txbatch.core.transaction import BatchKind, BatchStatus
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.batch.transaction import BatchKind, BatchStatus
+from txbatch.core.protocol import planning
+from txbatch.core.state.fold import fold
 from txbatch.memory import tables
 from txbatch.memory.tables import Tables
 

@@ -9,8 +9,8 @@ import pytest
 from model.driver import World, explore
 
 from txbatch import SpoutKind
-from txbatch.core import coordinator, protocol
-from txbatch.core.coordinator import Yours
+from txbatch.core.protocol import coordinator, protocol
+from txbatch.core.protocol.coordinator import Yours
 from txbatch.run import shared_emission
 from txbatch.run.advance import Advance
 from txbatch.run.shared_emission import Emit

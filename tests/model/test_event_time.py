@@ -21,14 +21,15 @@ from model import event_times
 from model.event_times import KINDS, PLANNED, SESSIONS, TUMBLING, ZONED, ByInterval, History
 from sizes import some_of
 
-from txbatch.core import closings
-from txbatch.core import event_time as decided
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import BatchPlan
-from txbatch.core.session_window import SessionWindow
-from txbatch.core.watermarked import watermarks
-from txbatch.core.window import Window
-from txbatch.memory import closed_sessions, emitter, event_time
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.protocol import event_time as decided
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.watermarked import watermarks
+from txbatch.core.upstream import closings
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.window import Window
+from txbatch.direct import emitter
+from txbatch.memory import closed_sessions, event_time
 
 # Of each policy and number of batches in flight with stragglers; a quarter without, and of each other test.
 EACH = some_of(1050, 4200, "EVENT_TIMES") // 10
@@ -158,7 +159,7 @@ def test_who_has_the_time_of_the_attempt_is_found(monkeypatch: pytest.MonkeyPatc
         for seed in range(300):
             history = History(Random(seed), 3, PLANNED, straggle=False, kind=TUMBLING)
             with monkeypatch.context() as wrong:
-                wrong.setattr("txbatch.memory.operations.time_of", lambda _, history=history: history.at(history.now))
+                wrong.setattr("txbatch.direct.operations.time_of", lambda _, history=history: history.at(history.now))
                 history.run(LONG)
 
     with pytest.raises(AssertionError, match=r"two attempts find other records late|a closed window changes"):

@@ -20,10 +20,10 @@ from contract.test_restate import restate_of
 from model.event_times import KINDS, PLANNED, STEPS, History
 from sizes import some_of
 
-from txbatch.core import coordinator
-from txbatch.core import keep_windows as decided
+from txbatch.core.batch.transaction import BatchKind, BatchStatus
+from txbatch.core.corrections import keep_windows as decided
 from txbatch.core.errors import TxbatchError
-from txbatch.core.transaction import BatchKind, BatchStatus
+from txbatch.core.protocol import coordinator
 from txbatch.memory import event_time, keep_windows
 from txbatch.memory.keep_windows import MemoryWindows
 

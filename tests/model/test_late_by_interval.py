@@ -20,13 +20,13 @@ from model.event_times import DELAY, SESSIONS, SLIDING, TUMBLING, ByInterval, Cu
 from model.test_keep_windows import Keeping
 from sizes import some_of
 
-from txbatch.core import coordinator
-from txbatch.core import event_time as decided
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, BatchKind, Interval, Run
 from txbatch.core.errors import TxbatchError
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Batch, BatchKind, Interval, Run
-from txbatch.core.watermark import MERGE, Watermark
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol import event_time as decided
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.windows.watermark import MERGE, Watermark
 from txbatch.memory import event_time
 from txbatch.memory import ledger as in_memory
 

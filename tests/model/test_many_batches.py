@@ -11,8 +11,8 @@ from sizes import some_of
 from unit.test_fused import Case
 
 from txbatch import Count, FileSpout, Interval, OpaqueState, Topology
-from txbatch.core.coordinator import plan_many
-from txbatch.core.transaction import Run
+from txbatch.core.batch.transaction import Run
+from txbatch.core.protocol.coordinator import plan_many
 from txbatch.memory.ledger import MemoryLedger
 
 BATCHES = some_of(1_000, 10_000)

@@ -20,10 +20,12 @@ from proofs import DOCUMENT
 from sizes import EVERYTHING
 from sqlalchemy import Engine
 
-from txbatch.core import definition, look_ups, rebuild
-from txbatch.core import upstream as upstreams
-from txbatch.core.transaction import BatchStatus
-from txbatch.core.upstream import replaced_with
+from txbatch.core.batch.transaction import BatchStatus
+from txbatch.core.corrections import rebuild
+from txbatch.core.definition import definition
+from txbatch.core.upstream import look_ups
+from txbatch.core.upstream import upstream as upstreams
+from txbatch.core.upstream.upstream import replaced_with
 from txbatch.memory import event_time, redefinitions, retention, upstream
 from txbatch.memory.tables import Tables
 

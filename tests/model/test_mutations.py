@@ -11,13 +11,13 @@ from model.oracle import Violation
 from model.source import Size
 
 from txbatch import SpoutKind
-from txbatch.core import protocol
-from txbatch.core.apart import Apply, LastWriter, LedgerView
+from txbatch.core.batch.apart import Apply, LastWriter, LedgerView
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import StaleAttempt, StateAhead
-from txbatch.core.ledger import Offsets
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.state import StateKind
-from txbatch.core.transaction import Assignment, Batch, Run, TransactionAttempt
+from txbatch.core.protocol import protocol
+from txbatch.core.protocol.ledger import Offsets
+from txbatch.core.state.state import StateKind
 from txbatch.memory import apart
 from txbatch.memory import ledger as memory
 from txbatch.memory.ledger import MemoryLedger

@@ -13,7 +13,7 @@ from model.rebuilt import Rebuilt
 from model.test_corrections import HISTORIES
 from sqlalchemy import Engine
 
-from txbatch.core.rebuild import Rebuild
+from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.memory import rebuilds
 from txbatch.memory.tables import Tables
 

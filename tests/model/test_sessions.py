@@ -32,11 +32,11 @@ from model.test_any_batches import (
 from sqlalchemy import Engine
 
 from txbatch import Topology, session_window
-from txbatch.core.session_window import SessionWindow
-from txbatch.core.state import State, StateKind
-from txbatch.core.transaction import Batch
-from txbatch.memory import emitter
-from txbatch.memory.emitter import partials_of
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.state.state import State, StateKind
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.direct import emitter
+from txbatch.direct.emitter import partials_of
 from txbatch.testing import local as kit
 from txbatch.testing import submit_topology
 

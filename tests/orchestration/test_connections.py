@@ -13,8 +13,8 @@ from sqlalchemy import make_url
 from txbatch.core.errors import DefinitionError
 from txbatch.orchestration.airflow import url_of
 from txbatch.orchestration.hook import TxbatchHook
-from txbatch.postgres import apart
-from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.apart import apart
+from txbatch.postgres.database.engine import connect, transaction
 
 
 @pytest.mark.parametrize("extra", [{"hostaddr": None}, {"host": ""}, {"service": ""}, {}])

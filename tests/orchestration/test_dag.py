@@ -51,7 +51,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.batch.transaction import Batch, BatchStatus
 from airflow.sdk import Connection
 from txbatch import Count, FixedBatchSpout, OpaqueState, window
 from txbatch.core.errors import DefinitionError

@@ -11,7 +11,7 @@ from two_dags import TwoDags
 from without_spark import WithoutSpark
 
 from txbatch import settings
-from txbatch.core.transaction import Interval
+from txbatch.core.batch.transaction import Interval
 from txbatch.launch.job_file import load_job
 from txbatch.wiring import open_runner
 

@@ -16,8 +16,8 @@ from airflow.timetables.base import TimeRestriction
 from pendulum import instance
 
 from txbatch.cli.cron import cut
+from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import Interval, Run
 from txbatch.launch.job_file import load_job
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks

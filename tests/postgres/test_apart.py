@@ -26,6 +26,8 @@ from txbatch import (
     TransactionalState,
     failpoints,
 )
+from txbatch.core.batch.manifest import StagedState
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import (
     BadRecord,
     BrokenChain,
@@ -39,14 +41,12 @@ from txbatch.core.errors import (
     TerminalError,
     Unavailable,
 )
-from txbatch.core.manifest import StagedState
-from txbatch.core.transaction import Assignment, Batch
 from txbatch.embedded import postgres
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.reader import Reader
-from txbatch.postgres.retention import Retention
-from txbatch.postgres.warehouses import Warehouses, identity_of
+from txbatch.postgres.apart.warehouses import Warehouses, identity_of
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R21")
 Databases = Callable[[str], str]
@@ -157,7 +157,7 @@ def test_a_newer_attempt_waits_for_the_zombie_and_takes_its_work_back(
     """The zombie was cut off after its last look at the ledger: its commit in the warehouse goes through."""
     bench.whole(words(dog=1), "0")
     batch, calls = bench.emitted(words(dog=99, cat=1)), Calls()
-    monkeypatch.setattr("txbatch.postgres.warehouses.still_there", lambda _: None)
+    monkeypatch.setattr("txbatch.postgres.apart.warehouses.still_there", lambda _: None)
     reached, go_on = holding("commit.apart_loaded")
     calls.start("zombie", lambda: bench.commit(batch, words(dog=99, cat=1)))
     assert reached.wait(30)
@@ -361,7 +361,7 @@ def test_two_topologies_in_one_warehouse(engine: Engine, databases: Databases) -
 
 def test_a_warehouse_becomes_a_ledger_too(bench: Apart) -> None:
     """And the ledger's own database may be named as another one."""
-    from txbatch.postgres.migrate import migrate
+    from txbatch.postgres.database.migrate import migrate
 
     bench.whole(words(dog=1))
     assert migrate(bench.warehouse)

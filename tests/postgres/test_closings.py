@@ -16,10 +16,10 @@ from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.cli.printing import show_status
-from txbatch.core.cuts import micros_of
-from txbatch.core.transaction import Batch
-from txbatch.postgres.closed_sessions import ClosedSessions
-from txbatch.postgres.reader import Reader
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.records.cuts import micros_of
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.upstream.closed_sessions import ClosedSessions
 
 
 def hours(engine: Engine) -> tuple[Bench, datetime]:

@@ -14,11 +14,11 @@ from sqlalchemy import Engine
 from support import LogSpout, manifest_of, record_batch, run, word_count
 
 from txbatch import Count, Max, NonTransactionalState, OpaqueState, Sum, TransactionalState
+from txbatch.core.batch.manifest import StagedState
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
-from txbatch.core.manifest import StagedState
-from txbatch.core.topology import Topology
-from txbatch.postgres import csv_stream, state_writer
-from txbatch.postgres.statements import INDEX_PROBES, INDEX_WALK, StateStatements
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.state import csv_stream, state_writer
+from txbatch.postgres.state.statements import INDEX_PROBES, INDEX_WALK, StateStatements
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
 

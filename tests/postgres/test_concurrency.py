@@ -19,7 +19,7 @@ from sqlalchemy import event as events
 from support import LogSpout, code, manifest_of, record_batch, run, word_count
 
 from txbatch import failpoints
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.core.errors import (
     BrokenChain,
     LeaseHeld,
@@ -29,9 +29,9 @@ from txbatch.core.errors import (
     TerminalError,
     Unavailable,
 )
-from txbatch.core.transaction import Batch, BatchStatus
-from txbatch.postgres import engine as engine_module
-from txbatch.postgres.engine import connect, transaction
+from txbatch.core.protocol import coordinator
+from txbatch.postgres.database import engine as engine_module
+from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.ledger import PostgresLedger
 
 

@@ -11,10 +11,10 @@ from support import ListSpout, LogSpout, word_count
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 
 
 def defined(

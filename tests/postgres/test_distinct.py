@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from txbatch import DistinctSketch
-from txbatch.core.merge import Smallest
-from txbatch.postgres.warehouse_migrations import migrate_warehouse
+from txbatch.core.aggregates.merge import Smallest
+from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 COUNTS = """
 SELECT report.distinct_count(:one), report.distinct_count(report.distinct_union(:one, :other)),

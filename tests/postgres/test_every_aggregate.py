@@ -14,17 +14,18 @@ from sqlalchemy import Connection, Engine
 from support import code, record_batch, staged
 
 from txbatch import NonTransactionalState, OpaqueState
-from txbatch.core.merge import Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.core.update import Change
-from txbatch.memory.emitter import partials_of
-from txbatch.postgres import by_python, retention
-from txbatch.postgres.folds import Folds
-from txbatch.postgres.report_views import create_report
-from txbatch.postgres.state_tables import execute
-from txbatch.postgres.state_writer import LedgerWriter
-from txbatch.postgres.statements import statements_of
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.state.update import Change
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.direct.emitter import partials_of
+from txbatch.postgres.corrections import retention
+from txbatch.postgres.schema.report_views import create_report
+from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.state import by_python
+from txbatch.postgres.state.folds import Folds
+from txbatch.postgres.state.state_writer import LedgerWriter
+from txbatch.postgres.state.statements import statements_of
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 BATCH = st.lists(records, max_size=4)

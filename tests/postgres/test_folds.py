@@ -11,12 +11,12 @@ from sqlalchemy import Engine
 from support import LogSpout
 
 from txbatch import Avg, Count, Max, OpaqueState, Topology
-from txbatch.core.fold import Contribution, fold
-from txbatch.core.merge import Merger
-from txbatch.core.update import Change
-from txbatch.postgres.folds import Folds
-from txbatch.postgres.state_tables import execute
-from txbatch.postgres.statements import statements_of
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.state.fold import Contribution, fold
+from txbatch.core.state.update import Change
+from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.state.folds import Folds
+from txbatch.postgres.state.statements import statements_of
 
 KEYS = "ab"
 # Per txid: the position that it counts again, as an index into those before it (None: its own), and what it does to each key.

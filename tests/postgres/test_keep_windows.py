@@ -12,14 +12,15 @@ from contract.test_restate import restate_of
 from contract.test_watermarks import at
 from sqlalchemy import Engine, text
 
-from txbatch.core.audit import Audit
+from txbatch.core.corrections.audit import Audit
+from txbatch.core.corrections.rebuild import Swapped
+from txbatch.core.corrections.verify import Outcome
 from txbatch.core.errors import UnknownName
-from txbatch.core.rebuild import Swapped
-from txbatch.core.verify import Outcome
-from txbatch.postgres import keep_windows, state_tables
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.reader import Reader
-from txbatch.postgres.verifier import PostgresBooks
+from txbatch.postgres.corrections import keep_windows
+from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R30")
 

@@ -11,9 +11,9 @@ from postgres_bench import Bench
 from sqlalchemy import Engine
 from support import code, run
 
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.transaction import Assignment
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.run.lease import attempt_kept_alive
 from txbatch.storage.staging import AttemptFolder, Staging

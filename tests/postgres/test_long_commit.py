@@ -14,10 +14,11 @@ from support import LogSpout, code, record_batch, run, word_count
 
 from txbatch import OpaqueState
 from txbatch.core.errors import Incomplete, LeaseHeld, Unavailable
-from txbatch.postgres import csv_stream, stalled_commit
-from txbatch.postgres.engine import connect
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.state import csv_stream
+from txbatch.postgres.tables import stalled_commit
 
 pytestmark = pytest.mark.rule("R5", "R6")
 

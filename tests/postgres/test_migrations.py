@@ -12,11 +12,11 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
 from txbatch.core.errors import DefinitionError, NotMigrated, SchemaMismatch, Unavailable
-from txbatch.postgres import migrate as module
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import Migration, check_migrated, migrate, migrations
-from txbatch.postgres.queries import sql_root, statements
-from txbatch.postgres.warehouse_migrations import migrate_warehouse
+from txbatch.postgres.database import migrate as module
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import Migration, check_migrated, migrate, migrations
+from txbatch.postgres.database.queries import sql_root, statements
+from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 CATALOGS = {
     "columns": """SELECT table_schema, table_name, column_name, ordinal_position, data_type, is_nullable, column_default,
@@ -123,7 +123,7 @@ def test_migrations_are_numbered_from_1_without_gaps() -> None:
 
 
 def test_a_server_too_old(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txbatch.postgres.engine.SERVER_VERSION_MIN", 990000)
+    monkeypatch.setattr("txbatch.postgres.database.engine.SERVER_VERSION_MIN", 990000)
     with pytest.raises(DefinitionError, match="is too old"):
         migrate(engine)
 

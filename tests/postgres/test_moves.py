@@ -14,9 +14,9 @@ from support import LogSpout, word_count
 
 from txbatch import Count, OpaqueState, Topology, failpoints
 from txbatch.core.errors import SchemaMismatch, TerminalError, Unavailable
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.apart.warehouses import LEFT, Warehouses
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.warehouses import LEFT, Warehouses
 
 pytestmark = pytest.mark.rule("R21", "R23")
 JOB, WHY = "jobs/job.py", "a warehouse is wanted"

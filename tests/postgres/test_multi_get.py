@@ -15,15 +15,15 @@ from sqlalchemy import Engine, text
 from support import LogSpout, code, word_count
 
 from txbatch import AppendState, Avg, CombinerAggregator, Count, Max, OpaqueState, Topology
+from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import SchemaMismatch, TerminalError, UnknownName
-from txbatch.core.rebuild import Swapped
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.queries import answers
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import transaction
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.queries import answers
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.multi_get import look_up, multi_get
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.reading.multi_get import look_up, multi_get
+from txbatch.postgres.schema import state_tables
 from txbatch.reports import Reports
 from txbatch.settings import Settings
 

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.errors import TerminalError
-from txbatch.core.new_values import NewValuesTable
-from txbatch.postgres.new_values import check_rights
+from txbatch.core.state.new_values import NewValuesTable
+from txbatch.postgres.state.new_values import check_rights
 
 SETUP = """
 CREATE ROLE stranger; CREATE ROLE team; CREATE ROLE writer IN ROLE team; CREATE SCHEMA audit; GRANT ALL ON SCHEMA audit TO PUBLIC;

@@ -18,16 +18,16 @@ from sqlalchemy import Engine
 from support import Keyed, ListSpout, LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, SpoutKind, Topology
-from txbatch.core import coordinator
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.manifest import check_manifest
+from txbatch.core.batch.transaction import Batch, Interval, Run, TransactionAttempt, canonical_json
 from txbatch.core.errors import PartitionUnreadable, RecordsGone, SchemaMismatch, TerminalError
-from txbatch.core.manifest import check_manifest
-from txbatch.core.protocol import check_gone
-from txbatch.core.spout import Metadata
-from txbatch.core.transaction import Batch, Interval, Run, TransactionAttempt, canonical_json
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.queries import sql_root
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import check_gone
+from txbatch.core.sources.spout import Metadata
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.queries import sql_root
 
 LEDGERS = Path(__file__).parent / "ledgers"
 ONE: Sequence[Keyed] = [(("dog",), (1,))]

@@ -14,15 +14,16 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch
 
 from txbatch import Avg, CombinerAggregator, Keep, OpaqueState, Topology
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
+from txbatch.core.corrections.verify import Again, Outcome
 from txbatch.core.errors import NotFoldable, TerminalError
-from txbatch.core.transaction import Assignment, Batch, TransactionAttempt
-from txbatch.core.verify import Again, Outcome
-from txbatch.memory.emitter import partials_of
-from txbatch.postgres import by_python, preview
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.retention import Retention
-from txbatch.postgres.verifier import PostgresBooks
+from txbatch.core.protocol import coordinator
+from txbatch.direct.emitter import partials_of
+from txbatch.postgres.corrections import preview
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.state import by_python
 
 Record = tuple[str | None, int | None]
 

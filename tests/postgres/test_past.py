@@ -1,4 +1,6 @@
-"""What people ask a state for its past: the functions in `report` against `core.fold`, after any history (R17, R19, R22)."""
+"""What people ask a state for its past: the functions in `report` against `core.state.fold`, after any history (R17, R19,
+R22).
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from support import LogSpout, word_count
 
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.errors import TerminalError
-from txbatch.core.update import Change
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.state_tables import drop
+from txbatch.core.state.update import Change
+from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.schema.state_tables import drop
 
 STATES = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}
 LOOSE = "at_least_once"

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import make_url
 
 from txbatch.core.errors import DefinitionError
-from txbatch.postgres.engine import connect, transaction
+from txbatch.postgres.database.engine import connect, transaction
 
 OLDER = "unsupported startup parameter: options"
 NEWER = "unsupported startup parameter in options: synchronous_commit"

@@ -22,12 +22,12 @@ from sqlalchemy import Engine, make_url
 from support import LogSpout, code, manifest_of, record_batch, run, until, word_count
 
 from txbatch import failpoints, settings
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, TransactionAttempt
+from txbatch.core.corrections.rebuild import Rebuild, Swapped
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
-from txbatch.core.rebuild import Rebuild, Swapped
-from txbatch.core.transaction import Batch, BatchStatus, Restate, TransactionAttempt
-from txbatch.postgres import stalled_commit
-from txbatch.postgres.engine import connect, transaction
+from txbatch.core.protocol import coordinator
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.tables import stalled_commit
 
 TESTS = Path(__file__).parents[1]
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"

@@ -18,18 +18,19 @@ from sqlalchemy.exc import DBAPIError
 from support import LogSpout, code, manifest_of, record_batch, until, word_count
 
 from txbatch import Count, Max, OpaqueState, Topology
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.transaction import Assignment, BatchStatus, TransactionAttempt
+from txbatch.core.corrections.rebuild import Behind, Rebuild, Swapped, Watched
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, TerminalError, Unavailable, UnknownName
-from txbatch.core.fold import Contribution, fold
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.merge import Merger
-from txbatch.core.rebuild import Behind, Rebuild, Swapped, Watched
-from txbatch.core.transaction import Assignment, BatchStatus, TransactionAttempt
-from txbatch.core.update import Change
-from txbatch.postgres import state_tables, swap
-from txbatch.postgres.engine import transaction
-from txbatch.postgres.migrate import migrations
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.rebuilds import PostgresRebuilds
+from txbatch.core.state.fold import Contribution, fold
+from txbatch.core.state.update import Change
+from txbatch.postgres.corrections import swap
+from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.migrate import migrations
+from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.schema import state_tables
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
 NEXT = "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE '%\\_next\\_%' OR nspname LIKE '%\\_past\\_%'"

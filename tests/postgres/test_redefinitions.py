@@ -13,11 +13,11 @@ from support import LogSpout
 
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError, Unavailable
-from txbatch.postgres import redefinitions
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.corrections import redefinitions
+from txbatch.postgres.corrections.moves import Moves
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.moves import Moves
-from txbatch.postgres.warehouses import Warehouses
 
 JOB, WHY = "jobs/job.py", "asked for"
 

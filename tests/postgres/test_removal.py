@@ -12,14 +12,14 @@ from sqlalchemy import Connection, Engine
 from support import LogSpout, code, record_batch, staged
 
 from txbatch import Count, NonTransactionalState, OpaqueState, Topology, TransactionalState
-from txbatch.core import update
-from txbatch.core.merge import Merger
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import OpaqueValue, StateKind
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.postgres.state_tables import execute
-from txbatch.postgres.state_writer import ApartWriter, LedgerWriter, OpaqueReplay
-from txbatch.postgres.statements import statements_of
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.state import update
+from txbatch.core.state.state import OpaqueValue, StateKind
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.state.state_writer import ApartWriter, LedgerWriter, OpaqueReplay
+from txbatch.postgres.state.statements import statements_of
 
 # A partial: what counts (None: nothing), whether the key is removed.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))

@@ -16,15 +16,15 @@ from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, record_batch, run
 
 from txbatch import Avg, Count, FileSpout, IntervalSpout, Max, Min, OpaqueState, SpoutKind, Topology, TransactionalState
-from txbatch.core import coordinator
-from txbatch.core.ledger import Ledger
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.transaction import Batch, Interval, Restate
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.transaction import Batch, Interval, Restate
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.ledger import Ledger
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import transaction
+from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R17")
 # Per txid: the position that it counts again, as an index into those before it (None: its own), and what it does to each key.

@@ -14,17 +14,17 @@ from sqlalchemy import Connection, Engine, text
 from support import LogSpout, until, word_count
 
 from txbatch import Avg, CombinerAggregator, Count, Max, OpaqueState, Topology, failpoints
-from txbatch.core.aggregator import PartialColumn
+from txbatch.core.aggregates.aggregator import PartialColumn
+from txbatch.core.aggregates.merge import Merge
+from txbatch.core.corrections.retention import SLICE_TXIDS
 from txbatch.core.errors import NotFoldable
-from txbatch.core.fields import Field
-from txbatch.core.keep import Keep
-from txbatch.core.merge import Merge
-from txbatch.core.retention import SLICE_TXIDS
-from txbatch.core.update import Change
-from txbatch.postgres import retention
-from txbatch.postgres.folds import Folds
-from txbatch.postgres.keep_windows import PostgresWindows
-from txbatch.postgres.retention import Retention
+from txbatch.core.records.fields import Field
+from txbatch.core.state.keep import Keep
+from txbatch.core.state.update import Change
+from txbatch.postgres.corrections import retention
+from txbatch.postgres.corrections.keep_windows import PostgresWindows
+from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.state.folds import Folds
 from txbatch.run.retention import Collector
 
 pytestmark = pytest.mark.rule("R22")

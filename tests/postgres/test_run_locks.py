@@ -13,9 +13,9 @@ from postgres_bench import Bench, Calls, raw_connection
 from sqlalchemy import Engine, make_url, text
 
 from txbatch.core.errors import Unavailable
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import migrate, migrations
-from txbatch.postgres.run_locks import PostgresRunLocks
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import migrate, migrations
+from txbatch.postgres.database.run_locks import PostgresRunLocks
 
 pytestmark = pytest.mark.rule("R6")
 _numbers = count(1)

@@ -11,9 +11,9 @@ from sqlalchemy import Engine
 from support import LogSpout
 
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
-from txbatch.core.verify import Outcome
-from txbatch.postgres.past_reader import PastReader
-from txbatch.postgres.verifier import PostgresBooks
+from txbatch.core.corrections.verify import Outcome
+from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.reading.past_reader import PastReader
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 from ordered_values import VALUES
 from sqlalchemy import Engine, text
 
-from txbatch.core.ordered_texts import BETWEEN, ordered_text, shown
-from txbatch.postgres.warehouse_migrations import migrate_warehouse
+from txbatch.core.records.ordered_texts import BETWEEN, ordered_text, shown
+from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 ALL = [ordered_text(value) for values in VALUES.values() for value in values]
 

@@ -13,11 +13,11 @@ from sqlalchemy import Engine, text
 from support import Keyed, LogSpout, code, manifest_of, record_batch, run
 
 from txbatch import Count, Max, Min, OpaqueState, Sum, Topology
-from txbatch.core import coordinator
-from txbatch.core.audit import Audit
-from txbatch.core.transaction import Batch, Restate
-from txbatch.core.verify import Compared, Outcome, Unverifiable
-from txbatch.postgres.verifier import PostgresBooks
+from txbatch.core.batch.transaction import Batch, Restate
+from txbatch.core.corrections.audit import Audit
+from txbatch.core.corrections.verify import Compared, Outcome, Unverifiable
+from txbatch.core.protocol import coordinator
+from txbatch.postgres.corrections.verifier import PostgresBooks
 
 pytestmark = pytest.mark.rule("R24")
 KEYED = "k\"%' string, n bigint, d date, t timestamp, b binary, m decimal(20,4)"

@@ -13,11 +13,11 @@ from support import LogSpout, word_count
 
 from txbatch import OpaqueState
 from txbatch.core.errors import NotMigrated, Unavailable
-from txbatch.postgres.engine import transaction
-from txbatch.postgres.migrate import migrations
-from txbatch.postgres.queries import query
-from txbatch.postgres.warehouse_migrations import migrate_warehouse
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.migrate import migrations
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 
 pytestmark = pytest.mark.rule("R21")
 ALL = [(each.number, each.name) for each in migrations("warehouse")]

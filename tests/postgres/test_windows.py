@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.core.cuts import micros_of
-from txbatch.core.window import Window
-from txbatch.postgres import report_views
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.windows.window import Window
+from txbatch.postgres.schema import report_views
 
 SKIPPED = ["Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein"]
 ZONES = [

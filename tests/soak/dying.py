@@ -10,9 +10,9 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 from sqlalchemy import Engine
 
-from txbatch.postgres.engine import connect
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.warehouses import Warehouses
 
 _OF_THE_DRIVER = ("select pg_catalog.version()", "show ", "select 1", "select current_schema", "set ")
 

@@ -24,18 +24,18 @@ from support import ListSpout
 from without_spark import stage
 
 from txbatch import Count, OpaqueState, PartitionedSpout, Spout, SpoutKind, Topology, TransactionalState
-from txbatch.core.audit import Audit
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Run
+from txbatch.core.corrections.audit import Audit
+from txbatch.core.corrections.verify import Outcome
 from txbatch.core.errors import TransientError, TxbatchError
-from txbatch.core.manifest import Manifest
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Run
-from txbatch.core.verify import Outcome
+from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.launch.job_file import Job
-from txbatch.postgres.engine import connect
-from txbatch.postgres.expressions import pg_name
-from txbatch.postgres.run_locks import PostgresRunLocks
-from txbatch.postgres.verifier import PostgresBooks
+from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.expressions import pg_name
+from txbatch.postgres.database.run_locks import PostgresRunLocks
 from txbatch.run.advance import Advance, Finished
 from txbatch.run.steps import Steps
 from txbatch.storage import parquet

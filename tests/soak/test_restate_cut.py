@@ -18,11 +18,11 @@ from sqlalchemy import Engine
 from support import Keyed, LogSpout, code, manifest_of, record_batch, run, word_count
 
 from txbatch import Max, Topology
-from txbatch.core import coordinator
+from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
 from txbatch.core.errors import TxbatchError
-from txbatch.core.ledger import Ledger
-from txbatch.core.transaction import Batch, BatchStatus, Restate, Run
-from txbatch.postgres.engine import connect
+from txbatch.core.protocol import coordinator
+from txbatch.core.protocol.ledger import Ledger
+from txbatch.postgres.database.engine import connect
 
 STRIDE = some_of(33, 11, "SOAK_STRIDE")
 AGAIN = Run("cli:again", restate=Restate(1, "it was wrong"))

@@ -16,7 +16,7 @@ from soak.dying import Life
 from soak.history import History
 
 from txbatch import OpaqueState, SpoutKind, TransactionalState
-from txbatch.core.transaction import Run
+from txbatch.core.batch.transaction import Run
 from txbatch.run.steps import Steps
 
 STRIDE = some_of(33, 11, "SOAK_STRIDE")

@@ -17,17 +17,17 @@ from sizes import EVERYTHING
 from spark.emitting import Emitter
 
 from txbatch import settings
-from txbatch.core import planning
-from txbatch.core.ledger import Head
-from txbatch.core.manifest import Manifest, check_manifest
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+from txbatch.core.batch.manifest import Manifest, check_manifest
+from txbatch.core.batch.transaction import Assignment, Run, TransactionAttempt
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.driver import write_partials
 from txbatch.launch.job_file import Job
 from txbatch.launch.submission import submission
+from txbatch.spark.process.session import configured
 from txbatch.spark.reader import opened
-from txbatch.spark.session import configured
 from txbatch.storage.staging import AttemptFolder
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]

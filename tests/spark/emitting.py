@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from txbatch import Topology
-from txbatch.core.fused import why_not
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.manifest import Manifest
-from txbatch.core.transaction import Assignment, Metadata, TransactionAttempt
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Metadata, TransactionAttempt
+from txbatch.core.protocol.fused import why_not
 from txbatch.launch.driver import Driver
 from txbatch.storage.staging import AttemptFolder
 

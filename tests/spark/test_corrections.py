@@ -20,7 +20,7 @@ from txbatch import settings
 from txbatch.cli.main import main
 from txbatch.launch import driver
 from txbatch.local.flights import ensure_flights
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 
 ROOT = settings.project_root()
 DOCUMENT = (ROOT / "docs" / "corrections.md").read_text(encoding="utf-8")

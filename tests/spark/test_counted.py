@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import Count, OpaqueState, PartitionedSpout, StaticState, Topology
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.transaction import TransactionAttempt
 from txbatch.core.errors import TransientError
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.spout import Metadata
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import TransactionAttempt
+from txbatch.core.sources.spout import Metadata
+from txbatch.core.topology.stream import Stream
 
 Emit = Callable[..., Any]
 Step = Callable[[Stream], Stream]

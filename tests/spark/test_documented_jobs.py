@@ -15,9 +15,9 @@ import pytest
 from pyspark import cloudpickle
 
 from txbatch import Interval
-from txbatch.core import planning
-from txbatch.core.ledger import Head
-from txbatch.core.transaction import Run
+from txbatch.core.batch.transaction import Run
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
 from txbatch.launch.job_file import load_job
 from txbatch.spouts.partitioned_log import PartitionedLog
 

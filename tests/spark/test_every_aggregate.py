@@ -11,8 +11,8 @@ from every_aggregate import FIELDS, aggregates, every_aggregate, own_aggregates,
 from pyspark import cloudpickle
 
 from txbatch import FixedBatchSpout, OpaqueState
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.memory.emitter import partials_of
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.direct.emitter import partials_of
 
 cloudpickle.register_pickle_by_value(module)  # as that of a submitted job, which is __main__, is
 

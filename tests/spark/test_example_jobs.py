@@ -14,10 +14,10 @@ import pytest
 from pyspark import cloudpickle
 
 from txbatch import Interval, Topology
-from txbatch.core import planning
-from txbatch.core.ledger import Head
-from txbatch.core.plan import BatchPlan, Range, Ranges
-from txbatch.core.transaction import Run
+from txbatch.core.batch.plan import BatchPlan, Range, Ranges
+from txbatch.core.batch.transaction import Run
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
 from txbatch.launch.job_file import load_job
 from txbatch.storage.staging import AttemptFolder
 

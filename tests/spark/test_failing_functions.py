@@ -11,7 +11,7 @@ import pytest
 
 from txbatch import CombinerAggregator, Count, FileSpout, OpaqueState, Topology
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.stream import Stream
+from txbatch.core.topology.stream import Stream
 from txbatch.spark.failures import FunctionFailed
 
 Emit = Callable[..., Any]

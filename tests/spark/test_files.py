@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from txbatch import Count, FileSpout, OpaqueState, Topology
+from txbatch.core.batch.transaction import TransactionAttempt
 from txbatch.core.errors import BadRecord, Incomplete, PartitionUnreadable, TransientError
-from txbatch.core.spout import Metadata
-from txbatch.core.transaction import TransactionAttempt
+from txbatch.core.sources.spout import Metadata
+from txbatch.formats import contents, text_lines
 from txbatch.spark.failures import in_our_words
-from txbatch.spouts import contents, text_lines
 from txbatch.storage import parquet
 
 Emit = Callable[..., Any]

@@ -34,11 +34,11 @@ from txbatch import (
     session_window,
     window,
 )
-from txbatch.core import planning
-from txbatch.core.cuts import micros_of
-from txbatch.core.ledger import Head
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Metadata, Run
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Metadata, Run
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.records.cuts import micros_of
 from txbatch.launch import driver as module
 
 NEW_YORK = ZoneInfo("America/New_York")

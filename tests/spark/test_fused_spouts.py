@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.emitting import Emitter, Rows
 
 from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, StaticState, Topology
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, TransientError
-from txbatch.core.fused import why_not
-from txbatch.core.spout import PARTITION_COLUMN, Metadata
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.protocol.fused import why_not
+from txbatch.core.sources.spout import PARTITION_COLUMN, Metadata
+from txbatch.core.topology.stream import Stream
 from txbatch.launch.fused import Staged, stage
 from txbatch.storage.staging import AttemptFolder
 

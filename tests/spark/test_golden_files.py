@@ -13,10 +13,10 @@ from file_cases import Case, cases, told
 from pyspark.sql import SparkSession
 
 from txbatch import IntervalSpout
+from txbatch.core.batch.transaction import TransactionAttempt
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import parse_fields
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.transaction import TransactionAttempt
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.spark_sql import spark_name
 from txbatch.spark.failures import in_our_words
 
 ALL = ["1971-01-01T00:00:00+00:00", "2100-01-01T00:00:00+00:00"]

@@ -17,11 +17,11 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from txbatch import Count, Interval, IntervalSpout, Sum, Topology, TransactionalState
-from txbatch.core import planning
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Metadata, Run, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, TransientError
-from txbatch.core.ledger import Head
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Metadata, Run, TransactionAttempt
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
 from txbatch.spark.failures import in_our_words
 from txbatch.spouts import interval as interval_spout
 

@@ -29,13 +29,13 @@ from txbatch import (
     Sum,
     Topology,
 )
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.fields import key_bytes_max
-from txbatch.core.ledger import Head
-from txbatch.core.merge import Merger
-from txbatch.core.planning import plan_batch
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import Run
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.records.fields import key_bytes_max
+from txbatch.core.topology.stream import Stream
 
 Emit = Callable[..., Any]
 Step = Callable[[Stream], Stream]

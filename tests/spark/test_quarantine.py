@@ -12,8 +12,8 @@ import pytest
 
 from txbatch import AppendState, Count, FileSpout, FixedBatchSpout, OpaqueState, Stream, Topology
 from txbatch.core.errors import QuarantineFull, TransientError
-from txbatch.memory.emitter import partials_of
-from txbatch.memory.operations import records
+from txbatch.direct.emitter import partials_of
+from txbatch.direct.operations import records
 
 Emit = Callable[..., Any]
 FIELDS = "line string, price decimal(9,2), day date, at timestamp, raw binary, ratio double"

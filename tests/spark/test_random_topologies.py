@@ -22,7 +22,7 @@ from sizes import some_of
 from sqlalchemy import Engine, text
 
 from txbatch import settings
-from txbatch.core.transaction import Interval
+from txbatch.core.batch.transaction import Interval
 from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.local.flights import FILE, ensure_flights
 from txbatch.wiring import open_runner

@@ -10,8 +10,8 @@ from in_this_process import InThisProcess
 from pyspark.sql import SparkSession
 
 from txbatch import settings
+from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import Incomplete
-from txbatch.core.transaction import Batch, Interval, Run
 from txbatch.launch.job_file import LAST_LINES, load_job
 from txbatch.wiring import open_runner
 

@@ -10,8 +10,8 @@ from support import ListSpout
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field
-from txbatch.core.operations import Each, Filter, FlatMap, Map, Source
+from txbatch.core.records.fields import Field
+from txbatch.core.topology.operations import Each, Filter, FlatMap, Map, Source
 from txbatch.spark.operations import run_step, with_condition
 
 TIME, FLAT = "date_trunc", "flat_map makes any number of records"

@@ -10,7 +10,7 @@ import pytest
 from every_aggregate import FIELDS, some_records
 
 from txbatch import AppendState, FixedBatchSpout, Topology
-from txbatch.memory.emitter import partials_of
+from txbatch.direct.emitter import partials_of
 
 MORE = "at timestamp, day date, raw binary, small float"
 TIMES = [None, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(2024, 2, 29, 12, tzinfo=UTC)]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from txbatch.core.errors import DefinitionError
 from txbatch.spark import site_settings
-from txbatch.spark.session import configured
+from txbatch.spark.process.session import configured
 from txbatch.spark.site_settings import Verdict
 
 _ENTRY = re.compile(r"ConfigEntry\(key=(\S+), defaultValue=(.*?), doc=", re.DOTALL)

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from txbatch import settings
-from txbatch.core import planning
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.transaction import Assignment, Run, TransactionAttempt
 from txbatch.core.errors import TransientError
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.ledger import Head
-from txbatch.core.transaction import Assignment, Run, TransactionAttempt
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
 from txbatch.launch.job_file import Job, code_digest, load_job
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit, submission
 from txbatch.storage.staging import AttemptFolder

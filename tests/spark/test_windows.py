@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from spark.conftest import plan
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Topology, window
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import Field
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.core.window import Window
-from txbatch.memory.emitter import emit_batch
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.fields import Field
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import emit_batch
 from txbatch.spark.frames import of_rows
 
 ZONES = [

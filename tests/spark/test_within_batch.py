@@ -46,8 +46,8 @@ from txbatch import (
     Topology,
 )
 from txbatch.core.errors import BadRecord
-from txbatch.core.nodes import Source
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN
+from txbatch.core.topology.nodes import Source
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN
 from txbatch.spark.appended import appended
 from txbatch.spark.failures import in_our_words
 from txbatch.spark.frames import of_rows

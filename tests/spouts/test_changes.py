@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from txbatch.core.changes import Counted, difference
-from txbatch.spouts import changes
-from txbatch.spouts.changes import changed, look
+from txbatch.core.batch.changes import Counted, difference
+from txbatch.formats import changes
+from txbatch.formats.changes import changed, look
 
 DAY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 FILES = {"spout": "FileSpout", "kind": "transactional", "pattern": "*"}

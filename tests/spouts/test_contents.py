@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from txbatch.core.errors import BadRecord, PartitionUnreadable, TransientError
-from txbatch.spouts import contents
-from txbatch.spouts.contents import blocks, splittable
+from txbatch.formats import contents
+from txbatch.formats.contents import blocks, splittable
 
 LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 

@@ -16,8 +16,8 @@ from txbatch import (
     TransactionAttempt,
 )
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TransientError
-from txbatch.core.spout import PartitionedCoordinator
-from txbatch.spouts import listing
+from txbatch.core.sources.spout import PartitionedCoordinator
+from txbatch.formats import listing
 
 FIRST = TransactionAttempt(1, 0)
 

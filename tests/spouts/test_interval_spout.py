@@ -11,12 +11,18 @@ from zlib import crc32
 import pytest
 
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
-from txbatch.core.definition import Known, check_definition, state_definition, stream_definitions, stream_fields
+from txbatch.core.batch.transaction import Metadata, Run, TransactionAttempt
+from txbatch.core.definition.definition import (
+    Known,
+    check_definition,
+    state_definition,
+    stream_definitions,
+    stream_fields,
+)
 from txbatch.core.errors import DefinitionError, SchemaMismatch, TransientError
-from txbatch.core.ledger import Head
-from txbatch.core.planning import plan_batch
-from txbatch.core.transaction import Metadata, Run, TransactionAttempt
-from txbatch.spouts.changes import check_not_replaced
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.formats.changes import check_not_replaced
 
 FIELDS = "sale timestamp, shop string"
 DAY = Interval(datetime(2026, 1, 1, 5, tzinfo=UTC), datetime(2026, 1, 2, 5, tzinfo=UTC))

@@ -16,9 +16,9 @@ import pytest
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import parse_fields
-from txbatch.spouts.parquet_files import read_file
-from txbatch.spouts.parquet_schema import check
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats.parquet_files import read_file
+from txbatch.formats.parquet_schema import check
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -201,8 +201,8 @@ def test_damaged_pages_and_odd_codecs(tmp_path: Path) -> None:
 CHECK_ALL = """
 import sys
 from pathlib import Path
-from txbatch.core.fields import parse_fields
-from txbatch.spouts.parquet_schema import check
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats.parquet_schema import check
 
 for path in map(Path, sys.argv[1:]):
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from txbatch import PartitionedLogSpout, TransactionAttempt
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.spouts import listing
+from txbatch.formats import listing
 from txbatch.spouts.partitioned_log import PartitionedLog, _records
 
 FIRST = TransactionAttempt(1, 0)

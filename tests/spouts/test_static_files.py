@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, StaticFiles, StaticState, Topology
+from txbatch.core.batch.transaction import Batch, BatchStatus, Restate, Run
 from txbatch.core.errors import DefinitionError, TransientError
-from txbatch.core.ledger import Head, Version
-from txbatch.core.planning import plan_again, plan_batch
-from txbatch.core.transaction import Batch, BatchStatus, Restate, Run
+from txbatch.core.protocol.ledger import Head, Version
+from txbatch.core.protocol.planning import plan_again, plan_batch
 
 RATES = "currency string, rate bigint"
 

@@ -31,13 +31,13 @@ from txbatch import (
     TopN,
     Variance,
 )
+from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST, Merger
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import Field
-from txbatch.core.fold import Contribution, fold
-from txbatch.core.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST, Merger
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.update import Change
-from txbatch.core.where import check_where
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.where import check_where
+from txbatch.core.state.fold import Contribution, fold
+from txbatch.core.state.update import Change
 
 COMBINE = Merger([ADD])
 integers = st.none() | st.integers(-(2**40), 2**40)

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, ParquetFiles, SpoutKind, Stream, Topology
-from txbatch.core.definition import columns
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.definition.definition import columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
-from txbatch.core.guarantee import guarantees
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.topology.guarantee import guarantees
 from txbatch.memory.runner import run
 from txbatch.testing import FeederBatchSpout, submit_topology
 

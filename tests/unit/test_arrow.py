@@ -12,7 +12,7 @@ import pytest
 
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txbatch.arrow import arrow_type
-from txbatch.spouts.cells import cast
-from txbatch.spouts.misfit import BadValue
+from txbatch.formats.cells import cast
+from txbatch.formats.misfit import BadValue
 
 PRICE = "decimal(10,2)"
 GERMAN = {"decimal": ",", "thousands": "."}

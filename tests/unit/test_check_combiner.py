@@ -10,10 +10,10 @@ import pytest
 from every_aggregate import FIELDS, aggregates, own_aggregates
 
 from txbatch import CombinerAggregator, Count, Max, Sum
-from txbatch.core.aggregator import PartialColumn
+from txbatch.core.aggregates.aggregator import PartialColumn
+from txbatch.core.aggregates.merge import ADD, Partial
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import Field
-from txbatch.core.merge import ADD, Partial
+from txbatch.core.records.fields import Field
 from txbatch.testing import check_combiner
 
 Check = Callable[..., None]

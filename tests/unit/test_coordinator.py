@@ -10,12 +10,12 @@ import pytest
 from support import ListSpout, LogSpout, manifest_of, run, word_count
 
 from txbatch import Topology
-from txbatch.core.coordinator import NothingNew, initialize_transaction
+from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError, TransientError
-from txbatch.core.planning import plan_batch
-from txbatch.core.protocol import Wait
-from txbatch.core.spout import PartitionedCoordinator, SpoutKind
-from txbatch.core.transaction import Batch, Interval, Run
+from txbatch.core.protocol.coordinator import NothingNew, initialize_transaction
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.protocol.protocol import Wait
+from txbatch.core.sources.spout import PartitionedCoordinator, SpoutKind
 from txbatch.memory.ledger import MemoryLedger
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from txbatch.cli.cron import cut
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import Interval
 
 NEW_YORK, ZURICH, SAO_PAULO, CAIRO = "America/New_York", "Europe/Zurich", "America/Sao_Paulo", "Africa/Cairo"
 # What CronDataIntervalTimetable of Airflow 3.3.2 makes; the ends of one are a start of the next.

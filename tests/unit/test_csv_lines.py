@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fields import parse_fields
-from txbatch.spouts import contents, options, scan
-from txbatch.spouts.scan import Format, Range, Times, read_file, tasks_of
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats import contents, options, scan
+from txbatch.formats.scan import Format, Range, Times, read_file, tasks_of
 
 FIELDS = parse_fields("at timestamp, name string, price decimal(10,2)")
 DAY = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import types
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
-from txbatch.core.declared import fields_ddl, values_of
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field, parse_fields
+from txbatch.core.records.declared import fields_ddl, values_of
+from txbatch.core.records.fields import Field, parse_fields
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from txbatch import ApproxCountDistinct, DistinctSketch
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
 
 
 def counted(values: list[Any], lg_k: int = 11) -> tuple[Any, list[int]]:

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from txbatch.core.errors import DefinitionError, OutcomeUnknown
-from txbatch.postgres.engine import _connecting, translated
-from txbatch.postgres.url import parse
+from txbatch.postgres.database.engine import _connecting, translated
+from txbatch.postgres.database.url import parse
 
 
 class Server:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
-from txbatch.core.definition import column_changes, columns
-from txbatch.core.merge import Merger, Partial
-from txbatch.memory.emitter import partials_of
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.definition.definition import column_changes, columns
+from txbatch.direct.emitter import partials_of
 
 (AGGREGATE,) = every_aggregate().aggregates
 COMBINE = Merger(AGGREGATE.merges)

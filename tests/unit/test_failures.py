@@ -12,8 +12,8 @@ from py4j.protocol import Py4JNetworkError
 
 import txbatch
 from txbatch.core import called
+from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.heartbeat import Heartbeat
 from txbatch.launch.driver import Driver, _fail
 from txbatch.spark.failures import FunctionFailed, NotInOurWords, in_our_words, java_is_gone
 from txbatch.storage.staging import AttemptFolder

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import SIMPLE_TYPES, Field, checked_name, checked_type, decimal_scale, parse_fields
+from txbatch.core.records.fields import SIMPLE_TYPES, Field, checked_name, checked_type, decimal_scale, parse_fields
 
 
 @pytest.mark.parametrize(

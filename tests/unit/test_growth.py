@@ -9,7 +9,7 @@ import pytest
 
 from txbatch import Keep
 from txbatch.cli.printing import show_plan
-from txbatch.core.growth import ROWS_MIN, Counted, Growth, Stored, growth, left, told
+from txbatch.core.corrections.growth import ROWS_MIN, Counted, Growth, Stored, growth, left, told
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)

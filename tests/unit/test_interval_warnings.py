@@ -11,8 +11,8 @@ import pytest
 from support import ListSpout
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.cli.explain import preview
-from txbatch.core.transaction import Interval, Run
+from txbatch.cli.plan.explain import preview
+from txbatch.core.batch.transaction import Interval, Run
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryApplication, MemoryJob

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import code_digest, load_job
 from txbatch.storage.staging import AttemptFolder

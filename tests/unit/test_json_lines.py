@@ -13,9 +13,9 @@ import pytest
 
 from txbatch import IntervalSpout
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import parse_fields
-from txbatch.spouts import json_lines, options
-from txbatch.spouts.misfit import BadValue, Misfit
+from txbatch.core.records.fields import parse_fields
+from txbatch.formats import json_lines, options
+from txbatch.formats.misfit import BadValue, Misfit
 
 FIELDS = parse_fields("at timestamp, name string, amount decimal(10,2)")
 

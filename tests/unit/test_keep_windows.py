@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from txbatch import Avg, Count, FixedBatchSpout, Keep, OpaqueState, Stream, Sum, Topology, session_window, window
-from txbatch.core.cuts import micros_of
+from txbatch.core.corrections.keep_windows import (
+    KeptWindows,
+    Known,
+    Leaving,
+    Left,
+    decided,
+    kept_windows,
+    told_policy,
+    told_time,
+)
 from txbatch.core.errors import DefinitionError
-from txbatch.core.keep_windows import KeptWindows, Known, Leaving, Left, decided, kept_windows, told_policy, told_time
+from txbatch.core.records.cuts import micros_of
 from txbatch.run import windows
 
 pytestmark = pytest.mark.rule("R30")

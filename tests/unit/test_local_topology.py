@@ -30,6 +30,7 @@ from txbatch import (
     TransactionalState,
     window,
 )
+from txbatch.core.batch.transaction import BatchKind, BatchStatus
 from txbatch.core.errors import (
     BadRecord,
     DefinitionError,
@@ -40,8 +41,7 @@ from txbatch.core.errors import (
     TerminalError,
     UnknownName,
 )
-from txbatch.core.state import State
-from txbatch.core.transaction import BatchKind, BatchStatus
+from txbatch.core.state.state import State
 from txbatch.testing import FeederBatchSpout, FeederPartitionedSpout, submit_topology
 from txbatch.testing.local import POINTS
 

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
+from txbatch.core.batch.manifest import (
+    Manifest,
+    ReadPartition,
+    StagedState,
+    check_manifest,
+    check_same_records,
+    check_states,
+)
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
-from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest, check_same_records, check_states
-from txbatch.core.transaction import Assignment, TransactionAttempt
 
 PLAN = {
     "streams": {

@@ -33,9 +33,9 @@ from txbatch import (
     TransactionalState,
 )
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.ordered_texts import BETWEEN, ordered_text
+from txbatch.core.records.ordered_texts import BETWEEN, ordered_text
+from txbatch.direct.queries import ask
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.queries import ask
 from txbatch.memory.runner import run
 from txbatch.testing import FeederPartitionedSpout
 

@@ -10,13 +10,13 @@ import pytest
 from support import LogSpout
 
 from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology
+from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fused import go_together, why_not
-from txbatch.core.numbered import fixed
-from txbatch.core.operations import one_for_one, parted, per_batch
-from txbatch.core.plan import BatchPlan, Range, Ranges
+from txbatch.core.protocol.fused import go_together, why_not
+from txbatch.core.topology.numbered import fixed
+from txbatch.core.topology.operations import one_for_one, parted, per_batch
+from txbatch.direct.operations import records
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.operations import records
 from txbatch.memory.runner import run
 from txbatch.testing import FeederBatchSpout, LocalTopology
 

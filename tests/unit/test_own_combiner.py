@@ -9,12 +9,12 @@ import pytest
 from every_aggregate import Span, Weighted, Words, every_aggregate
 
 from txbatch import CombinerAggregator, Count, FixedBatchSpout, OpaqueState, Topology
-from txbatch.core.definition import columns
+from txbatch.core.aggregates.merge import folded
+from txbatch.core.definition.definition import columns
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError
-from txbatch.core.merge import folded
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.python_types import misfit
-from txbatch.memory.emitter import partials_of
+from txbatch.core.records.python_types import misfit
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.direct.emitter import partials_of
 
 
 def kept(**values: Any) -> PersistentAggregate:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from txbatch.cli import starter
 from txbatch.cli.main import main
+from txbatch.cli.project import starter
 from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.places import is_project
 

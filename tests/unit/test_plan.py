@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
+from txbatch.core.batch.transaction import canonical_json, digest
 from txbatch.core.errors import NewerFormat
-from txbatch.core.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
-from txbatch.core.transaction import canonical_json, digest
 
 STORED = json.loads(Path(__file__).with_name("stored_plans.json").read_text(encoding="utf-8"))
 

@@ -12,20 +12,20 @@ import pytest
 from support import LogSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
-from txbatch.core.cuts import micros_of
-from txbatch.core.definition import Known as Defined
-from txbatch.core.definition import stream_watermarks
+from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Whole
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.definition.definition import Known as Defined
+from txbatch.core.definition.definition import stream_watermarks
 from txbatch.core.errors import DefinitionError
-from txbatch.core.event_time import Known, advanced, closed, fixed
-from txbatch.core.fused import as_one, go_together
-from txbatch.core.guarantee import guarantees
-from txbatch.core.operations import one_for_one
-from txbatch.core.plan import BatchPlan, Range, Ranges, Whole
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.core.watermark import BEGIN, Watermark
-from txbatch.memory.emitter import counting
+from txbatch.core.protocol.event_time import Known, advanced, closed, fixed
+from txbatch.core.protocol.fused import as_one, go_together
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.topology.guarantee import guarantees
+from txbatch.core.topology.operations import one_for_one
+from txbatch.core.windows.watermark import BEGIN, Watermark
+from txbatch.direct.emitter import counting
+from txbatch.direct.operations import records
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.operations import records
 from txbatch.memory.runner import run
 
 TIMED = Watermark("planned_at", 0, planned=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from txbatch.cli.progress import told
-from txbatch.core.transaction import Batch, BatchStatus
+from txbatch.core.batch.transaction import Batch, BatchStatus
 from txbatch.run import progress
 from txbatch.run.progress import LOGGED_SECONDS, Progress, logged, watched
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support import run
 
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
 from txbatch.core.errors import (
     BrokenChain,
     IntervalNotOver,
@@ -18,8 +19,8 @@ from txbatch.core.errors import (
     StaleAttempt,
     TerminalError,
 )
-from txbatch.core.ledger import Head
-from txbatch.core.protocol import (
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.protocol import (
     Adopt,
     PlanNew,
     TakenIntervals,
@@ -38,7 +39,6 @@ from txbatch.core.protocol import (
     next_txid,
     uncovered,
 )
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, TransactionAttempt
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(

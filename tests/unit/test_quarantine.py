@@ -10,7 +10,7 @@ import pytest
 
 from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, Stream, TerminalError, Topology, TransientError
 from txbatch.core.errors import BadRecord, DefinitionError, QuarantineFull
-from txbatch.core.quarantine import DATA_CHARACTERS_MAX
+from txbatch.core.topology.quarantine import DATA_CHARACTERS_MAX
 from txbatch.memory.runner import run
 from txbatch.testing import submit_topology
 

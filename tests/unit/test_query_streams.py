@@ -19,7 +19,7 @@ from txbatch import (
     Topology,
 )
 from txbatch.core.errors import DefinitionError
-from txbatch.core.query_stream import QueryStream
+from txbatch.core.topology.query_stream import QueryStream
 
 
 def defined() -> tuple[Topology, QueryStream, Any]:

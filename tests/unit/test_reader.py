@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from txbatch import OpaquePartitionedSpout, PartitionUnreadable, PlainSpout, Topology
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord, TransientError
-from txbatch.core.spout import Emitter
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.core.sources.spout import Emitter
 from txbatch.spark.reader import BatchReader, opened
 
 PLANNED = {name: {"start": 0, "end": 1} for name in "abc"}

@@ -10,7 +10,7 @@ from support import LogSpout
 
 from txbatch import Count, FixedBatchSpout, OpaqueState, ReducerAggregator, Stream, Topology
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.memory.operations import records
+from txbatch.direct.operations import records
 
 
 class Told(ReducerAggregator):

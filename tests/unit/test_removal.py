@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txbatch.core.merge import ADD as SUM
-from txbatch.core.merge import Merger
-from txbatch.core.state import StateKind
-from txbatch.core.update import Change, Combine, Updater, apart, in_ledger
+from txbatch.core.aggregates.merge import ADD as SUM
+from txbatch.core.aggregates.merge import Merger
+from txbatch.core.state.state import StateKind
+from txbatch.core.state.update import Change, Combine, Updater, apart, in_ledger
 
 ADD = Merger([SUM])
 # A partial: what counts (None: nothing), whether the key is removed. Neither is no partial at all.

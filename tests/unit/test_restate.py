@@ -9,11 +9,11 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import OpaqueState, PartitionUnreadable, SpoutKind
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Restate, Run
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError, UnknownName
-from txbatch.core.restate import check_topology
-from txbatch.core.spout import Metadata
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus, Restate, Run
-from txbatch.memory.emitter import MemoryApplication
+from txbatch.core.protocol.restate import check_topology
+from txbatch.core.sources.spout import Metadata
+from txbatch.direct.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, session_window, window
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.definition import column_changes, columns
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.definition.definition import column_changes, columns
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.fused import why_not
-from txbatch.core.guarantee import guarantees
-from txbatch.core.operations import one_for_one
+from txbatch.core.protocol.fused import why_not
+from txbatch.core.topology.guarantee import guarantees
+from txbatch.core.topology.operations import one_for_one
 from txbatch.memory.runner import run
 from txbatch.testing import submit_topology
 

@@ -14,10 +14,10 @@ import pytest
 from support import LogSpout, word_count
 
 from txbatch import settings
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.transaction import Assignment, TransactionAttempt
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder, Staging, check_uri
 

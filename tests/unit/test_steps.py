@@ -13,9 +13,9 @@ import pytest
 from support import ListSpout, run, word_count
 
 from txbatch import Count
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import SchemaMismatch, TransientError
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch
+from txbatch.core.topology.topology import Topology
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

@@ -26,10 +26,10 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core import planning
+from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import BadRecord, DefinitionError, NotExactlyOnce
-from txbatch.core.ledger import Head
-from txbatch.core.transaction import Run
+from txbatch.core.protocol import planning
+from txbatch.core.protocol.ledger import Head
 from txbatch.memory.runner import run
 
 NEW_YEAR = date(2026, 1, 1)
@@ -176,7 +176,7 @@ class Ticks(BatchSpout):
 
 
 def test_a_batch_spout_keeps_no_metadata_and_gives_no_guarantee() -> None:
-    from txbatch.core.transaction import TransactionAttempt
+    from txbatch.core.batch.transaction import TransactionAttempt
 
     spout = Ticks()
     ticks = Topology("t").new_stream("ticks", spout)

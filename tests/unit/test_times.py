@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from txbatch.core.errors import DefinitionError
-from txbatch.spouts import options, times
-from txbatch.spouts.misfit import BadValue
+from txbatch.formats import options, times
+from txbatch.formats.misfit import BadValue
 
 NEW_YORK = {"timezone": "America/New_York"}
 

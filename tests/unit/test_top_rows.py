@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ordered_values import VALUES
 
 from txbatch import OpaqueState, TopNBy
+from txbatch.core.aggregates.top_rows import ROW_BYTES_MAX
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.ordered_texts import BETWEEN, ordered_text, shown
-from txbatch.core.top_rows import ROW_BYTES_MAX
+from txbatch.core.records.ordered_texts import BETWEEN, ordered_text, shown
 
 # No state holds U+0000: PostgreSQL has no text with it, and the batch is refused.
 HELD = st.characters(exclude_characters="\0", exclude_categories=["Cs"])

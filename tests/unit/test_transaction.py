@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txbatch.core.errors import DefinitionError
-from txbatch.core.manifest import Manifest, ReadPartition, StagedFile, StagedState
-from txbatch.core.transaction import (
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
+from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
     Assignment,
     BatchStatus,
@@ -21,6 +20,7 @@ from txbatch.core.transaction import (
     canonical_json,
     digest,
 )
+from txbatch.core.errors import DefinitionError
 
 values = st.recursive(
     st.none()

@@ -14,7 +14,7 @@ from txbatch import settings
 from txbatch.core.errors import DefinitionError
 from txbatch.launch import travelling
 from txbatch.launch.job_file import check_emission, load_job
-from txbatch.spark.shipped import ship_by_value
+from txbatch.spark.process.shipped import ship_by_value
 
 JOB = """
 import functools, sys, threading

@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import TransactionAttempt
-from txbatch.core.verify import (
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import TransactionAttempt
+from txbatch.core.corrections.verify import (
     Compared,
     Finding,
     Outcome,

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from unit.test_window import PLAIN, TIMES, ZONED
 
 from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
-from txbatch.core.cuts import micros_of
+from txbatch.core.batch.manifest import StagedState
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
-from txbatch.core.event_time import Known, advanced, capped, closed, fixed, whole_to
-from txbatch.core.guarantee import guarantees
-from txbatch.core.late import check_kept_aside
-from txbatch.core.manifest import StagedState
-from txbatch.core.operations import one_for_one
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Interval
-from txbatch.core.watermark import BEGIN, Watermark, by_interval, of_interval
-from txbatch.core.watermarked import of_another_time
-from txbatch.memory.emitter import counting, described
-from txbatch.memory.operations import records
+from txbatch.core.protocol.event_time import Known, advanced, capped, closed, fixed, whole_to
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.topology.guarantee import guarantees
+from txbatch.core.topology.late import check_kept_aside
+from txbatch.core.topology.operations import one_for_one
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.watermarked import of_another_time
+from txbatch.core.windows.watermark import BEGIN, Watermark, by_interval, of_interval
+from txbatch.direct.emitter import counting, described
+from txbatch.direct.operations import records
 
 few = settings(max_examples=60, deadline=None)
 HOUR = timedelta(hours=1)

@@ -14,17 +14,17 @@ import pytest
 from txbatch.cli import arguments
 from txbatch.cli.ask import _question
 from txbatch.cli.printing import errors_told
+from txbatch.core.batch.manifest import StagedFile, StagedState
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.corrections.keep_windows import told_time
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError
-from txbatch.core.fields import Field, parse_fields
-from txbatch.core.keep_windows import told_time
-from txbatch.core.manifest import StagedFile, StagedState
+from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.text import told_numbers
-from txbatch.core.transaction import Assignment, TransactionAttempt
+from txbatch.direct.queries import _records
 from txbatch.launch.job_file import load_job
-from txbatch.memory.queries import _records
 from txbatch.orchestration.intervals import _written
 from txbatch.orchestration.result import interval
-from txbatch.postgres.engine import parse
+from txbatch.postgres.database.engine import parse
 from txbatch.storage import parquet
 from txbatch.storage.staging import Staging
 from txbatch.tables import plain

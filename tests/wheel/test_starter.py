@@ -92,7 +92,7 @@ def test_a_name_that_cannot_be(name: str, tmp_path: Path) -> None:
 def test_a_wheel_that_a_checkout_has_not_made_yet_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("txbatch.cli.starter.project_root", lambda: tmp_path)
+    monkeypatch.setattr("txbatch.cli.project.starter.project_root", lambda: tmp_path)
     CliRunner().invoke(main, ["init", str(tmp_path / "early")])
     (told,) = caplog.messages
     assert told.startswith(f"{tmp_path}/dist has no wheel of txbatch {__version__}")

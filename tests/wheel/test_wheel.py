@@ -84,7 +84,7 @@ def test_the_home_folder_is_the_projects_or_else_the_users(environment: Path, tm
 
 
 def test_its_sql_and_its_archive_for_spark_are_found(environment: Path, tmp_path: Path) -> None:
-    ask = "from txbatch.postgres import queries, migrate; print(len(queries.statements()), len(migrate.migrations()))"
+    ask = "from txbatch.postgres.database import queries, migrate; print(len(queries.statements()), len(migrate.migrations()))"
     told = call([str(environment / "python"), "-c", ask], tmp_path)
     statements, migrations = told.stdout.split()
     assert int(statements) > 50

@@ -16,15 +16,15 @@ from uuid import UUID
 import click
 
 from txbatch.cli.cron import cut
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError, TerminalError
-from txbatch.core.fields import encodable
+from txbatch.core.records.fields import encodable
 from txbatch.core.text import WHY_MAX, how_many, shown
-from txbatch.core.transaction import Interval
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.jobs import job_above
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import check_migrated
+from txbatch.postgres.reading.reader import Reader
 from txbatch.settings import Settings
 
 # So much of a bad argument is cited.

@@ -12,7 +12,7 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import TerminalError
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
 from txbatch.core.text import how_many
 from txbatch.reports import Reports
 

@@ -8,12 +8,12 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.definition.redefinition import how
 from txbatch.core.errors import SchemaMismatch, TxbatchError
-from txbatch.core.redefinition import how
 from txbatch.core.text import shown
 from txbatch.launch.job_file import Job, check_emission
+from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.warehouses import Warehouses
 
 
 def show(rows: list[dict[str, Any]]) -> None:

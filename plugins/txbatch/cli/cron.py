@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter
 
+from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import INTERVALS_MAX, Interval
 
 _SECOND = timedelta(seconds=1)
 # No clock was ever moved by more at once, but by whole days.

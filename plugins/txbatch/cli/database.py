@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from txbatch import settings
-from txbatch.postgres.engine import connect
-from txbatch.postgres.migrate import check_migrated, migrate
-from txbatch.postgres.psql import make_reader
+from txbatch.postgres.database.engine import connect
+from txbatch.postgres.database.migrate import check_migrated, migrate
+from txbatch.postgres.database.psql import make_reader
 
 
 def started() -> settings.Settings:

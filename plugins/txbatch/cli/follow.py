@@ -13,9 +13,9 @@ from functools import partial
 import click
 
 from txbatch.cli.cron import over
+from txbatch.core.batch.transaction import Interval, Metadata
 from txbatch.core.errors import DefinitionError
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, Metadata
+from txbatch.core.topology.topology import Topology
 from txbatch.run.follow import Arrivals, Clock, Look, follow
 from txbatch.run.runner import Runner
 

@@ -7,9 +7,9 @@ import click
 from txbatch import settings
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import errors_told
-from txbatch.postgres import grants as granted
-from txbatch.postgres.engine import connect
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database import grants as granted
+from txbatch.postgres.database.engine import connect
 
 
 @click.command()

@@ -18,40 +18,40 @@ from txbatch import __version__, settings
 from txbatch.cli import arguments, database
 from txbatch.cli.ask import ask
 from txbatch.cli.change import change
-from txbatch.cli.doctor import check_all
-from txbatch.cli.explain import appeared, preview
 from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
 from txbatch.cli.grants import grants
 from txbatch.cli.history import as_of, why
-from txbatch.cli.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
-from txbatch.cli.plan_restate import preview_restate, show_restate
+from txbatch.cli.plan.explain import appeared, preview
+from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
+from txbatch.cli.plan.plan_restate import preview_restate, show_restate
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks, show_plan, show_reasons, show_status
 from txbatch.cli.progress import told
+from txbatch.cli.project.doctor import check_all
+from txbatch.cli.project.starter import make_project
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate, tell_committed, tell_counted
 from txbatch.cli.retention import gc, kept
-from txbatch.cli.starter import make_project
 from txbatch.cli.verify import verify
+from txbatch.core.batch.transaction import Run
 from txbatch.core.errors import TransientError, UnknownName
 from txbatch.core.text import shown
-from txbatch.core.transaction import Run
 from txbatch.fit import check_fit
+from txbatch.formats.changes import changed
 from txbatch.launch.job_file import check_emission, load_job
 from txbatch.launch.jobs import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.places import in_checkout, install
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import check_server, connect, transaction
+from txbatch.postgres.apart.warehouses import Warehouses, identity_of
+from txbatch.postgres.database.engine import check_server, connect, transaction
+from txbatch.postgres.database.migrate import migrate as migrate_database
+from txbatch.postgres.database.psql import REPORT, make_reader
+from txbatch.postgres.database.psql import command as psql_command
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.migrate import migrate as migrate_database
-from txbatch.postgres.psql import REPORT, make_reader
-from txbatch.postgres.psql import command as psql_command
-from txbatch.postgres.reader import Reader
-from txbatch.postgres.rows import unknown_topology
-from txbatch.postgres.warehouses import Warehouses, identity_of
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
+from txbatch.postgres.tables.rows import unknown_topology
 from txbatch.run.calls import RUN_PREFIX
 from txbatch.run.progress import watched
-from txbatch.spouts.changes import changed
 from txbatch.storage.staging import Staging
 from txbatch.wiring import open_runner
 

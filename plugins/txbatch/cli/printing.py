@@ -20,11 +20,11 @@ from typing import Any
 
 import click
 
-from txbatch.core.cuts import MICROS
 from txbatch.core.errors import TerminalError, TxbatchError
-from txbatch.core.keep import FOR_EVER, Keep, told
+from txbatch.core.records.cuts import MICROS
+from txbatch.core.state.keep import FOR_EVER, Keep, told
 from txbatch.core.text import escape_json, shown, shown_lines, told_txids
-from txbatch.core.window import lasting
+from txbatch.core.windows.window import lasting
 from txbatch.embedded.java import JavaNotFoundError
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.tables import lines_of, plain

@@ -10,12 +10,12 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import told
-from txbatch.core.restate import positions_within, uncounted
+from txbatch.core.batch.transaction import BatchStatus, Interval, Run
+from txbatch.core.protocol.restate import positions_within, uncounted
 from txbatch.core.text import shown
-from txbatch.core.transaction import BatchStatus, Interval, Run
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
 from txbatch.run.progress import watched
 from txbatch.run.steps import Steps
 from txbatch.wiring import already_committed, open_runner, reader_beside

@@ -11,12 +11,12 @@ from sqlalchemy import Engine
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
-from txbatch.core import growth
-from txbatch.core.keep import Keep
-from txbatch.core.keep_windows import kept_windows, told_policy
-from txbatch.core.topology import Topology
-from txbatch.postgres.keep_windows import PostgresWindows
-from txbatch.postgres.retention import Retention
+from txbatch.core.corrections import growth
+from txbatch.core.corrections.keep_windows import kept_windows, told_policy
+from txbatch.core.state.keep import Keep
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.corrections.keep_windows import PostgresWindows
+from txbatch.postgres.corrections.retention import Retention
 from txbatch.run import windows
 from txbatch.run.retention import waiting
 from txbatch.wiring import open_collector

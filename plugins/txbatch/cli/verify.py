@@ -11,8 +11,8 @@ import click
 
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, key_told, prints_rows, sides_told
+from txbatch.core.corrections.verify import Finding
 from txbatch.core.text import shown
-from txbatch.core.verify import Finding
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.run.verify import Asked

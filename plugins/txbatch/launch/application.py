@@ -19,15 +19,15 @@ from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.plan import BatchPlan
 from txbatch.core.text import shown
-from txbatch.core.transaction import Assignment
 from txbatch.launch.job_file import Job, check_emission, emits_nothing
 from txbatch.launch.submission import Submission, application, is_short
 
 if TYPE_CHECKING:
-    from txbatch.core.staging import AttemptFolder
+    from txbatch.core.batch.staging import AttemptFolder
 
 log = logging.getLogger(__name__)
 # So long Spark may take to stop once there is no more to do; then it is killed.

@@ -13,26 +13,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
-from txbatch.core.late import check_kept_aside
-from txbatch.core.loaded import check_same, loaded
-from txbatch.core.look_ups import live_states
-from txbatch.core.manifest import Manifest, ReadPartition, StagedState, check_manifest
-from txbatch.core.quarantine import QuarantineState
 from txbatch.core.text import how_many, shown_lines
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment
-from txbatch.core.upstream import stream_numbers
+from txbatch.core.topology.late import check_kept_aside
+from txbatch.core.topology.loaded import check_same, loaded
+from txbatch.core.topology.quarantine import QuarantineState
+from txbatch.core.topology.topology import Topology
+from txbatch.core.upstream.look_ups import live_states
+from txbatch.core.upstream.upstream import stream_numbers
 from txbatch.launch.fused import Attempt, Halving, Load, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
-from txbatch.spark.heartbeat import stopped_when_superseded
-from txbatch.spark.parent import die_with_parent
+from txbatch.spark.process.heartbeat import stopped_when_superseded
+from txbatch.spark.process.parent import die_with_parent
+from txbatch.spark.process.session import configured, session
+from txbatch.spark.process.shipped import ship_by_value
+from txbatch.spark.process.stages import tell_stages
 from txbatch.spark.reader import BatchReader, opened
-from txbatch.spark.session import configured, session
-from txbatch.spark.shipped import ship_by_value
-from txbatch.spark.stages import tell_stages
 from txbatch.spark.state_query import Tables
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -40,7 +40,7 @@ from txbatch.storage.staging import AttemptFolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from txbatch.spark.shipped import Cloudpickle
+    from txbatch.spark.process.shipped import Cloudpickle
 
 
 def main(topology: Topology, argv: Sequence[str] | None = None) -> int:

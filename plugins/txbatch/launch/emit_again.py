@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
 
-from txbatch.core.advice import of_committed
-from txbatch.core.application import Application, Job, Submit
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.corrections.verify import Again, Unverifiable
 from txbatch.core.errors import RecordsGone, TransientError
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.plan import BatchPlan
-from txbatch.core.repeat import repeated
-from txbatch.core.transaction import Assignment, TransactionAttempt
-from txbatch.core.verify import Again, Unverifiable
+from txbatch.core.protocol.advice import of_committed
+from txbatch.core.protocol.application import Application, Job, Submit
+from txbatch.core.protocol.repeat import repeated
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.batch_steps import Aggregate
+from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field
-from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import (
+from txbatch.core.records.fields import Field
+from txbatch.core.topology.batch_steps import Aggregate
+from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.topology.operations import (
     Each,
     Filter,
     FlatMap,
@@ -29,7 +29,7 @@ from txbatch.core.operations import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.topology import Topology
+from txbatch.core.topology.topology import Topology
 
 # Names that Spark takes for a function without parentheses, where no field is called so.
 _FUNCTIONS = frozenset(

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+from txbatch.core.batch.heartbeat import Heartbeat, of_several
+from txbatch.core.batch.manifest import ReadPartition, StagedState
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import NewerFormat, TransientError
-from txbatch.core.fused import BATCHES_MAX, as_one
-from txbatch.core.heartbeat import Heartbeat, of_several
-from txbatch.core.manifest import ReadPartition, StagedState
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment
+from txbatch.core.protocol.fused import BATCHES_MAX, as_one
+from txbatch.core.topology.topology import Topology
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.fused import FusedReader, opened_fused, partials_of_each
 from txbatch.spark.load import TooMuch

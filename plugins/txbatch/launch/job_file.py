@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.loaded import Loaded, loaded
-from txbatch.core.own_code import lies_in
+from txbatch.core.records.own_code import lies_in
 from txbatch.core.text import shown, text_of
-from txbatch.core.topology import Topology
+from txbatch.core.topology.loaded import Loaded, loaded
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.travelling import check_travelling
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from txbatch.core.definition.jobs import Jobs
 from txbatch.core.errors import DefinitionError
-from txbatch.core.jobs import Jobs
-from txbatch.core.topology import Topology
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job, load_job
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.reading.reader import Reader
 
 
 def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
-from txbatch.core import fused
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.plan import BatchPlan
-from txbatch.core.transaction import Assignment
+from txbatch.core.protocol import fused
 from txbatch.embedded import java
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import Job

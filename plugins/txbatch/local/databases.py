@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import make_url, text
 
 from txbatch.embedded import postgres
-from txbatch.postgres.engine import connect
+from txbatch.postgres.database.engine import connect
 from txbatch.settings import Settings
 
 DEMO = "demo"

@@ -34,12 +34,12 @@ from txbatch.local.databases import demo_settings
 from txbatch.local.down import only_up
 from txbatch.local.metadata import metadata_database
 from txbatch.local.signals import unwinding
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.psql import make_reader
-from txbatch.postgres.queries import query
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.psql import make_reader
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 from txbatch.storage.staging import Staging
 from txbatch.tables import lines_of
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from txbatch import settings
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import TerminalError, TransientError, TxbatchError
-from txbatch.core.protocol import Wait
-from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, Run
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import Wait
 from txbatch.launch.job_file import load_job
 from txbatch.places import in_checkout
-from txbatch.postgres import state_tables
-from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.psql import make_reader
-from txbatch.postgres.reader import Reader
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.psql import make_reader
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.schema import state_tables
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.storage.staging import Staging

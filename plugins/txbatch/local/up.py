@@ -26,9 +26,9 @@ from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
 from txbatch.local.signals import uninterrupted, unwinding
 from txbatch.places import command, in_checkout
-from txbatch.postgres.engine import connect, transaction
-from txbatch.postgres.migrate import migrate
-from txbatch.postgres.queries import query
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.migrate import migrate
+from txbatch.postgres.database.queries import query
 
 # Unpausing these starts nothing: they are triggered, backfilled, or wait for an asset event.
 EXAMPLES = ("sentences", "word_count", "flights", "word_count_consumer")

@@ -1,4 +1,4 @@
-"""Databases beside the ledger, in memory (R21). Compare `postgres.warehouses`: what is done here stays, whatever becomes of
+"""Databases beside the ledger, in memory (R21). Compare `postgres.apart.warehouses`: what is done here stays, whatever becomes of
 the ledger's transaction.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core import update
-from txbatch.core.apart import (
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.batch.apart import (
     ApartStatus,
     Apply,
     LastWriter,
@@ -23,13 +23,13 @@ from txbatch.core.apart import (
     decide_skip,
     decide_take_back,
 )
+from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.called import naming
-from txbatch.core.definition import state_definition, way_out
+from txbatch.core.definition.definition import state_definition, way_out
 from txbatch.core.errors import Incomplete, SchemaMismatch
-from txbatch.core.merge import Merger, Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.state import StateKind, Value
-from txbatch.core.transaction import Assignment, Batch
+from txbatch.core.state import update
+from txbatch.core.state.state import StateKind, Value
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 At = tuple[str, str]
 View = Callable[[str, LastWriter], LedgerView]  # of a state, by name
@@ -157,7 +157,7 @@ class MemoryWarehouses:
         self._end(after, "abort.apart_committed")
 
     def prepare_skip(self, ledger: str, pending: Sequence[Batch], states: Iterable[At], view: View) -> None:
-        """Before an aborted batch's records are given up: see `core.apart.decide_skip`. `pending` are those in flight."""
+        """Before an aborted batch's records are given up: see `core.batch.apart.decide_skip`. `pending` are those in flight."""
         after: dict[At, StoredApart] = {}
         for turn in pending[:1]:
             for at in states:

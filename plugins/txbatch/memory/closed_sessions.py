@@ -1,15 +1,18 @@
-"""Closed sessions that had been closed before, in memory. Compare `postgres.closed_sessions`: both ask `core.closed_sessions`."""
+"""Closed sessions that had been closed before, in memory.
+
+Compare `postgres.upstream.closed_sessions`: both ask `core.upstream.closed_sessions`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from txbatch.core.closed_sessions import Asked, Before, Version, first_closed, same_sessions
-from txbatch.core.closings import asked_since, asks_touching
-from txbatch.core.cuts import micros_of
-from txbatch.core.transaction import Metadata
-from txbatch.core.upstream import Replaced
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed, same_sessions
+from txbatch.core.upstream.closings import asked_since, asks_touching
+from txbatch.core.upstream.upstream import Replaced
 from txbatch.memory.tables import StoredState, Tables
 
 Key = tuple[Any, ...]

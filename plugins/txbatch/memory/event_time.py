@@ -1,4 +1,7 @@
-"""The event time of the ledger in memory (R25, R26, R28). Compare `postgres.event_time`: `core.event_time` decides for both."""
+"""The event time of the ledger in memory (R25, R26, R28).
+
+Compare `postgres.tables.event_time`: `core.protocol.event_time` decides for both.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from txbatch.core.cuts import micros_of
-from txbatch.core.event_time import Known, Marks, advanced, ahead_of, capped, closed, fixed, largest, late_of, whole_to
-from txbatch.core.ledger import RunPlan
-from txbatch.core.manifest import Manifest
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.protocol.event_time import (
+    Known,
+    Marks,
+    advanced,
+    ahead_of,
+    capped,
+    closed,
+    fixed,
+    largest,
+    late_of,
+    whole_to,
+)
+from txbatch.core.protocol.ledger import RunPlan
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.topology.topology import Topology
 from txbatch.memory.tables import Tables, Times
 
 

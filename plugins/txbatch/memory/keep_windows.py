@@ -1,4 +1,7 @@
-"""Windows leave states in memory (R30). Compare `postgres.keep_windows`: `core.keep_windows` decides for both."""
+"""Windows leave states in memory (R30).
+
+Compare `postgres.corrections.keep_windows`: `core.corrections.keep_windows` decides for both.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core.cuts import micros_of
-from txbatch.core.keep_windows import KeptWindows, Known, Leaving, Left, decided
-from txbatch.core.session_window import SessionWindow
-from txbatch.core.transaction import BatchStatus
-from txbatch.core.upstream import ALL, STATE_SPOUT
+from txbatch.core.batch.transaction import BatchStatus
+from txbatch.core.corrections.keep_windows import KeptWindows, Known, Leaving, Left, decided
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.upstream.upstream import ALL, STATE_SPOUT
+from txbatch.core.windows.session_window import SessionWindow
 from txbatch.memory import event_time
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import StoredState, Tables
@@ -23,7 +26,7 @@ Ended = list[tuple[int, list[Key]]]
 
 
 class MemoryWindows:
-    """`core.keep_windows.Windows` on a ledger in memory. Each state's windows leave by one of its transactions."""
+    """`core.corrections.keep_windows.Windows` on a ledger in memory. Each state's windows leave by one of its transactions."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger = ledger

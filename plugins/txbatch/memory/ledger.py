@@ -1,4 +1,4 @@
-"""The ledger in memory. Compare `postgres.ledger`: the same decisions of `core.protocol`, with dictionaries for tables.
+"""The ledger in memory. Compare `postgres.ledger`: the same decisions of `core.protocol.protocol`, with dictionaries for tables.
 
 >>> from txbatch import Count, FixedBatchSpout, TransactionalState, Topology
 >>> topology = Topology("words")
@@ -26,23 +26,10 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch import failpoints
-from txbatch.core import numbered, protocol
-from txbatch.core.called import naming
-from txbatch.core.definition import redefinitions, state_definition
-from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.given_up import given_up
-from txbatch.core.jobs import Jobs
-from txbatch.core.keep_windows import check_interval_not_left
-from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.manifest import Manifest, check_manifest, check_same_records, check_states
-from txbatch.core.merge import Partial
-from txbatch.core.plan import BatchPlan
-from txbatch.core.quarantine import check_joined
-from txbatch.core.redefinition import Redefinition, moves
-from txbatch.core.restate import check_not_folded, check_version
-from txbatch.core.text import shown
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import (
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records, check_states
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
     Assignment,
     Batch,
@@ -53,6 +40,20 @@ from txbatch.core.transaction import (
     Run,
     canonical_json,
 )
+from txbatch.core.called import naming
+from txbatch.core.corrections.keep_windows import check_interval_not_left
+from txbatch.core.definition.definition import redefinitions, state_definition
+from txbatch.core.definition.jobs import Jobs
+from txbatch.core.definition.redefinition import Redefinition, moves
+from txbatch.core.errors import HalfCommitted, StaleAttempt
+from txbatch.core.protocol import protocol
+from txbatch.core.protocol.given_up import given_up
+from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
+from txbatch.core.protocol.restate import check_not_folded, check_version
+from txbatch.core.text import shown
+from txbatch.core.topology import numbered
+from txbatch.core.topology.quarantine import check_joined
+from txbatch.core.topology.topology import Topology
 from txbatch.memory import event_time
 from txbatch.memory import redefinitions as changes
 from txbatch.memory.apart import MemoryWarehouses
@@ -64,7 +65,7 @@ Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 
 class MemoryLedger:
-    """`core.ledger.Ledger` in this process, for any number of threads.
+    """`core.protocol.ledger.Ledger` in this process, for any number of threads.
 
     Each method is one transaction: it changes a snapshot, which then takes the place of what was known, or on an error
     does not. `clock` says when leases end and whether an interval is over. States apart live in `warehouses`, which know

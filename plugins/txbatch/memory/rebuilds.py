@@ -1,4 +1,7 @@
-"""Rebuilds in memory (R23). Compare `postgres.rebuilds`: the same decisions of `core.rebuild`, with dictionaries for tables."""
+"""Rebuilds in memory (R23).
+
+Compare `postgres.corrections.rebuilds`: the same decisions of `core.corrections.rebuild`, with dictionaries for tables.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,22 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from txbatch.core import rebuild as decided
-from txbatch.core.definition import check_owner, state_definition, stream_fields, stream_watermarks
-from txbatch.core.event_time import late_of
-from txbatch.core.manifest import Manifest, check_manifest, check_states
-from txbatch.core.numbered import check_same_number
-from txbatch.core.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus
-from txbatch.core.upstream import check_past_read
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus
+from txbatch.core.corrections import rebuild as decided
+from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
+from txbatch.core.definition.definition import check_owner, state_definition, stream_fields, stream_watermarks
+from txbatch.core.protocol.event_time import late_of
+from txbatch.core.topology.numbered import check_same_number
+from txbatch.core.topology.topology import Topology
+from txbatch.core.upstream.upstream import check_past_read
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Counting, StoredState, Tables, Times
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 
 class MemoryRebuilds:
-    """`core.rebuild.Rebuilds` on a ledger in memory. Each method is one of its transactions."""
+    """`core.corrections.rebuild.Rebuilds` on a ledger in memory. Each method is one of its transactions."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger = ledger

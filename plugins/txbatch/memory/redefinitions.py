@@ -1,4 +1,4 @@
-"""A changed definition, applied to what the ledger in memory knows (R23). Compare `postgres.redefinitions`."""
+"""A changed definition, applied to what the ledger in memory knows (R23). Compare `postgres.corrections.redefinitions`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from txbatch.core import protocol
-from txbatch.core.apart import ApartStatus, LastWriter
-from txbatch.core.definition import (
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.batch.apart import ApartStatus, LastWriter
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import BatchStatus
+from txbatch.core.definition.definition import (
     StateDefinition,
     after_steps,
     check_change,
@@ -16,11 +19,7 @@ from txbatch.core.definition import (
     check_none_runs,
     state_definition,
 )
-from txbatch.core.manifest import Manifest
-from txbatch.core.merge import Partial
-from txbatch.core.plan import BatchPlan
-from txbatch.core.pruned import begun
-from txbatch.core.redefinition import (
+from txbatch.core.definition.redefinition import (
     AddState,
     DropState,
     KeepContributions,
@@ -34,11 +33,12 @@ from txbatch.core.redefinition import (
     sources,
     steps_of,
 )
-from txbatch.core.state import OpaqueValue, TransactionalValue, Value
+from txbatch.core.protocol import protocol
+from txbatch.core.state.pruned import begun
+from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import BatchStatus
-from txbatch.core.upstream import check_changed
+from txbatch.core.topology.topology import Topology
+from txbatch.core.upstream.upstream import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 

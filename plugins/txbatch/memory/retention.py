@@ -1,4 +1,7 @@
-"""Retention in memory (R22). Compare `postgres.retention`: the same decisions of `core.retention`, on dictionaries."""
+"""Retention in memory (R22).
+
+Compare `postgres.corrections.retention`: the same decisions of `core.corrections.retention`, on dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,25 @@ from datetime import timedelta
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core import retention
-from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.jobs import Jobs
-from txbatch.core.keep import Keep
-from txbatch.core.merge import Merger, RowMerge, merge_named
-from txbatch.core.pruned import more_pruned
-from txbatch.core.quarantine import quarantine_name
-from txbatch.core.retention import Final, Folded, Past, Slice, Version
-from txbatch.core.state import TransactionalValue
-from txbatch.core.transaction import Batch, BatchKind, BatchStatus
-from txbatch.core.update import Change
-from txbatch.core.upstream import held
+from txbatch.core.aggregates.merge import Merger, RowMerge, merge_named
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
+from txbatch.core.corrections import retention
+from txbatch.core.corrections.retention import Final, Folded, Past, Slice, Version
+from txbatch.core.definition.jobs import Jobs
+from txbatch.core.state.fold import Contribution, fold, last_changed
+from txbatch.core.state.keep import Keep
+from txbatch.core.state.pruned import more_pruned
+from txbatch.core.state.state import TransactionalValue
+from txbatch.core.state.update import Change
+from txbatch.core.topology.quarantine import quarantine_name
+from txbatch.core.upstream.upstream import held
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import StoredState, Tables
 from txbatch.memory.upstream import looked_up, readers
 
 
 class MemoryRetention:
-    """`core.retention.Retention` on a ledger in memory. Each slice is one of its transactions."""
+    """`core.corrections.retention.Retention` on a ledger in memory. Each slice is one of its transactions."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger, self.jobs = ledger, ledger.jobs

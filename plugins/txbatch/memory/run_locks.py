@@ -1,4 +1,4 @@
-"""Names that one process holds, in memory. Compare `postgres.run_locks`."""
+"""Names that one process holds, in memory. Compare `postgres.database.run_locks`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class MemoryRunLocks:
-    """`core.run_locks.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
+    """`core.protocol.run_locks.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
 
     def __init__(self) -> None:
         self.names: frozenset[tuple[str, str]] = frozenset()

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txbatch.core.loaded import Loaded, loaded
-from txbatch.core.topology import Topology
-from txbatch.memory.emitter import MemoryApplication
+from txbatch.core.topology.loaded import Loaded, loaded
+from txbatch.core.topology.topology import Topology
+from txbatch.direct.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.staging import MemoryStaging
@@ -25,7 +25,7 @@ from txbatch.run.steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class MemoryJob:
-    """`core.application.Job` without a file."""
+    """`core.protocol.application.Job` without a file."""
 
     topology: Topology
     name: str = "in memory"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txbatch.arrow import arrow_array
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import Incomplete, TransientError
-from txbatch.core.fields import Field
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.manifest import Manifest
-from txbatch.core.transaction import Assignment
+from txbatch.core.records.fields import Field
 from txbatch.memory.ledger import Partials
 
 # Topology, txid, attempt_id and token.
@@ -30,7 +30,7 @@ class Content:
 
 
 class MemoryStaging:
-    """`core.staging.Staging` in this process. `folders` is replaced as a whole, never changed in place."""
+    """`core.batch.staging.Staging` in this process. `folders` is replaced as a whole, never changed in place."""
 
     def __init__(self) -> None:
         self.folders: Mapping[At, Content] = {}
@@ -56,7 +56,7 @@ class MemoryStaging:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFolder:
-    """`core.staging.AttemptFolder` in this process."""
+    """`core.batch.staging.AttemptFolder` in this process."""
 
     staging: MemoryStaging
     at: At

@@ -8,38 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from txbatch.core import protocol
-from txbatch.core.apart import LastWriter, LedgerView
-from txbatch.core.definition import (
-    Known,
-    StateDefinition,
-    by_name,
-    check_definition,
-    state_definition,
-    stream_definitions,
-    stream_fields,
-    stream_watermarks,
-)
-from txbatch.core.errors import Incomplete, UnknownName
-from txbatch.core.event_time import Ahead, Closed, Marks
-from txbatch.core.fold import Contribution, fold
-from txbatch.core.keep import Keep
-from txbatch.core.keep_windows import KeptWindows, Left, policy, stored_windows
-from txbatch.core.ledger import Head, ReadBy, Version
-from txbatch.core.manifest import Manifest, ReadPartition
-from txbatch.core.merge import Merger, Partial
-from txbatch.core.new_values import changed, finished
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.plan import BatchPlan
-from txbatch.core.pruned import Spans
-from txbatch.core.rebuild import Rebuild
-from txbatch.core.redefinition import (
-    Redefinition,
-)
-from txbatch.core.state import TransactionalValue, Value
-from txbatch.core.text import shown
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import (
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.batch.apart import LastWriter, LedgerView
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import (
     Assignment,
     Batch,
     BatchKind,
@@ -50,7 +23,34 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.core.update import Change, in_ledger
+from txbatch.core.corrections.keep_windows import KeptWindows, Left, policy, stored_windows
+from txbatch.core.corrections.rebuild import Rebuild
+from txbatch.core.definition.definition import (
+    Known,
+    StateDefinition,
+    by_name,
+    check_definition,
+    state_definition,
+    stream_definitions,
+    stream_fields,
+    stream_watermarks,
+)
+from txbatch.core.definition.redefinition import (
+    Redefinition,
+)
+from txbatch.core.errors import Incomplete, UnknownName
+from txbatch.core.protocol import protocol
+from txbatch.core.protocol.event_time import Ahead, Closed, Marks
+from txbatch.core.protocol.ledger import Head, ReadBy, Version
+from txbatch.core.state.fold import Contribution, fold
+from txbatch.core.state.keep import Keep
+from txbatch.core.state.new_values import changed, finished
+from txbatch.core.state.pruned import Spans
+from txbatch.core.state.state import TransactionalValue, Value
+from txbatch.core.state.update import Change, in_ledger
+from txbatch.core.text import shown
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
 
 Rows = Mapping[Any, Value]
 

@@ -1,4 +1,4 @@
-"""States as sources of other topologies, in memory. Compare `postgres.upstream`: the same decisions, on dictionaries."""
+"""States as sources of other topologies, in memory. Compare `postgres.upstream.upstream`: the same decisions, on dictionaries."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from txbatch.core.append import BATCH
-from txbatch.core.closings import Closing, asked_before, asked_next, asked_since, closed_columns, taken
-from txbatch.core.cuts import micros_of
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
+from txbatch.core.corrections.keep_windows import may_count_in
 from txbatch.core.errors import UnknownName
-from txbatch.core.fields import free_name
-from txbatch.core.fold import Contribution, fold, last_changed
-from txbatch.core.keep_windows import may_count_in
-from txbatch.core.merge import Merger, Partial
-from txbatch.core.new_values import changed, finished
-from txbatch.core.pruned import has_gone
-from txbatch.core.sessions import joined
-from txbatch.core.state import changes_columns
-from txbatch.core.transaction import BatchKind, BatchStatus, Metadata
-from txbatch.core.upstream import (
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.fields import free_name
+from txbatch.core.state.append import BATCH
+from txbatch.core.state.fold import Contribution, fold, last_changed
+from txbatch.core.state.new_values import changed, finished
+from txbatch.core.state.pruned import has_gone
+from txbatch.core.state.state import changes_columns
+from txbatch.core.topology.sessions import joined
+from txbatch.core.upstream.closings import Closing, asked_before, asked_next, asked_since, closed_columns, taken
+from txbatch.core.upstream.upstream import (
     CLOSED_BY,
     FINAL,
     STATE_SPOUT,
@@ -39,18 +39,18 @@ from txbatch.core.upstream import (
     shown_columns,
     within_generation,
 )
-from txbatch.core.window import Window
+from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since
 
 if TYPE_CHECKING:
-    from txbatch.core.persistent_aggregate import PersistentAggregate
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
     from txbatch.memory.ledger import MemoryLedger
     from txbatch.memory.tables import StoredState, Tables
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpstream:
-    """`core.upstream.Upstream` on a ledger in memory."""
+    """`core.upstream.upstream.Upstream` on a ledger in memory."""
 
     ledger: MemoryLedger
 

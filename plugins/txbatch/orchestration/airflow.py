@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook
 
+from txbatch.core.batch.transaction import Interval, Run
 from txbatch.core.errors import DefinitionError, TerminalError, TxbatchError
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Interval, Run
+from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import result
 from txbatch.orchestration.schedules import empty_interval
 
@@ -91,7 +91,7 @@ def _connection_url(conn_id: str) -> str | None:
 async def open_ledger() -> PostgresLedger:
     """Return the ledger of this Airflow, for a trigger: in its process connections can only be asked for asynchronously."""
     from txbatch import settings
-    from txbatch.postgres.engine import connect
+    from txbatch.postgres.database.engine import connect
     from txbatch.postgres.ledger import PostgresLedger
 
     url = None
@@ -107,7 +107,7 @@ def url_of(connection: Connection) -> str:
     """Return a connection's URL; DefinitionError where it is none, or names no server: libpq would take the one it finds."""
     from sqlalchemy import URL
 
-    from txbatch.postgres.url import parse, with_hosts
+    from txbatch.postgres.database.url import parse, with_hosts
 
     what, host = f"the Airflow connection {connection.conn_id!r}", connection.host
     options = _options(connection.extra_dejson, what)

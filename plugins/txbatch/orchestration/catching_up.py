@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.errors import DefinitionError
 from txbatch.core.text import WHY_MAX, how_many, told_txids
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import BatchStatus, Interval, Run
+from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
@@ -23,7 +23,7 @@ from txbatch.run.calls import OF_CALL
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from txbatch.core.transaction import Batch
+    from txbatch.core.batch.transaction import Batch
     from txbatch.run.progress import Progress, Tell
     from txbatch.run.steps import Steps
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from txbatch.core.guarantee import guarantees
-from txbatch.core.topology import Topology
+from txbatch.core.topology.guarantee import guarantees
+from txbatch.core.topology.topology import Topology
 from txbatch.launch.job_file import Job
 from txbatch.orchestration import catching_up, restating
 from txbatch.orchestration.result import zone_of

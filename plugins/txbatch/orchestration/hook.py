@@ -28,7 +28,7 @@ class TxbatchHook(BaseHook):
 
     def get_conn(self) -> Engine:
         """Return an engine. DefinitionError where the connection names no server."""
-        from txbatch.postgres.engine import connect
+        from txbatch.postgres.database.engine import connect
 
         what = f"the Airflow connection {self.txbatch_conn_id!r}"
         return connect(url_of(self.get_connection(self.txbatch_conn_id)), application_name="txbatch hook", what=what)
@@ -68,9 +68,9 @@ def _held(engine: Engine) -> str:
 
     NotMigrated where it holds neither, or a ledger of another version.
     """
-    from txbatch.postgres.engine import check_server, transaction
-    from txbatch.postgres.migrate import check_migrated
-    from txbatch.postgres.queries import query
+    from txbatch.postgres.database.engine import check_server, transaction
+    from txbatch.postgres.database.migrate import check_migrated
+    from txbatch.postgres.database.queries import query
 
     with transaction(engine) as connection:
         check_server(connection)

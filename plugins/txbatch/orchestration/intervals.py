@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from txbatch.core.batch.transaction import INTERVALS_MAX, Interval
 from txbatch.core.errors import DefinitionError
 from txbatch.core.text import how_many
-from txbatch.core.transaction import INTERVALS_MAX, Interval
 from txbatch.orchestration.result import zone_of
 from txbatch.orchestration.schedules import within
 

@@ -14,12 +14,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from txbatch.core import fused
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
-from txbatch.core.protocol import Wait
-from txbatch.core.staging import AttemptFolder
-from txbatch.core.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
+from txbatch.core.protocol import fused
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import Wait
 from txbatch.launch.job_file import check_emission, emits_nothing
 from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import (

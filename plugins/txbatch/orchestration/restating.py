@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from txbatch.core.batch.transaction import Interval, Restate, Run
 from txbatch.core.errors import DefinitionError
-from txbatch.core.restate import positions_within
+from txbatch.core.protocol.restate import positions_within
 from txbatch.core.text import LENGTH_MAX, WHY_MAX
-from txbatch.core.transaction import Interval, Restate, Run
 from txbatch.orchestration import intervals
 from txbatch.orchestration.result import zone_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
-from txbatch.core.topology import checked_topology_name
+from txbatch.core.topology.topology import checked_topology_name
 from txbatch.orchestration import result
 from txbatch.orchestration.airflow import failing_as_airflow, resolve_settings
 from txbatch.orchestration.dag import BESIDE, RETRIES

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import DefinitionError
-from txbatch.core.transaction import Interval
 from txbatch.orchestration.result import zone_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from txbatch.core.errors import TransientError
 from txbatch.launch.submission import ended
-from txbatch.spark import parent
+from txbatch.spark.process import parent
 
 if TYPE_CHECKING:
     from txbatch.launch.submission import Submission

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from txbatch.core.batch.transaction import BatchStatus, Run
 from txbatch.core.errors import TransientError
-from txbatch.core.protocol import waited_for
-from txbatch.core.transaction import BatchStatus, Run
+from txbatch.core.protocol.protocol import waited_for
 from txbatch.orchestration.airflow import open_ledger
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class EmissionTrigger(TurnTrigger):
     """A trigger that fires when the run's own batch `txid` is emitted, or when no process emits for all any more."""
 
     def _fires(self, ledger: PostgresLedger) -> bool:
-        from txbatch.postgres.run_locks import PostgresRunLocks
+        from txbatch.postgres.database.run_locks import PostgresRunLocks
         from txbatch.run.shared_emission import somebody_emits
 
         batch = ledger.batch(self.topology, self.txid)

@@ -23,7 +23,7 @@ from txbatch.orchestration.operators import EmitBatchOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from txbatch.core.verify import Finding
+    from txbatch.core.corrections.verify import Finding
     from txbatch.launch.job_file import Job
 
 log = logging.getLogger(__name__)

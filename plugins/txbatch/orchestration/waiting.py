@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, Run
+from txbatch.core.batch.transaction import Batch, Run
+from txbatch.core.topology.topology import Topology
 from txbatch.orchestration.trigger import AskAgainTrigger, EmissionTrigger, TurnTrigger
 
 if TYPE_CHECKING:

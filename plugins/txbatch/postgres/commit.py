@@ -1,6 +1,6 @@
 """The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10).
 
-What may be committed is decided by `core.protocol.check_commit`; here it is carried out.
+What may be committed is decided by `core.protocol.protocol.check_commit`; here it is carried out.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 from sqlalchemy import Connection
 
 from txbatch import failpoints
-from txbatch.core.definition import Known
-from txbatch.core.ledger import Committed
-from txbatch.core.manifest import Manifest, check_manifest, check_states
-from txbatch.core.numbered import check_base, check_same_number
-from txbatch.core.protocol import check_commit
-from txbatch.core.quarantine import check_joined
-from txbatch.core.restate import check_not_folded
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchKind, canonical_json
-from txbatch.postgres import definitions, event_time, numbered, ranges, rows
-from txbatch.postgres.queries import query
-from txbatch.postgres.state_writer import LedgerWriter, RestateWriter, StateWriter
-from txbatch.postgres.statements import StateStatements, statements_of
-from txbatch.postgres.warehouses import Warehouses
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, canonical_json
+from txbatch.core.definition.definition import Known
+from txbatch.core.protocol.ledger import Committed
+from txbatch.core.protocol.protocol import check_commit
+from txbatch.core.protocol.restate import check_not_folded
+from txbatch.core.topology.numbered import check_base, check_same_number
+from txbatch.core.topology.quarantine import check_joined
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.state.state_writer import LedgerWriter, RestateWriter, StateWriter
+from txbatch.postgres.state.statements import StateStatements, statements_of
+from txbatch.postgres.tables import definitions, event_time, numbered, ranges, rows
 
 Partials = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol`, writes what it decided.
+"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol.protocol`, writes what it decided.
 
 Locks are always taken in the order topology, batch, state keys (R1).
 """
@@ -13,17 +13,8 @@ from typing import Any, cast
 from sqlalchemy import Connection, Engine, RowMapping
 
 from txbatch import failpoints
-from txbatch.core import protocol
-from txbatch.core.definition import redefinitions
-from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
-from txbatch.core.given_up import given_up
-from txbatch.core.jobs import Jobs, no_jobs
-from txbatch.core.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.manifest import Manifest, check_manifest, check_same_records
-from txbatch.core.redefinition import Redefinition, moves
-from txbatch.core.text import shown
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import (
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
+from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
     Assignment,
     Batch,
@@ -34,23 +25,33 @@ from txbatch.core.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.postgres import definitions, event_time, numbered, ranges, rows, stalled_commit, state_tables
-from txbatch.postgres import redefinitions as changes
+from txbatch.core.definition.definition import redefinitions
+from txbatch.core.definition.jobs import Jobs, no_jobs
+from txbatch.core.definition.redefinition import Redefinition, moves
+from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
+from txbatch.core.protocol import protocol
+from txbatch.core.protocol.given_up import given_up
+from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
+from txbatch.core.text import shown
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.apart.warehouses import Warehouses, still_there
 from txbatch.postgres.commit import commit_batch
-from txbatch.postgres.engine import check_server, transaction
-from txbatch.postgres.moves import Moves
+from txbatch.postgres.corrections import redefinitions as changes
+from txbatch.postgres.corrections.moves import Moves
+from txbatch.postgres.database.engine import check_server, transaction
+from txbatch.postgres.database.queries import query
 from txbatch.postgres.plans import check_interval
 from txbatch.postgres.plans import store as store_plans
-from txbatch.postgres.queries import query
-from txbatch.postgres.upstream import PostgresUpstream
-from txbatch.postgres.warehouses import Warehouses, still_there
+from txbatch.postgres.schema import state_tables
+from txbatch.postgres.tables import definitions, event_time, numbered, ranges, rows, stalled_commit
+from txbatch.postgres.upstream.upstream import PostgresUpstream
 
 log = logging.getLogger(__name__)
 CLI_LEASE_SECONDS = 120
 
 
 class PostgresLedger:
-    """`core.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
+    """`core.protocol.ledger.Ledger` on a migrated database. Each method is one transaction; states apart live in `warehouses`."""
 
     def __init__(
         self,

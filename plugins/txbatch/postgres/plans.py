@@ -10,15 +10,16 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core import protocol
-from txbatch.core.keep_windows import check_interval_not_left
-from txbatch.core.ledger import Head, RunPlan
-from txbatch.core.plan import BatchPlan
-from txbatch.core.restate import check_version
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
+from txbatch.core.corrections.keep_windows import check_interval_not_left
+from txbatch.core.protocol import protocol
+from txbatch.core.protocol.ledger import Head, RunPlan
+from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import shown
-from txbatch.core.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
-from txbatch.postgres import rows, state_tables
-from txbatch.postgres.queries import query
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.schema import state_tables
+from txbatch.postgres.tables import rows
 
 # So many bytes of plans go by one statement: a plan by time names every file.
 STATEMENT_BYTES = 16_000_000

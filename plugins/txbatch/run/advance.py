@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
 
-from txbatch.core import coordinator, protocol
-from txbatch.core.application import Submit
-from txbatch.core.coordinator import FinishFirst, NothingNew, Turn, Yours
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TxbatchError
-from txbatch.core.ledger import Committed
-from txbatch.core.protocol import Wait
-from txbatch.core.transaction import Batch, BatchStatus, Run
+from txbatch.core.protocol import coordinator, protocol
+from txbatch.core.protocol.application import Submit
+from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Turn, Yours
+from txbatch.core.protocol.ledger import Committed
+from txbatch.core.protocol.protocol import Wait
 from txbatch.run.lease import batch_kept
 from txbatch.run.steps import Steps
 

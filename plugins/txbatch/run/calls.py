@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from itertools import count, repeat
 from uuid import uuid4
 
+from txbatch.core.batch.transaction import Metadata, Restate, Run
 from txbatch.core.errors import LeaseHeld
-from txbatch.core.run_locks import RunLocks
-from txbatch.core.transaction import Metadata, Restate, Run
+from txbatch.core.protocol.run_locks import RunLocks
 
 RUN_PREFIX = "cli:"
 # Between the name of a call that plans several batches ahead and the number of one of its runs.

@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from txbatch.core.batch.plan import BatchPlan, Ranges
+from txbatch.core.batch.transaction import Batch, Interval, Metadata, Run
 from txbatch.core.errors import (
     ChangeTooEarly,
     IntervalNotOver,
@@ -23,10 +25,8 @@ from txbatch.core.errors import (
     StaleAttempt,
     Unavailable,
 )
-from txbatch.core.ledger import Head
-from txbatch.core.plan import BatchPlan, Ranges
-from txbatch.core.planning import plan_batch
-from txbatch.core.transaction import Batch, Interval, Metadata, Run
+from txbatch.core.protocol.ledger import Head
+from txbatch.core.protocol.planning import plan_batch
 from txbatch.run.calls import RUN_PREFIX
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps

@@ -1,4 +1,6 @@
-"""Plans several batches of a job ahead and emits them by one job (`core.fused`); each is committed by its own run, as ever."""
+"""Plans several batches of a job ahead and emits them by one job (`core.protocol.fused`); each is committed by its own run,
+as ever.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from txbatch import failpoints
-from txbatch.core import fused
-from txbatch.core.application import Application
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.core.errors import TransientError, TxbatchError
-from txbatch.core.manifest import Manifest
-from txbatch.core.staging import AttemptFolder
+from txbatch.core.protocol import fused
+from txbatch.core.protocol.application import Application
 from txbatch.core.text import how_many, told_txids
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.run.lease import attempts_kept_alive
 from txbatch.run.steps import Recorded, Steps
 

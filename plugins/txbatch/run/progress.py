@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Event, Lock, Thread
 
+from txbatch.core.batch.transaction import Batch
 from txbatch.core.text import how_many
-from txbatch.core.transaction import Batch
 
 log = logging.getLogger(__name__)
 # The log is told no more often.

@@ -13,15 +13,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import assert_never
 
-from txbatch.core import fused, planning, restate
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, Restate, Run
+from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
+from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
 from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
-from txbatch.core.ledger import Version
-from txbatch.core.plan import BatchPlan
-from txbatch.core.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
-from txbatch.core.run_locks import REBUILD
-from txbatch.core.transaction import Batch, Restate, Run
-from txbatch.core.verify import Again, EmitAgain, Unverifiable
-from txbatch.core.weight import Weight
+from txbatch.core.protocol import fused, planning, restate
+from txbatch.core.protocol.ledger import Version
+from txbatch.core.protocol.run_locks import REBUILD
+from txbatch.core.protocol.weight import Weight
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)

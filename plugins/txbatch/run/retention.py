@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from txbatch.core.corrections.keep_windows import Windows
+from txbatch.core.corrections.retention import Past, Retention
 from txbatch.core.errors import DefinitionError, NotFoldable
-from txbatch.core.keep import Keep, told
-from txbatch.core.keep_windows import Windows
-from txbatch.core.retention import Past, Retention
+from txbatch.core.state.keep import Keep, told
 from txbatch.run.windows import let_go
 
 

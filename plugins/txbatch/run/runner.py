@@ -9,16 +9,16 @@ from itertools import count, repeat
 from types import TracebackType
 from typing import NoReturn, Self
 
-from txbatch.core import fused
-from txbatch.core.application import Application, Job
-from txbatch.core.coordinator import NothingNew
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.core.errors import NotItsTurn
-from txbatch.core.protocol import Wait
-from txbatch.core.restate import how_to_restate
-from txbatch.core.staging import AttemptFolder
+from txbatch.core.protocol import fused
+from txbatch.core.protocol.application import Application, Job
+from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.restate import how_to_restate
 from txbatch.core.text import told_txids
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
+from txbatch.core.topology.topology import Topology
 from txbatch.run import calls
 from txbatch.run.advance import Advance
 from txbatch.run.calls import call_of, held

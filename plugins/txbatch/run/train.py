@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from txbatch.core import fused
-from txbatch.core.application import Application
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, NotItsTurn, StaleAttempt, TxbatchError
+from txbatch.core.protocol import fused
+from txbatch.core.protocol.application import Application
 from txbatch.core.text import told_txids
-from txbatch.core.transaction import Batch, BatchStatus, Run
 from txbatch.run.fused import Emission, Planned, emitting, plan_ahead
 from txbatch.run.lease import batches_kept
 from txbatch.run.steps import Recorded, Steps

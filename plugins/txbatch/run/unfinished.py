@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from txbatch.core import fused
-from txbatch.core.application import Application
+from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.ledger import Unfinished
+from txbatch.core.protocol import fused
+from txbatch.core.protocol.application import Application
+from txbatch.core.protocol.ledger import Unfinished
+from txbatch.core.protocol.weight import Weight
 from txbatch.core.text import shown
-from txbatch.core.transaction import Batch, BatchStatus, Run
-from txbatch.core.weight import Weight
 from txbatch.run.calls import RUN_PREFIX, call_of, held
 from txbatch.run.fused import Planned, emit_ahead
 from txbatch.run.steps import Steps

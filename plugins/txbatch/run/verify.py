@@ -10,16 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from txbatch.core.application import Job
-from txbatch.core.audit import Audit
-from txbatch.core.errors import BadRecord, TxbatchError
-from txbatch.core.ledger import Head, Ledger
-from txbatch.core.plan import BatchPlan, OfInterval
-from txbatch.core.planning import plan_batch
-from txbatch.core.spout import SpoutKind
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Run
-from txbatch.core.verify import (
+from txbatch.core.batch.plan import BatchPlan, OfInterval
+from txbatch.core.batch.transaction import Run
+from txbatch.core.corrections.audit import Audit
+from txbatch.core.corrections.verify import (
     Again,
     Books,
     Compared,
@@ -34,6 +28,12 @@ from txbatch.core.verify import (
     restate_command,
     sample,
 )
+from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.protocol.application import Job
+from txbatch.core.protocol.ledger import Head, Ledger
+from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 # Of a topology's plan, which files differ from it now.

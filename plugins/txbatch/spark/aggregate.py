@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from txbatch.core.batch.manifest import StagedState
+from txbatch.core.batch.plan import Ranges
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
-from txbatch.core.late import LateState
-from txbatch.core.manifest import StagedState
-from txbatch.core.nodes import Failed, Source
-from txbatch.core.operations import makes_records, one_for_one
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
-from txbatch.core.plan import Ranges
-from txbatch.core.python_steps import expressions_of
-from txbatch.core.quarantine import QuarantineState, check_number
-from txbatch.core.spark_sql import spark_name, spark_text
-from txbatch.core.spout import PARTITION_COLUMN, PartitionedSpout
-from txbatch.core.storable import HOLDS_NUL, NO_UTF8, TOLD_CHARACTERS, refused_value, too_long
+from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
+from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.core.text import shown
-from txbatch.core.watermark import MERGE
-from txbatch.core.watermarked import watermarks
+from txbatch.core.topology.late import LateState
+from txbatch.core.topology.nodes import Failed, Source
+from txbatch.core.topology.operations import makes_records, one_for_one
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.topology.python_steps import expressions_of
+from txbatch.core.topology.quarantine import QuarantineState, check_number
+from txbatch.core.topology.storable import HOLDS_NUL, NO_UTF8, TOLD_CHARACTERS, refused_value, too_long
+from txbatch.core.topology.watermarked import watermarks
+from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
 from txbatch.spark.counted import Counted
 from txbatch.spark.counted_first import counted_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
+from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field, decimal_scale
 
 _INTEGERS = INTEGER_TYPES | {"tinyint"}
 # Of what is no number with decimal digits; a string says more than a date or a decimal may keep.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, ValueColumn
-from txbatch.core.spark_sql import spark_name
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, ValueColumn
 from txbatch.spark.own_combiners import STANDS_FOR, Own
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import Ranges
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import Incomplete
-from txbatch.core.fields import Field
-from txbatch.core.fused import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.plan import Ranges
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.spout import PARTITION_COLUMN, Emitter
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import Assignment
+from txbatch.core.protocol.fused import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter
+from txbatch.core.topology.stream import Stream
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.frames import of_rows
 from txbatch.spark.load import Bound

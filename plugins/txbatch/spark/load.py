@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from txbatch.core.fields import KEY_TEXTS, array_of
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.spark_sql import spark_name
+from txbatch.core.records.fields import KEY_TEXTS, array_of
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.spark.within_batch import OF_FIELD
 
 if TYPE_CHECKING:

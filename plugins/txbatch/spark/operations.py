@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
-from txbatch.core.fields import Field
-from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import (
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.where import Condition
+from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
+from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.topology.operations import (
     BatchStep,
     Each,
     Filter,
@@ -30,9 +32,7 @@ from txbatch.core.operations import (
     needs_ask,
     parted,
 )
-from txbatch.core.python_steps import name_of, operation_of, rows_of
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.where import Condition
+from txbatch.core.topology.python_steps import name_of, operation_of, rows_of
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import Called, run_failed, run_python
 from txbatch.spark.reducers import reduced

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import Incomplete
-from txbatch.core.fused import spans, strictly_by_time
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.stream import Stream
-from txbatch.core.transaction import Assignment
+from txbatch.core.protocol.fused import spans, strictly_by_time
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.topology.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

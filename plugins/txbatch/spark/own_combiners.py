@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_type
 from txbatch.core import garbage
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.fields import Field
-from txbatch.core.merge import Partial
-from txbatch.core.own_combiner import OwnCombiner
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.own_combiner import OwnCombiner
+from txbatch.core.records.fields import Field
 from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl
 

@@ -8,14 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
-from txbatch.core import quarantine
 from txbatch.core.errors import BadRecord
-from txbatch.core.fields import Field
-from txbatch.core.nodes import Source
-from txbatch.core.operations import Node
-from txbatch.core.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record, operation_of
-from txbatch.core.spout import PartitionedSpout
+from txbatch.core.records.fields import Field
+from txbatch.core.sources.spout import PartitionedSpout
 from txbatch.core.text import shown_record
+from txbatch.core.topology import quarantine
+from txbatch.core.topology.nodes import Source
+from txbatch.core.topology.operations import Node
+from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record, operation_of
 from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl
 from txbatch.spark.within_batch import OF_FIELD, carried

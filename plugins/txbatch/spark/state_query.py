@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.live_state import LiveState
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.state_query import KEY_CHARACTERS, StateQuery
-from txbatch.core.static import StaticState, Versioned
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.topology.live_state import LiveState
+from txbatch.core.topology.state_query import KEY_CHARACTERS, StateQuery
+from txbatch.core.topology.static import StaticState, Versioned
 from txbatch.spark.frames import ddl, of_rows
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from txbatch.core.changes import Counted, Entry
+from txbatch.core.batch.changes import Counted, Entry
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import Ranges, StreamPlan
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.corrections.verify import Recorded
 from txbatch.core.errors import TxbatchError
-from txbatch.core.manifest import ReadPartition
-from txbatch.core.plan import Ranges, StreamPlan
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch
-from txbatch.core.verify import Recorded
-from txbatch.spouts.changes import Looks, changes_of
+from txbatch.core.topology.topology import Topology
+from txbatch.formats.changes import Looks, changes_of
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.interval import IntervalSpout
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import DefinitionError, PartitionUnreadable
-from txbatch.core.spout import PartitionedSpout
-from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.spouts import text_lines
-from txbatch.spouts.listing import absolute, check_links_of, check_size, files_below, name_pattern, relative_path
+from txbatch.core.sources.spout import PartitionedSpout
+from txbatch.formats import text_lines
+from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, name_pattern, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

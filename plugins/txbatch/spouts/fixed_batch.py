@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch_spout import PlainSpout
-from txbatch.core.declared import fields_ddl, given_values
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt, digest
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import parse_fields
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.transaction import Metadata, TransactionAttempt, digest
+from txbatch.core.records.declared import fields_ddl, given_values
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.sources.batch_spout import PlainSpout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from txbatch.core.declared import Fields
+    from txbatch.core.records.declared import Fields
 
 
 class FixedBatchSpout(PlainSpout):

@@ -10,23 +10,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch_spout import PlainSpout
-from txbatch.core.changes import planned_size
-from txbatch.core.declared import fields_ddl
+from txbatch.core.batch.changes import planned_size
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
-from txbatch.core.fields import parse_fields
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.spouts import contents
-from txbatch.spouts import options as formats
-from txbatch.spouts.changes import check_not_replaced, look, planned
-from txbatch.spouts.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
-from txbatch.spouts.reading import Reading
+from txbatch.core.records.declared import fields_ddl
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.sources.batch_spout import PlainSpout
+from txbatch.formats import contents
+from txbatch.formats import options as formats
+from txbatch.formats.changes import check_not_replaced, look, planned
+from txbatch.formats.listing import absolute, check_links_of, check_size, files_below, hidden, name_pattern
+from txbatch.formats.reading import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from txbatch.core.declared import Fields
+    from txbatch.core.records.declared import Fields
 
 # Epochs in another unit than was meant, and times without a date, lie outside.
 PLAUSIBLE = ("1971-01-01", "2100-01-01")
@@ -39,7 +39,7 @@ class IntervalSpout(PlainSpout):
     """Reads the records below `root` (a folder or one file) whose field `time` lies in the run's interval.
 
     `fields` is the whole DDL of the files; `time` is one of them, a timestamp, in Parquet also a date.
-    `options` are those of txbatch.spouts.options for this `format`: csv, json (lines) or parquet.
+    `options` are those of txbatch.formats.options for this `format`: csv, json (lines) or parquet.
 
     The plan names the files by FileSpout's listing rule, with their sizes. A record that is not written as its fields are
     declared fails the attempt, named by file, line, field and value; so does one that has no time, or none from the first
@@ -160,7 +160,7 @@ class IntervalSpout(PlainSpout):
         if self.format != "parquet":
             return
         # With pyarrow; a job file needs Python alone.
-        from txbatch.spouts import parquet_files
+        from txbatch.formats import parquet_files
 
         start, end = map(datetime.fromisoformat, metadata["interval"])
         within = (start.date(), end.date()) if self._time_type == "date" else (start, end)
@@ -207,8 +207,8 @@ class IntervalSpout(PlainSpout):
 
     def _read(self, spark: SparkSession, asked: tuple[Any, ...], metadata: Metadata) -> Reading:
         # With pyarrow; a job file needs Python alone.
-        from txbatch.spouts import parquet_files
-        from txbatch.spouts.scan import Format, Times, scan
+        from txbatch.formats import parquet_files
+        from txbatch.formats.scan import Format, Times, scan
 
         sizes = {name: planned_size(entry) for name, entry in metadata["files"].items()}
         start, end = map(datetime.fromisoformat, metadata["interval"])

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable, RecordsGone, TransientError
-from txbatch.core.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
-from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.spouts.listing import absolute, check_owner
+from txbatch.core.sources.spout import PARTITION_COLUMN, OpaquePartitionedSpout, PartitionedSpout
+from txbatch.formats.listing import absolute, check_owner
 
 if TYPE_CHECKING:
     import pyarrow as pa

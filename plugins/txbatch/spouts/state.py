@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.closings import check_closes, check_told, next_closed
-from txbatch.core.declared import fields_ddl
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import DefinitionError, TerminalError
-from txbatch.core.fields import checked_name, parse_fields
-from txbatch.core.spark_sql import spark_name, spark_text
-from txbatch.core.spout import PARTITION_COLUMN
-from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.core.upstream import (
+from txbatch.core.records.declared import fields_ddl
+from txbatch.core.records.fields import checked_name, parse_fields
+from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.upstream.closings import check_closes, check_told, next_closed
+from txbatch.core.upstream.upstream import (
     CHANGES,
     FINAL,
     STATE_SPOUT,
@@ -27,7 +27,7 @@ from txbatch.core.upstream import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from txbatch.core.declared import Fields
+    from txbatch.core.records.declared import Fields
 
 
 class StateSpout(ExportedSpout):

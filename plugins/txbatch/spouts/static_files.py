@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import ABORT, DefinitionError, TransientError
-from txbatch.core.static import Versioned
-from txbatch.core.transaction import Metadata
-from txbatch.spouts.listing import absolute, escaped, files_below, name_pattern
+from txbatch.core.topology.static import Versioned
+from txbatch.formats.listing import absolute, escaped, files_below, name_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txbatch.arrow import arrow_array, arrow_type
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
 
 if TYPE_CHECKING:
     from txbatch.storage.staging import AttemptFolder

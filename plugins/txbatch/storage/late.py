@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
-from txbatch.core.watermark import MERGE
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
+from txbatch.core.windows.watermark import MERGE
 
 
 @dataclass(frozen=True, slots=True)

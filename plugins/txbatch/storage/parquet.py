@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from txbatch.core.aggregates.merge import Total
+from txbatch.core.batch.manifest import StagedFile, StagedState
 from txbatch.core.errors import Incomplete, TransientError
-from txbatch.core.manifest import StagedFile, StagedState
-from txbatch.core.merge import Total
-from txbatch.core.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
+from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate, ValueColumn
 from txbatch.storage.late import Late
 from txbatch.storage.links import links_on
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from txbatch.core.append import BATCH
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
+from txbatch.core.state.append import BATCH
 
 if TYPE_CHECKING:
-    from txbatch.core.persistent_aggregate import PersistentAggregate
-    from txbatch.core.upstream import Upstream, UpstreamState
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+    from txbatch.core.upstream.upstream import Upstream, UpstreamState
 
 NAME = "batch-{:012d}.parquet"
 MARK, WRITING = "_written.json", "_writing"  # names that Spark passes over

@@ -3,7 +3,7 @@ filesystem that fsspec knows. The token keeps apart what attempts of the same nu
 old numbers again, while drivers of the old ones may still be at work (R5).
 
 assignment.json              what the attempt is told: metadata, token
-fence.json                   its heartbeat, which says whether it may go on: see `core.heartbeat`
+fence.json                   its heartbeat, which says whether it may go on: see `core.batch.heartbeat`
 exports/<number>.parquet     what streams take from states of the ledger: see `storage.exports`
 partials/<number>/*.parquet  one folder per state: see `storage.parquet`
 manifest.json                what it read and wrote; last, and whole or not at all
@@ -32,13 +32,13 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import DefinitionError, Incomplete, NewerFormat, TerminalError, TransientError
-from txbatch.core.fields import Field
 from txbatch.core.formats import check_format
-from txbatch.core.heartbeat import Heartbeat
-from txbatch.core.manifest import Manifest
-from txbatch.core.topology import checked_topology_name
-from txbatch.core.transaction import Assignment
+from txbatch.core.records.fields import Field
+from txbatch.core.topology.topology import checked_topology_name
 from txbatch.storage.links import links_on
 
 log = logging.getLogger(__name__)

@@ -11,21 +11,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
-from txbatch.core.aggregator import CombinerAggregator, PartialColumn
-from txbatch.core.batch_steps import fitted
-from txbatch.core.comparing import key_of
-from txbatch.core.declared import fields_ddl, values_of
+from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.aggregates.own_combiner import own_combiners
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
-from txbatch.core.fields import Field, array_of, parse_fields
-from txbatch.core.merge import Partial
-from txbatch.core.own_combiner import own_combiners
-from txbatch.core.python_types import misfit
+from txbatch.core.records.comparing import key_of
+from txbatch.core.records.declared import fields_ddl, values_of
+from txbatch.core.records.fields import Field, array_of, parse_fields
+from txbatch.core.records.python_types import misfit
 from txbatch.core.text import shown_record
-from txbatch.memory.functions import init_of
+from txbatch.core.topology.batch_steps import fitted
+from txbatch.direct.functions import init_of
 from txbatch.testing.values import some_value
 
 if TYPE_CHECKING:
-    from txbatch.core.declared import Fields
+    from txbatch.core.records.declared import Fields
 
 Record = Mapping[str, Any]
 RECORDS_MAX = 6

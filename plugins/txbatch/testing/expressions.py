@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from txbatch.core.fields import Field
+from txbatch.core.records.fields import Field
 
 _NAME = r"(?P<name>[A-Za-z_]\w*|`(?:[^`]|``)+`)"
 _IS_NULL = re.compile(rf"\s*{_NAME}(?:\s+is\s+(?P<known>not\s+)?(?P<null>null))?\s*", re.IGNORECASE | re.ASCII)

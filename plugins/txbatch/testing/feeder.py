@@ -8,19 +8,19 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from txbatch.arrow import arrow_array
-from txbatch.core.batch_spout import PlainSpout
-from txbatch.core.declared import fields_ddl, given_values
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, PartitionUnreadable
-from txbatch.core.fields import Field, parse_fields
-from txbatch.core.spout import PartitionedSpout, Spout, SpoutKind
+from txbatch.core.records.declared import fields_ddl, given_values
+from txbatch.core.records.fields import Field, parse_fields
+from txbatch.core.sources.batch_spout import PlainSpout
+from txbatch.core.sources.spout import PartitionedSpout, Spout, SpoutKind
 from txbatch.core.text import RECORD_MAX, shown
-from txbatch.core.transaction import Metadata, TransactionAttempt
-from txbatch.memory.functions import record_of
+from txbatch.direct.functions import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from txbatch.core.declared import Fields
+    from txbatch.core.records.declared import Fields
 
 Values = tuple[Any, ...]
 

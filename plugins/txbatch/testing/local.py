@@ -22,21 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from txbatch import failpoints
-from txbatch.core.append import COPY, RECORD
-from txbatch.core.comparing import order_of
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.batch.transaction import Batch, Interval, Metadata
 from txbatch.core.errors import DefinitionError, TerminalError, UnknownName
-from txbatch.core.merge import Partial
-from txbatch.core.persistent_aggregate import PersistentAggregate
-from txbatch.core.sessions import joined
-from txbatch.core.spout import Spout
-from txbatch.core.topology import Topology
-from txbatch.core.transaction import Batch, Interval, Metadata
-from txbatch.core.window import Window
+from txbatch.core.records.comparing import order_of
+from txbatch.core.sources.spout import Spout
+from txbatch.core.state.append import COPY, RECORD
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.sessions import joined
+from txbatch.core.topology.topology import Topology
+from txbatch.core.windows.window import Window
+from txbatch.direct.emitter import MemoryApplication
+from txbatch.direct.queries import ask
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.job_file import load_job
-from txbatch.memory.emitter import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.queries import ask
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging

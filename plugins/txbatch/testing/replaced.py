@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from txbatch.core.aggregator import CombinerAggregator
-from txbatch.core.batch_steps import Aggregate
+from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
-from txbatch.core.fields import Field
-from txbatch.core.late import LateState
-from txbatch.core.live_state import LiveState
-from txbatch.core.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
-from txbatch.core.persistent_aggregate import PersistentAggregate, checked
-from txbatch.core.spark_sql import spark_name
-from txbatch.core.spout import PartitionedSpout, Spout
-from txbatch.core.static import StaticState
-from txbatch.core.stream import Stream
-from txbatch.core.topology import Topology
-from txbatch.core.where import Condition
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.where import Condition
+from txbatch.core.sources.spout import PartitionedSpout, Spout
+from txbatch.core.topology.batch_steps import Aggregate
+from txbatch.core.topology.late import LateState
+from txbatch.core.topology.live_state import LiveState
+from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.topology.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.topology.static import StaticState
+from txbatch.core.topology.stream import Stream
+from txbatch.core.topology.topology import Topology
 from txbatch.testing.expressions import plain_function
 from txbatch.testing.feeder import FeederBatchSpout, FeederPartitionedSpout
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from txbatch.core.fields import FLOATING_TYPES, INTEGER_TYPES, decimal_scale
+from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, decimal_scale
 
 _TEXTS = ("", "a", "b", "B", "\u00e9", "\U0001f600", 'a"b', "{1,\\2}", "NULL")
 # Sums of a few of these are exact, also of floats, so that nothing is found that only rounds.

@@ -1,0 +1,102 @@
+"""`txbatch plan --rebuild`: what counting all batches again would change. Reads the source with Spark, and stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from txbatch.cli.printing import key_told, print_table, values_told
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
+from txbatch.core.errors import TransientError
+from txbatch.core.protocol.restate import check_whole
+from txbatch.core.text import shown
+from txbatch.launch.job_file import Job, check_emission
+from txbatch.postgres.corrections.rebuild_preview import differences, extent, newest
+from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.run.rebuild import plan_of
+from txbatch.run.steps import Steps
+from txbatch.settings import Settings
+from txbatch.tables import plain
+from txbatch.wiring import open_application, open_emitter, open_steps, reader_beside
+
+NAME = "plan"
+# As many of the newest batches are counted where nobody says how many.
+SAMPLE = 3
+# As many keys of a state are shown, first those that changed; --json has some more.
+SHOWN = 5
+
+
+def preview_rebuild(job: Job, where: Settings, sample: int | None, master: str) -> dict[str, Any]:
+    """Return what a rebuild would count and change; `sample` None: of all batches. Raises what the rebuild is refused for."""
+    check_emission(job)
+    steps = open_steps(job, where)
+    topology, engine = job.topology, reader_beside(steps).engine
+    found = extent(engine, topology, job.name)
+    versions = newest(engine, topology.name, found.positions if sample is None else sample)
+    emitter = open_emitter(steps, open_application(job, where, master))
+    try:
+        emitted = [(version, again) for version in versions if (again := _emit(steps, emitter, version)) is not None]
+        states = [asdict(each) for each in differences(engine, topology, emitted)]
+    finally:
+        emitter.close()
+    before = reader_beside(steps).batches_by_txid(topology.name, [version.txid for version, _ in emitted])
+    running = PostgresRebuilds(engine).running(topology.name)
+    return {
+        "rebuilds": topology.name,
+        **asdict(found),
+        "running": None if running is None else f"{running} runs: {PostgresRebuilds(engine).progress(running)}",
+        "changes": [each.what for each in steps.ledger.redefinitions(topology)],
+        "counted": [version.position for version, _ in emitted],
+        "records_before": sum(each["records"] or 0 for each in before),
+        "records_after": sum(again.manifest.records for _, again in emitted),
+        "states": states,
+    }
+
+
+def _emit(steps: Steps, emitter: EmitAgain, version: Batch) -> Again | None:
+    """Read and aggregate a version; None where another has taken its place meanwhile."""
+    planned = plan_of(steps, version, NAME)
+    if planned is None:
+        return None
+    try:
+        again = emitter.emit(version.topology, version.txid, planned.plan, version.position)
+        check_whole(steps.job.topology, planned.version, again.manifest)
+        return again
+    except Unverifiable as error:
+        raise TransientError(
+            f"{version.topology}: position {version.position} cannot be counted by the job as it is now: {error}"
+        ) from error
+
+
+def show_rebuild(row: Mapping[str, Any]) -> None:
+    """What it counts, how long that took, and of the batches that were counted now some keys before and after."""
+    took = f"; counting them took {plain(row['took'])}" if row["took"] else ""
+    click.echo(
+        f"{row['rebuilds']}: {row['positions']:,} batches would be counted again, txids {row['first']} to {row['last']}: "
+        f"{row['records']:,} records{took}"
+    )
+    for told in [*row["changes"], *([row["running"]] if row["running"] else [])]:
+        click.echo(shown(f"{row['rebuilds']}: {told}"))
+    print_table(row["reads"])
+    counted = row["counted"]
+    which = (
+        "all of them"
+        if len(counted) == row["positions"]
+        else f"{len(counted):,} of them, the newest (--all counts all)"
+    )
+    click.echo(
+        f"Counted now, {which}: {row['records_after']:,} records, {row['records_before']:,} before. Of these alone:"
+    )
+    print_table([{name: value for name, value in each.items() if name != "examples"} for each in row["states"]])
+    for state in row["states"]:
+        for each in state["examples"][:SHOWN]:
+            before, after = values_told(each["stored"]), values_told(each["recomputed"])
+            side = after if state["changed"] is None else f"{before} -> {after}"
+            click.echo(shown(f"{state['state']}, {key_told(each)}: {side}"))
+        if (more := (state["after"] or 0) - min(len(state["examples"]), SHOWN)) > 0:
+            click.echo(f"{state['state']}: and {more:,} more keys")
+    click.echo("nothing is stored")

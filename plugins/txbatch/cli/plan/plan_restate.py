@@ -1,0 +1,91 @@
+"""`txbatch plan --restate`: what counting a batch again would change. Reads the source with Spark, and stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from txbatch.cli.plan.explain import read
+from txbatch.cli.printing import key_told, print_table, sides_told
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Restate, Run
+from txbatch.core.corrections.verify import Unverifiable
+from txbatch.core.errors import TransientError
+from txbatch.core.protocol.planning import plan_restate
+from txbatch.core.protocol.restate import check_whole
+from txbatch.core.text import shown
+from txbatch.launch.job_file import Job, check_emission
+from txbatch.postgres.corrections.preview import Effect, effects
+from txbatch.settings import Settings
+from txbatch.tables import plain
+from txbatch.wiring import open_application, open_emitter, open_steps, reader_beside
+
+NAME = "plan"
+
+
+def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[str, Any]:
+    """Return what a restate of a txid would read and change. Raises what the restate would."""
+    check_emission(job)
+    steps = open_steps(job, where)
+    ledger, topology = steps.ledger, job.topology
+    ledger.check_definition(topology, job.name)
+    asked = Restate(ledger.batch(topology.name, txid).position, NAME, skipped=True)
+    version = ledger.version(topology.name, asked.position)
+    metadata = plan_restate(
+        topology, ledger.head(topology.name, Run(NAME, restate=asked)), version, asked, ledger.upstream
+    )
+    emitter = open_emitter(steps, open_application(job, where, master))
+    reader = reader_beside(steps)
+    (counted,) = reader.batches_by_txid(topology.name, [version.current.txid])
+    try:
+        plan = BatchPlan.from_json(metadata)
+        again = emitter.emit(topology.name, version.current.txid, plan, asked.position)
+        check_whole(topology, version, again.manifest)
+        states = [_state(each) for each in effects(reader.engine, topology, version, again)]
+    except Unverifiable as error:
+        raise TransientError(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error
+    finally:
+        emitter.close()
+    return {
+        "topology": topology.name,
+        "position": asked.position,
+        "replaces": version.current.txid,
+        "records_before": counted["records"],
+        "records_after": again.manifest.records,
+        "took": reader.emitted_in(topology.name, version.current.txid),
+        "states": states,
+        **read(metadata),
+    }
+
+
+def _state(effect: Effect) -> dict[str, Any]:
+    found = effect.compared
+    rows = {"rows_before": found.keys, "rows_after": effect.rows_after}
+    examples = [asdict(each) for each in found.examples]
+    return {
+        "state": found.state,
+        "keys_touched": effect.touched,
+        "keys_changed": found.different,
+        **rows,
+        "examples": examples,
+    }
+
+
+def show_restate(row: Mapping[str, Any]) -> None:
+    """What it reads, the totals of each state, and some keys before and after."""
+    took = f"; emitting it took {plain(row['took'])}" if row["took"] else ""
+    click.echo(
+        f"{row['topology']}: txid {row['replaces']}, at position {row['position']}, would be counted again: "
+        f"{row['records_after']:,} records, {row['records_before'] or 0:,} before{took}"
+    )
+    print_table(row["ranges"], cut=("stream", "partition", "start", "end", "note"))
+    print_table([{name: value for name, value in each.items() if name != "examples"} for each in row["states"]])
+    for state in row["states"]:
+        for each in state["examples"]:
+            stored, again = sides_told(each)
+            click.echo(shown(f"{state['state']}, {key_told(each)}: {stored} -> {again}"))
+        if (more := state["keys_changed"] - len(state["examples"])) > 0:
+            click.echo(f"{state['state']}: and {more:,} more keys; nothing is stored")

@@ -1,0 +1,377 @@
+"""Merge: how two partials become one, in Python and in PostgreSQL; and what is counted of a column.
+
+A merge is one class, which says its rule for two values and for the rows of one key; most are of one column, a `RowMerge` of
+several that belong together. Null merged with x is x, in both.
+
+>>> ADD.merge(2, 3), ADD.merge(None, 3), LEAST.merge("dog", "cat")
+(5, 3, 'cat')
+>>> GREATEST.pair_sql("s.best", "e.best")
+'GREATEST(s.best, e.best)'
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from enum import StrEnum
+from functools import reduce
+from typing import Any, ClassVar
+
+from txbatch.core.errors import BadRecord
+from txbatch.core.records.fields import FLOATING_TYPES, array_of
+
+BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
+DECIMAL_DIGITS_MAX = 38
+EXACT = Context(prec=80)
+Partial = tuple[Any, ...]
+
+
+class Total(StrEnum):
+    """What of a column is compared between the files of an attempt and the rows that are upserted (R7)."""
+
+    SUM = "sum"
+    TRUE = "true"
+    PRESENT = "present"
+    ELEMENTS = "elements"
+
+    def together(self, parts: Iterable[Decimal | int | None]) -> str | None:
+        """Return the total of disjoint rows as PostgreSQL writes it: every digit, no exponent; None: a sum of nothing."""
+        known = [Decimal(part) for part in parts if part is not None]
+        if not known and self is Total.SUM:
+            return None
+        with localcontext(prec=76):
+            return format(sum(known, Decimal()), "f")
+
+
+@dataclass(frozen=True, slots=True)
+class RowMerge(ABC):
+    """A rule that is commutative and associative, so that the order of batches does not matter (R18).
+
+    It is of `width` columns, which stand one after the other. `name` is stored with the state, for each of them: two definitions
+    of one name must merge alike.
+    """
+
+    name: ClassVar[str]
+    # False: Python alone has the rule, PostgreSQL cannot merge by it.
+    in_sql: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many columns it is of."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @abstractmethod
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        """Return the columns of two rows as those of one."""
+
+    def check(self, row: Partial) -> None:
+        """BadRecord for what the columns' types cannot hold; asked of what is stored, not of what is merged on the way to it."""
+
+    @abstractmethod
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        """Return `rows` as a PostgreSQL expression for each column, over those of two rows."""
+
+    @abstractmethod
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        """Return a PostgreSQL aggregate over all rows of one key for each column."""
+
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        """Return the same for columns of these types in no order of rows where that may be: they are hashed, not sorted."""
+        return self.rows_sql(columns)
+
+    def exact(self, type: str) -> bool:
+        """Return whether values of this type merge to the same digits in any order."""
+        return True
+
+    def total(self, type: str) -> Total:
+        """Return what is compared of a column of this type."""
+        if array_of(type) is not None:
+            return Total.ELEMENTS
+        return Total.TRUE if type == "boolean" else Total.PRESENT
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(RowMerge):
+    """A rule for the values of one column."""
+
+    width = 1
+
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        return (self.merge(left[0], right[0]),)
+
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        return [self.pair_sql(state[0], partial[0])]
+
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        return [self.fold_sql(columns[0])]
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return both values as one; null merged with x is x."""
+        if left is None or right is None:
+            return right if left is None else left
+        return self.both(left, right)
+
+    @abstractmethod
+    def both(self, left: Any, right: Any) -> Any:
+        """Return both values as one; neither is null."""
+
+    @abstractmethod
+    def pair_sql(self, state: str, partial: str) -> str:
+        """Return `merge` as a PostgreSQL expression over two columns, each of which may be null."""
+
+    @abstractmethod
+    def fold_sql(self, column: str) -> str:
+        """Return a PostgreSQL aggregate over all rows of one key: null when all are null."""
+
+
+class Add(Merge):
+    """The sum; a total beyond bigint or decimal(38) is a BadRecord, and never wraps."""
+
+    name = "add"
+
+    def both(self, left: Any, right: Any) -> Any:
+        if isinstance(left, Decimal) or isinstance(right, Decimal):
+            return EXACT.add(Decimal(left), Decimal(right))
+        return left + right
+
+    def check(self, row: Partial) -> None:
+        (total,) = row
+        if isinstance(total, Decimal):
+            fits, instead = len(total.as_tuple().digits) <= DECIMAL_DIGITS_MAX, "fewer digits after the point"
+        else:
+            fits = not isinstance(total, int) or BIGINT_MIN <= total <= BIGINT_MAX
+            instead = "a decimal with more digits"
+        if not fits:
+            raise BadRecord(f"the total {total} is out of range for its type; sum {instead} instead")
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"COALESCE({state} + {partial}, {state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"sum({column})"
+
+    def exact(self, type: str) -> bool:
+        return type not in FLOATING_TYPES
+
+    def total(self, type: str) -> Total:
+        return Total.SUM if self.exact(type) else Total.PRESENT
+
+
+class Least(Merge):
+    """The smaller value, as Spark and PostgreSQL compare: strings by their bytes, NaN above all numbers."""
+
+    name = "least"
+
+    def both(self, left: Any, right: Any) -> Any:
+        return min(left, right, key=order)
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"LEAST({state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return _first_sql(column, column)
+
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        function = _extreme(types[0], "min", "bool_and")
+        return [f"{function}({columns[0]})"] if function else self.rows_sql(columns)
+
+
+class Greatest(Merge):
+    """The greater value, compared as for `Least`."""
+
+    name = "greatest"
+
+    def both(self, left: Any, right: Any) -> Any:
+        return max(left, right, key=order)
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"GREATEST({state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return _first_sql(column, f"{column} DESC")
+
+    def hashed_sql(self, columns: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        function = _extreme(types[0], "max", "bool_or")
+        return [f"{function}({columns[0]})"] if function else self.rows_sql(columns)
+
+
+class GreatestBy(RowMerge):
+    """Two columns, of the record whose first is greatest: ties are settled by the second, null below all. No first: no record."""
+
+    name = "greatest_by"
+    width = 2
+    _beats, _descends = ">", " DESC"
+
+    def rows(self, left: Partial, right: Partial) -> Partial:
+        found = [each for each in (left, right) if each[0] is not None]
+        return self._first(found) if found else (None, None)
+
+    def _first(self, found: Sequence[Partial]) -> Partial:
+        return max(
+            found, key=lambda each: (order(each[0]), each[1] is not None, order(each[1] if each[1] is not None else 0))
+        )
+
+    def merge_sql(self, state: Sequence[str], partial: Sequence[str]) -> Sequence[str]:
+        (at, value), (new_at, new) = state, partial
+        tie = f"({new} {self._beats} {value} OR ({value} IS NULL AND {new} IS NOT NULL))"
+        newer = f"({at} IS NULL OR {new_at} {self._beats} {at} OR ({new_at} = {at} AND {tie}))"
+        # Spelled out: (a, b) > (c, d) is null where b or d is.
+        return [
+            f"CASE WHEN {new_at} IS NOT NULL AND {newer} THEN {new_at} ELSE {at} END",
+            f"CASE WHEN {new_at} IS NOT NULL AND {newer} THEN {new} ELSE {value} END",
+        ]
+
+    def rows_sql(self, columns: Sequence[str]) -> Sequence[str]:
+        at, value = columns
+        first = f"{at}{self._descends}, {value}{self._descends} NULLS LAST"
+        return [f"(array_agg({each} ORDER BY {first}) FILTER (WHERE {at} IS NOT NULL))[1]" for each in columns]
+
+
+class LeastBy(GreatestBy):
+    """The same of the record whose first is least: ties are settled by the least second, null above all."""
+
+    name = "least_by"
+    _beats, _descends = "<", ""
+
+    def _first(self, found: Sequence[Partial]) -> Partial:
+        return min(
+            found, key=lambda each: (order(each[0]), each[1] is None, order(each[1] if each[1] is not None else 0))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Merge):
+    """The greatest values of both arrays, greatest first, at most `size`."""
+
+    name = "top"
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.size})"
+
+    def both(self, left: Any, right: Any) -> Any:
+        return sorted([*left, *right], key=order, reverse=True)[: self.size]
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"report.merge_{self.name}({state}, {partial}, {self.size:d})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"report.fold_{self.name}({column}, {self.size:d})"
+
+
+class Smallest(Top):
+    """The smallest different values of both arrays, in order, at most `size`."""
+
+    name = "smallest"
+
+    def both(self, left: Any, right: Any) -> Any:
+        different = {order(value): value for value in (*left, *right)}
+        return [different[each] for each in sorted(different)][: self.size]
+
+
+class Bins(Merge):
+    """Numbers of bins, each with a count behind it, in order: the counts of a bin are added."""
+
+    name = "bins"
+
+    def both(self, left: Any, right: Any) -> Any:
+        counts: dict[int, int] = {}
+        for bins in (left, right):
+            for bin_, count in zip(bins[::2], bins[1::2], strict=True):
+                counts[bin_] = counts.get(bin_, 0) + count
+        return [number for bin_ in sorted(counts) for number in (bin_, counts[bin_])]
+
+    def pair_sql(self, state: str, partial: str) -> str:
+        return f"report.merge_bins({state}, {partial})"
+
+    def fold_sql(self, column: str) -> str:
+        return f"report.fold_bins({column})"
+
+
+BINS = Bins()
+ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY = Add(), Least(), Greatest(), LeastBy(), GreatestBy()
+MERGES: Mapping[str, RowMerge] = {each.name: each for each in (ADD, LEAST, GREATEST, LEAST_BY, GREATEST_BY, BINS)}
+_SIZED = {"top": Top, "smallest": Smallest}
+_SIZED_NAME = re.compile(r"(\w+)\((\d+)\)")
+
+
+def merge_named(name: str) -> RowMerge | None:
+    """Return the merge that is stored by this name; None: it is a user's own.
+
+    >>> str(merge_named("top(10)")), merge_named("bit_or")
+    ('top(10)', None)
+    """
+    sized = _SIZED_NAME.fullmatch(name)
+    if sized and sized[1] in _SIZED:
+        return _SIZED[sized[1]](int(sized[2]))
+    return MERGES.get(name)
+
+
+def grouped(merges: Sequence[RowMerge]) -> Iterator[tuple[RowMerge, slice]]:
+    """Yield the merges of a row's columns, and which columns each is of.
+
+    >>> [merge.name for merge, _ in grouped([ADD, LEAST_BY, LEAST_BY, ADD])]
+    ['add', 'least_by', 'add']
+    """
+    at = 0
+    while at < len(merges):
+        yield merges[at], slice(at, at + merges[at].width)
+        at += merges[at].width
+
+
+class Merger:
+    """The `combine` of a whole row of partial columns: of two rows, the same to be merged further, or all rows of one key."""
+
+    def __init__(self, merges: Sequence[RowMerge]) -> None:
+        self._groups = list(grouped(merges))
+
+    def __call__(self, left: Partial, right: Partial) -> Partial:
+        """Return both as one; BadRecord for what the columns cannot hold."""
+        return self.checked(self.on_the_way(left, right))
+
+    def on_the_way(self, left: Partial, right: Partial) -> Partial:
+        """Return both as one, to be merged further: what is too large for its column may become smaller again."""
+        return tuple(value for merge, at in self._groups for value in merge.rows(left[at], right[at]))
+
+    def checked(self, row: Partial) -> Partial:
+        """Return a row that is to be stored; BadRecord for what the columns cannot hold."""
+        for merge, at in self._groups:
+            merge.check(row[at])
+        return row
+
+    def whole(self, rows: Iterable[Partial]) -> Partial:
+        """Return all rows of a key as one, whatever their order; BadRecord for what the columns cannot hold."""
+        return self.checked(reduce(self.on_the_way, rows))
+
+
+def folded(merges: Sequence[RowMerge], columns: Sequence[str]) -> list[str]:
+    """Return a PostgreSQL aggregate over all rows of one key, for each of its columns."""
+    return [sql for merge, at in grouped(merges) for sql in merge.rows_sql(columns[at])]
+
+
+def hashed(merges: Sequence[RowMerge], columns: Sequence[str], types: Sequence[str]) -> list[str]:
+    """Return the same for columns of these types, in no order of rows where none is needed."""
+    return [sql for merge, at in grouped(merges) for sql in merge.hashed_sql(columns[at], types[at])]
+
+
+def _extreme(type: str, function: str, of_boolean: str) -> str | None:
+    """Return the aggregate of this type that finds its least or greatest value; None where not every PostgreSQL has one."""
+    if type == "binary" or array_of(type) is not None:
+        return None
+    return of_boolean if type == "boolean" else function
+
+
+def _first_sql(column: str, order: str) -> str:
+    """There is no min or max of boolean, nor of bytea before PostgreSQL 18; every type has an order."""
+    return f"(array_agg({column} ORDER BY {order}) FILTER (WHERE {column} IS NOT NULL))[1]"
+
+
+def order(value: Any) -> tuple[bool, Any]:
+    """Return what values compare by, as in Spark and PostgreSQL: NaN above all numbers, and equal to itself."""
+    return value != value, None if value != value else value

@@ -1,0 +1,93 @@
+"""ReducerAggregator: a value that goes through the records of a group one by one, within a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any
+
+from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
+from txbatch.core.records.comparing import key_of
+from txbatch.core.records.fields import checked_type
+from txbatch.core.records.python_types import misfit
+from txbatch.core.text import repr_of, shown, shown_record, text_of
+
+Record = dict[str, Any]
+_SHOWN_MAX = 100
+
+
+class ReducerAggregator:
+    """Trident's ReducerAggregator: `init` is the value of no records, `reduce` that of a value and one record more, a dict.
+
+    `result` is the type of the value. The records of a group come in the order of all their fields, nulls last, so that every
+    attempt makes the same. It is for `aggregate` alone: of what two batches make of a key nobody could make one.
+    """
+
+    result: str | None = None
+
+    def init(self) -> Any:
+        """Return the value of no records, anew each time it is asked."""
+        raise DefinitionError(f"{type(self).__name__} defines no init")
+
+    def reduce(self, value: Any, record: Record) -> Any:
+        """Return a value with one record more."""
+        raise DefinitionError(f"{type(self).__name__} defines no reduce")
+
+
+def reducer_type(of: str, name: str, reducer: ReducerAggregator) -> str:
+    """Return the type of what a reducer makes; DefinitionError for one that says none, or none that a field can have."""
+    if reducer.result is None:
+        raise DefinitionError(
+            f'{of} {name}: {type(reducer).__name__} says not of what type it is; give it one, such as result = "bigint"'
+        )
+    return checked_type(reducer.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Reducing:
+    """What reducers make of the records of each key; `of` names the operation, `show` says whether errors may show records."""
+
+    of: str
+    keys: tuple[str, ...]
+    reducers: Mapping[str, ReducerAggregator]
+    show: bool
+
+    def rows(self, records: Iterable[Record]) -> Iterator[tuple[Any, ...]]:
+        """Yield the key and the values of each group of records, which stand by key; without keys also of no records."""
+        groups = groupby(records, key=lambda record: key_of(record[key] for key in self.keys))
+        found = False
+        for _, group in groups:
+            found, first = True, next(group)
+            yield (*(first[key] for key in self.keys), *self._reduced(chain([first], group)))
+        if not (found or self.keys):
+            yield tuple(self._reduced(()))
+
+    def _reduced(self, records: Iterable[Record]) -> list[Any]:
+        values = {name: each.init() for name, each in self.reducers.items()}
+        for record in records:
+            for name, reducer in self.reducers.items():
+                values[name] = self._one_more(name, reducer, values[name], record)
+        return [self._checked(name, value) for name, value in values.items()]
+
+    def _one_more(self, name: str, reducer: ReducerAggregator, value: Any, record: Record) -> Any:
+        try:
+            return reducer.reduce(value, dict(record))
+        except (TxbatchError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            told = (
+                f"{type(error).__name__}: {text_of(error)} for the record {shown_record(record)}"
+                if self.show
+                else type(error).__name__
+            )
+            raise BadRecord(f"{self.of} {name}: reduce raised {told}; mend the job") from (error if self.show else None)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        type_ = str(self.reducers[name].result)
+        if why := misfit(value, type_):
+            told = shown(repr_of(value), _SHOWN_MAX) if self.show else f"a {type(value).__name__}"
+            raise BadRecord(
+                f"{self.of} {name}: made {told}, declared {type_}: {why}; convert it there, or declare another type"
+            )
+        return value

@@ -1,0 +1,158 @@
+"""States apart from the ledger (R21): what an attempt may do there, and what an abort must.
+
+Both follow from the state's last writer, which stands in the warehouse and is written in the same transaction as the rows.
+The ledger's own transaction ends after the warehouse's, so each of these may come after a crash between both, or from a
+process that was cut off from the ledger and goes on too late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.errors import HalfCommitted, StaleAttempt, StateAhead, TakenBack, TerminalError
+from txbatch.core.state.state import StateKind
+
+
+class ApartStatus(StrEnum):
+    """Whether the rows of the last writer's txid are in the state."""
+
+    APPLIED = "applied"
+    TAKEN_BACK = "taken_back"
+
+
+@dataclass(frozen=True, slots=True)
+class LastWriter:
+    """Which attempt wrote last to a state apart, and whether its rows are there; txid 0: none has written yet.
+
+    `digest` is that of the partials, for a transactional state that got any.
+    """
+
+    txid: int = 0
+    attempt_id: int = 0
+    token: str | None = None
+    digest: str | None = None
+    status: ApartStatus = ApartStatus.TAKEN_BACK
+
+    @property
+    def attempt(self) -> TransactionAttempt:
+        """The attempt that wrote last."""
+        return TransactionAttempt(self.txid, self.attempt_id)
+
+    def applied(self, txid: int) -> bool:
+        """True if rows of this txid may be in the state."""
+        return self.txid == txid and self.status is ApartStatus.APPLIED
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What the ledger knows of a state apart: the txid it last committed there, and whether the last writer is an attempt of
+    its own.
+    """
+
+    committed: int | None = None
+    knows_last: bool = True
+
+
+class Apply(StrEnum):
+    """How an attempt is applied to a state apart."""
+
+    NEW = "new"  # the txid is new there: R9's column b > s
+    REPLAY = "replay"  # an earlier attempt of the txid has been there: R9's column b = s
+    DONE = "done"  # this attempt has been there; the ledger does not know yet
+
+
+def decide_apply(where: str, kind: StateKind, last: LastWriter, assignment: Assignment, ledger: LedgerView) -> Apply:
+    """Decide how this attempt is applied, while the state's row is locked. `where` names the state in errors.
+
+    Raises StateAhead for a later txid in the warehouse, TakenBack for an attempt that was taken back there, StaleAttempt
+    for another that is not above the last writer, and the errors of `check_not_set_back`.
+    """
+    attempt = assignment.attempt
+    check_not_set_back(where, last, ledger)
+    if last.txid > attempt.txid:
+        raise StateAhead(
+            f"{where} is already at txid {last.txid}, the batch is txid {attempt.txid}: a newer attempt has gone on; nothing "
+            "was changed there"
+        )
+    if last.txid < attempt.txid:
+        return Apply.NEW
+    if last.applied(attempt.txid) and (last.attempt, last.token) == (attempt, assignment.token):
+        return Apply.DONE
+    if last.attempt_id >= attempt.attempt_id:
+        raise _kept_out(where, last, attempt)
+    replay = last.status is ApartStatus.APPLIED and kind is not StateKind.NON_TRANSACTIONAL
+    return Apply.REPLAY if replay else Apply.NEW
+
+
+def _kept_out(where: str, last: LastWriter, attempt: TransactionAttempt) -> TakenBack | StaleAttempt:
+    found = f"{where} has {last.status.replace('_', ' ')} attempt {last.attempt}: attempt {attempt} may change nothing there"
+    if last.status is ApartStatus.TAKEN_BACK:
+        return TakenBack(f"{found}; emit again")
+    return StaleAttempt(f"{found}; emit again (clear the task emit_batch), or abort the batch")
+
+
+def check_not_set_back(where: str, last: LastWriter, ledger: LedgerView) -> None:
+    """Raise TerminalError if the warehouse was restored to a time before the ledger's last commit there, StateAhead if the
+    ledger was restored to a time before what stands there: a txid may be another batch by now.
+    """
+    committed = ledger.committed
+    if committed is not None and last.txid <= committed and not last.applied(committed):
+        raise TerminalError(
+            f"{where} is at txid {last.txid}, but the ledger has committed txid {committed} there: the database was set "
+            "back; restore it to a later time, or drop the topology and run it again from the start"
+        )
+    if not ledger.knows_last:
+        raise StateAhead(
+            f"{where} holds attempt {last.attempt}, which the ledger does not know: the ledger was set back; restore both "
+            "databases to the same time, or drop the topology and run it again from the start"
+        )
+
+
+def check_at_rest(where: str, last: LastWriter, committed: int | None) -> None:
+    """Raise StateAhead if rows are there that the ledger has not committed."""
+    if last.applied(last.txid) and last.txid != (committed or 0):
+        raise StateAhead(
+            f"{where} holds txid {last.txid}, which the ledger has not committed there: finish that batch, or abort it, first"
+        )
+
+
+def check_same_partials(where: str, last: LastWriter, attempt: TransactionAttempt, digest: str | None) -> None:
+    """Raise TerminalError if a replay brings a transactional state other partials than those it has."""
+    if digest != last.digest:
+        raise TerminalError(
+            f"{where} holds what attempt {last.attempt} brought, attempt {attempt} brings something else: the source or the "
+            "job changed under its txid; put it back as it was and emit again"
+        )
+
+
+def decide_take_back(where: str, kind: StateKind, last: LastWriter, newest: TransactionAttempt) -> LastWriter | None:
+    """Return the last writer to store when the batch whose newest attempt this is is aborted; None if a later txid wrote.
+
+    It keeps all attempts of the batch out. HalfCommitted when rows are there that cannot be taken back.
+    """
+    if last.txid > newest.txid:
+        return None
+    if last.applied(newest.txid) and kind is StateKind.TRANSACTIONAL and last.digest is not None:
+        raise HalfCommitted(
+            f"{where} has applied attempt {last.attempt}, and a transactional state keeps nothing to go back to: the batch "
+            "cannot be aborted; commit it (clear the task commit, or `txbatch run`)"
+        )
+    kept_out = max(newest, last.attempt)
+    return LastWriter(kept_out.txid, kept_out.attempt_id, status=ApartStatus.TAKEN_BACK)
+
+
+def decide_skip(where: str, kind: StateKind, last: LastWriter, turn: TransactionAttempt) -> LastWriter | None:
+    """Return the last writer to store before `skip` gives records up, or None to leave it.
+
+    The oldest other open batch, whose `turn` it is, may have planned the same records, and will then no longer continue what
+    is committed: its attempts are kept out of a state that can give nothing back. HalfCommitted when that batch is applied.
+    """
+    if kind is not StateKind.TRANSACTIONAL or last.txid > turn.txid or not turn.attempt_id:
+        return None
+    if last.applied(turn.txid) and last.digest is not None:
+        raise HalfCommitted(
+            f"{where} has applied txid {turn.txid}, whose commit did not end: commit it before an earlier txid is given up"
+        )
+    return decide_take_back(where, kind, last, turn)

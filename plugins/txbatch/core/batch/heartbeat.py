@@ -1,0 +1,82 @@
+"""Tell a Spark driver, which holds no database credentials, that nobody waits for its attempt any more (R5).
+
+The heartbeat is the file `fence.json` in the attempt's folder. The attempt's task renews its lease in the ledger and then
+raises `beat` (`run.lease`); whoever begins a newer attempt writes that one's name into `superseded` (`storage.staging`).
+`spark.process.heartbeat` obeys it. The heartbeat is a hint that ends idle work: what keeps an old attempt's results out is
+the fence in the batch's row.
+
+>>> from dataclasses import replace
+>>> heartbeat = Heartbeat(lease_seconds=120)
+>>> watch = HeartbeatWatch(heartbeat, now=0)
+>>> watch.why_stop(replace(heartbeat, beat=1), now=100), watch.why_stop(replace(heartbeat, beat=1), now=200)
+(None, None)
+>>> watch.why_stop(None, now=221)
+'its task has not renewed its lease for 120 s'
+>>> watch.why_stop(replace(heartbeat, superseded="7:2"), now=221)
+'7:2 took its place'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from txbatch.core.errors import TransientError
+from txbatch.core.formats import check_format
+
+FORMAT = 1  # written down from format 2 on
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The file's content: the lease's length, how often it was renewed, and the attempt that took this one's place, if any."""
+
+    lease_seconds: float
+    beat: int = 0
+    superseded: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what fence.json holds."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Heartbeat:
+        """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote, TypeError for what is none."""
+        check_format("the heartbeat", value, FORMAT)
+        match value:
+            case {"lease_seconds": int() | float() as seconds, "beat": int() as beat, "superseded": str() | None as by}:
+                return cls(seconds, beat, by)
+        raise TypeError(f"{str(value)[:100]} is no heartbeat")
+
+
+def of_several(heartbeats: Iterable[Heartbeat]) -> Heartbeat:
+    """Return the heartbeat of a job that emits several attempts: of the first that may go on, else of the last.
+
+    >>> of_several([Heartbeat(9, 4, "7:2"), Heartbeat(9, 5), Heartbeat(9, 5, "9:2")])
+    Heartbeat(lease_seconds=9, beat=5, superseded=None)
+    """
+    last = None
+    for last in heartbeats:
+        if not last.superseded:
+            break
+    if last is None:
+        raise TransientError("no attempt has a heartbeat any more")
+    return last
+
+
+class HeartbeatWatch:
+    """Decides from successive readings of the heartbeat. `now` is the reader's own monotonic clock, in seconds."""
+
+    def __init__(self, heartbeat: Heartbeat, now: float) -> None:
+        self.heartbeat, self.risen_at = heartbeat, now
+
+    def why_stop(self, heartbeat: Heartbeat | None, now: float) -> str | None:
+        """Return why the attempt must stop, or None while it may go on. `heartbeat` is None when the file cannot be read."""
+        if heartbeat is not None and heartbeat.superseded:
+            return f"{heartbeat.superseded} took its place"
+        if heartbeat is not None and heartbeat.beat > self.heartbeat.beat:
+            self.heartbeat, self.risen_at = heartbeat, now
+        if now - self.risen_at > self.heartbeat.lease_seconds:
+            return f"its task has not renewed its lease for {self.heartbeat.lease_seconds:g} s"
+        return None

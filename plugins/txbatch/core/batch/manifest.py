@@ -1,0 +1,264 @@
+"""Manifest: what an emit attempt says it read and wrote, and the checks it must pass (R5, R7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from txbatch.core.batch.plan import Range
+from txbatch.core.batch.transaction import Assignment, TransactionAttempt
+from txbatch.core.errors import Incomplete, PartitionUnreadable, StaleAttempt
+from txbatch.core.formats import check_format
+
+FORMAT = 1
+# What is not written where it is not known.
+_UNSAID = frozenset({"latest", "ahead", "late"})
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartition:
+    """Records read from one partition as the reader counted them, and the sum of their xxhash64 (as text, decimal(38,0)).
+
+    `latest` is the largest time of a stream with a watermark, in microseconds since 1970, and `ahead` how many of its records are
+    of a time after the batch was planned; None where nobody says when that was. The same records have the same ones.
+    """
+
+    records: int
+    fingerprint: str
+    latest: int | None = field(default=None, compare=False, repr=False)
+    ahead: int | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A Parquet file of partials, by its path in the attempt's folder."""
+
+    name: str
+    bytes: int
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedState:
+    """The partials of one state: files, rows, and per value column the total over all rows, as text.
+
+    `kept` says how many records count in the state, after the stream's operations; None where an older version wrote it. `late`
+    says how many were of a window that had ended by the plan's watermark; None where the state has none.
+    """
+
+    files: tuple[StagedFile, ...]
+    rows: int
+    totals: Mapping[str, str | None]
+    kept: int | None = None
+    late: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`streams` maps stream to partition to what was read; an unpartitioned stream has the one partition ''."""
+
+    topology: str
+    attempt: TransactionAttempt
+    token: str
+    code: str
+    metadata_digest: str
+    streams: Mapping[str, Mapping[str, ReadPartition]]
+    states: Mapping[str, StagedState]
+    unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """Source records read in all."""
+        return sum(part.records for parts in self.streams.values() for part in parts.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what manifest.json and the ledger hold."""
+        streams = {
+            stream: {name: _said(part) for name, part in parts.items()} for stream, parts in self.streams.items()
+        }
+        states = {name: {**_said(of), "files": [_said(file) for file in of.files]} for name, of in self.states.items()}
+        return {
+            "format": FORMAT,
+            "topology": self.topology,
+            "attempt": _said(self.attempt),
+            "token": self.token,
+            "code": self.code,
+            "metadata_digest": self.metadata_digest,
+            "streams": streams,
+            "states": states,
+            "unreadable": self.unreadable,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Manifest:
+        """Return what `to_json` made.
+
+        Raises NewerFormat for what a newer txbatch wrote; ValueError, LookupError, TypeError or AttributeError for anything else,
+        also for what no attempt could have counted.
+        """
+        check_format("the manifest", value, FORMAT)
+        of = value["attempt"]
+        return cls(
+            topology=_text(value["topology"]),
+            attempt=TransactionAttempt(_count(of["txid"]), _count(of["attempt_id"])),
+            token=_text(value["token"]),
+            code=_text(value["code"]),
+            metadata_digest=_text(value["metadata_digest"]),
+            streams=_each(value["streams"], lambda parts: _each(parts, _read_partition)),
+            states=_each(value["states"], _staged_state),
+            unreadable=_each(value["unreadable"], lambda holes: _each(holes, _text)),
+        )
+
+
+def _said(of: ReadPartition | StagedState | StagedFile | TransactionAttempt) -> dict[str, Any]:
+    """Return its fields; `dataclasses.asdict` would copy each value, which takes longer than all else of ten thousand files."""
+    found = {each.name: getattr(of, each.name) for each in fields(of)}
+    return {name: value for name, value in found.items() if value is not None or name not in _UNSAID}
+
+
+def _each(values: Mapping[str, Any], made: Callable[[Any], Value]) -> dict[str, Value]:
+    return {_text(name): made(value) for name, value in values.items()}
+
+
+def _read_partition(value: Mapping[str, Any]) -> ReadPartition:
+    latest = None if value.get("latest") is None else _whole(value["latest"])
+    ahead = None if value.get("ahead") is None else _count(value["ahead"])
+    return ReadPartition(_count(value["records"]), _text(value["fingerprint"], r"-?\d{1,38}"), latest, ahead)
+
+
+def _staged_state(value: Mapping[str, Any]) -> StagedState:
+    totals = _each(value["totals"], lambda total: None if total is None else _text(total))
+    files, rows = tuple(map(_staged_file, value["files"])), _count(value["rows"])
+    kept, late = (None if value.get(name) is None else _count(value[name]) for name in ("kept", "late"))
+    return StagedState(files, rows, totals, kept, late)
+
+
+def _staged_file(value: Mapping[str, Any]) -> StagedFile:
+    """Its name leads nowhere but into the attempt's folder."""
+    name = _text(value["name"], r"partials/\d+/[^/\\\0]+\.parquet")
+    return StagedFile(name, _count(value["bytes"]), _count(value["rows"]), _text(value["sha256"]))
+
+
+def _count(value: Any) -> int:
+    found = _whole(value)
+    if found < 0:
+        raise ValueError(f"{str(found)[:80]!r} is no count")
+    return found
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{str(value)[:80]!r} is no whole number")
+    return int(value)
+
+
+def _text(value: Any, pattern: str = r"[\s\S]*") -> str:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{str(value)[:80]!r} is not what stands there")
+    return value
+
+
+def check_manifest(manifest: Manifest, assignment: Assignment) -> None:
+    """Refuse a manifest that is another attempt's (StaleAttempt) or does not cover the plan (Incomplete)."""
+    for what, found, expected in (
+        ("topology", manifest.topology, assignment.topology),
+        ("attempt", str(manifest.attempt), str(assignment.attempt)),
+        ("token", manifest.token, assignment.token),
+        ("code", manifest.code, assignment.code),
+        ("metadata", manifest.metadata_digest, assignment.digest),
+    ):
+        if found != expected:
+            raise StaleAttempt(
+                f"{assignment.topology} {assignment.attempt}: the staged manifest has {what} {found!r}, expected {expected!r}; "
+                "it is not this attempt's work: emit again"
+            )
+    plans = assignment.plan.streams
+    planned = _names({stream: plan.ranges for stream, plan in plans.items()})
+    not_asked = _names({stream: plan.unreadable for stream, plan in plans.items()})
+    read, left_out = _names(manifest.streams), _names(manifest.unreadable)
+    for what, names in (
+        ("was not read", planned - read - left_out),
+        ("was read but not planned", read - planned),
+        ("was left out but not planned", left_out - planned - not_asked),
+        ("was both read and left out", read & left_out),
+    ):
+        if names:
+            stream = min(names)[0]
+            listed = ", ".join(sorted(partition for each, partition in names if each == stream)[:5])
+            raise Incomplete(
+                f"{assignment.topology} {assignment.attempt}: of stream {stream!r} {what}: {listed}; emit again"
+            )
+    for stream, ranges in assignment.plan.partitioned.items():
+        _check_records(
+            f"{assignment.topology} {assignment.attempt}", ranges.partitions, manifest.streams.get(stream, {})
+        )
+    if left_out and assignment.plan.whole:
+        raise PartitionUnreadable(
+            f"{assignment.topology} {assignment.attempt}: {_listed(left_out)} could not be read, and a restate counts whole or "
+            "not at all; try again when it can be read, or abort it and restate with --accept-missing"
+        )
+    if left_out and not read:
+        raise PartitionUnreadable(
+            f"{assignment.topology} {assignment.attempt}: nothing could be read: {manifest.unreadable}"
+        )
+
+
+def _check_records(of: str, ranges: Mapping[str, Range], read: Mapping[str, ReadPartition]) -> None:
+    """Refuse another number of records than a range says that it has."""
+    for partition, found in read.items():
+        expected = ranges[partition].rest.get("records")
+        if isinstance(expected, int) and found.records != expected:
+            raise Incomplete(
+                f"{of}: partition {partition!r} was planned with {expected:,} records, {found.records:,} were read; the "
+                "source changed since: restore it, or abort the batch"
+            )
+
+
+def _names(streams: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
+    return {(stream, partition) for stream, partitions in streams.items() for partition in partitions}
+
+
+def _listed(names: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"partition {partition!r} of stream {stream!r}" for stream, partition in sorted(names)[:5])
+
+
+def check_states(manifest: Manifest, states: Iterable[str]) -> None:
+    """Refuse a manifest with partials of other states than these."""
+    staged, defined = sorted(manifest.states), sorted(states)
+    if staged != defined:
+        raise Incomplete(
+            f"{manifest.topology} {manifest.attempt}: staged partials of {', '.join(staged)}; the topology now has the states "
+            f"{', '.join(defined)}: emit again"
+        )
+
+
+def check_same_records(
+    manifest: Manifest, earlier: Iterable[Manifest], source: Mapping[str, Any], *, accept_missing: bool = False
+) -> None:
+    """A transactional spout must read the same records again (R7c); Incomplete names partition, expected and found.
+
+    Only an opaque one may leave a partition out (R13), unless a restate accepts that it is missing. `source` is the topology's
+    source identity, which says the kind of each stream.
+    """
+    for stream, holes in manifest.unreadable.items():
+        if holes and source[stream]["kind"] != "opaque" and not accept_missing:
+            raise Incomplete(
+                f"{manifest.topology} {manifest.attempt}: {', '.join(holes)} of stream {stream!r} was left out, which only "
+                "an opaque spout may do; emit again when it can be read"
+            )
+    for other in earlier:
+        for stream, partitions in other.streams.items():
+            if source[stream]["kind"] != "transactional":
+                continue
+            for partition, expected in partitions.items():
+                found = manifest.streams.get(stream, {}).get(partition)
+                if found != expected:
+                    raise Incomplete(
+                        f"{manifest.topology} {manifest.attempt}: partition {partition or stream!r} was read differently: "
+                        f"attempt {other.attempt} found {expected}, this one {found}; the source changed under its txid: "
+                        "restore it, or use an opaque spout with opaque state"
+                    )

@@ -1,0 +1,251 @@
+"""The plan of a batch: what each of its streams reads. A spout plans any JSON value; the framework's words stand outside it.
+
+`BatchPlan.from_json` and `to_json` are the only edge between the plan and the JSON that the ledger stores, byte for byte:
+
+    {"format": 2, "streams": {<name>: <entry>}, "idle": {<name>: <entry>}, "parameters": {...}}
+
+Format 3 has `"whole": true` besides: of what it names nothing may be left out. Format 4 has `"static": {<name>: <version>}` and
+`"as_of": {<name>: <cut>}`: which version of each static state, and of each live one, its records are looked up in. Format 5 has
+`"watermark": {<stream>: <microseconds since 1970>}`: by which watermark of each stream its records are late. Format 6 has
+`"planned_at": <microseconds since 1970>`: when it was planned, which is the processing time of its records. Format 7 has
+`"base": {<stream>: <number>}`: the number of its first record of each stream whose records have one.
+
+An entry is `{"partitions": {...}, "continues": [...], "unreadable": {...}}` of a partitioned spout, whose ranges the framework
+carries; else `{"plan": <what the spout planned>}`, with `"interval": [<start>, <end>]` where it reads by time. Format 1, of
+batches that older ledgers hold, has the spout's plan itself for an entry.
+
+>>> ranges = {"partitions": {"a": {"start": 0, "end": 9}}}
+>>> plan = BatchPlan.from_json({"format": 2, "streams": {"words": ranges, "ticks": {"plan": [7]}}})
+>>> plan.streams["words"].partitions["a"].end, plan.streams["ticks"]
+(9, Whole(plan=[7]))
+>>> {name: planned.ranges for name, planned in plan.streams.items()}
+{'words': {'a': {'start': 0, 'end': 9}}, 'ticks': {'': [7]}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, assert_never
+
+from txbatch.core.formats import check_format, is_range
+
+if TYPE_CHECKING:
+    from txbatch.core.windows.watermark import Watermark
+
+FORMAT = 2
+FORMAT_OF_WHOLE = 3
+FORMAT_OF_LOOK_UPS = 4
+FORMAT_OF_WATERMARKS = 5
+FORMAT_OF_PROCESSING_TIME = 6
+FORMAT_OF_NUMBERS = 7
+_EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why the source no longer keeps a range, in the spout's words."""
+
+    why: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of a partition: from `start` to before `end`. `rest` is whatever else the spout says of it."""
+
+    start: Any
+    end: Any
+    gone: Gone | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the range as the spout planned it."""
+        gone = {} if self.gone is None else {"gone": self.gone.why}
+        return {"start": self.start, "end": self.end, **gone, **self.rest}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Range:
+        """Return the range that a spout planned."""
+        gone = Gone(value["gone"]) if "gone" in value else None
+        rest = {name: each for name, each in value.items() if name not in ("start", "end", "gone")}
+        return cls(value["start"], value["end"], gone, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The plan of a partitioned stream: a range of each partition.
+
+    `continues` names the partitions whose range follows one that was planned before; `unreadable` says of the others why they
+    could not be asked. `rest` is whatever else a coordinator of its own kind says.
+    """
+
+    partitions: Mapping[str, Range]
+    continues: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The JSON that the coordinator planned and the emitter gets."""
+        continues = {"continues": list(self.continues)} if self.continues else {}
+        unreadable = {"unreadable": dict(self.unreadable)} if self.unreadable else {}
+        return {"partitions": self.ranges, **continues, **unreadable, **self.rest}
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """Return what is planned of each partition, as JSON."""
+        return {name: range_.to_json() for name, range_ in self.partitions.items()}
+
+    def only(self, partitions: Collection[str]) -> Ranges:
+        """Return the plan of some of the partitions."""
+        return replace(self, partitions={name: of for name, of in self.partitions.items() if name in partitions})
+
+    @classmethod
+    def from_json(cls, plan: Mapping[str, Any]) -> Ranges:
+        """Return what a PartitionedCoordinator planned."""
+        kinds = {"continues": list, "unreadable": Mapping}
+        said = {name: plan[name] for name, kind in kinds.items() if isinstance(plan.get(name), kind) and plan[name]}
+        return cls(
+            partitions={name: Range.from_json(of) for name, of in plan["partitions"].items()},
+            continues=tuple(said.get("continues", ())),
+            unreadable=said.get("unreadable", _EMPTY),
+            rest={name: value for name, value in plan.items() if name != "partitions" and name not in said},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Undivided:
+    """The plan of a stream without partitions: the JSON that the coordinator planned and the emitter gets."""
+
+    plan: Any
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """The plan as that of the one partition ''."""
+        return {"": self.plan}
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """No partition is left out."""
+        return _EMPTY
+
+    def only(self, partitions: Collection[str]) -> Self:
+        """Return the plan as it is: there is nothing to choose from."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(_Undivided):
+    """The plan of a stream that follows on its plan before."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfInterval(_Undivided):
+    """The plan of a stream that reads the records of an interval, `[<start>, <end>]`."""
+
+    interval: Any
+
+
+StreamPlan = Ranges | Whole | OfInterval
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a batch reads.
+
+    `streams` are those in the batch, `idle` the last plans of those that are not and that their next ones continue,
+    `parameters` those of the run's that choose data. Where it is `whole` no partition may be left out, also by an opaque spout.
+    `static` has the versions of the static states that its records are looked up in, `as_of` the cuts of the live ones,
+    `watermark` by stream the one by which its records are late, `planned_at` when it was planned, where their time is that
+    (R28), `base` by stream the number of its first record, where records have one (R29).
+    """
+
+    streams: Mapping[str, StreamPlan]
+    idle: Mapping[str, StreamPlan] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+    whole: bool = False
+    static: Mapping[str, Any] = field(default_factory=dict)
+    as_of: Mapping[str, Any] = field(default_factory=dict)
+    watermark: Mapping[str, int] = field(default_factory=dict)
+    planned_at: int | None = None
+    base: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def partitioned(self) -> dict[str, Ranges]:
+        """The streams with partitions."""
+        return {name: planned for name, planned in self.streams.items() if isinstance(planned, Ranges)}
+
+    def marks(self, watermarks: Mapping[str, Watermark]) -> Mapping[str, int]:
+        """Return the watermarks by which its records are late, by stream: those of processing time are when it was planned."""
+        timed = [stream for stream, says in watermarks.items() if says.planned]
+        known = {stream: mark for stream, mark in self.watermark.items() if stream not in timed}
+        return known if self.planned_at is None else known | dict.fromkeys(timed, self.planned_at)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is stored."""
+        entry = _plan_alone if self.format == 1 else _entry
+        value = {"streams": {name: entry(planned) for name, planned in self.streams.items()}}
+        whole = {"whole": True} if self.whole else {}
+        idle = {name: entry(planned) for name, planned in self.idle.items()}
+        fixed = {"static": self.static, "as_of": self.as_of, "watermark": self.watermark, "planned_at": self.planned_at}
+        more = {"idle": idle, "parameters": self.parameters, **fixed, "base": self.base}
+        said = {name: each for name, each in more.items() if each}
+        return {"format": self._least_format, **value, **said, **whole}
+
+    @property
+    def _least_format(self) -> int:
+        """The oldest format that has a word for all that is said."""
+        if self.base:
+            return FORMAT_OF_NUMBERS
+        if self.planned_at:
+            return FORMAT_OF_PROCESSING_TIME
+        if self.watermark:
+            return FORMAT_OF_WATERMARKS
+        if self.static or self.as_of:
+            return FORMAT_OF_LOOK_UPS
+        return FORMAT_OF_WHOLE if self.whole else self.format
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], what: str = "the plan") -> BatchPlan:
+        """Return a stored plan; raise NewerFormat, which calls it `what`, for one that a newer txbatch stored."""
+        format_ = check_format(what, value, FORMAT_OF_NUMBERS)
+        read = _by_its_keys if format_ == 1 else _of_entry
+        streams, idle = (
+            {name: read(entry) for name, entry in value.get(part, _EMPTY).items()} for part in ("streams", "idle")
+        )
+        more = {name: value.get(name, _EMPTY) for name in ("parameters", "static", "as_of", "watermark", "base")}
+        more["planned_at"] = value.get("planned_at")
+        return cls(streams, idle, format=min(format_, FORMAT), whole=value.get("whole") is True, **more)
+
+
+def _entry(planned: StreamPlan) -> Any:
+    match planned:
+        case Ranges():
+            return planned.plan
+        case Whole(plan):
+            return {"plan": plan}
+        case OfInterval(plan, interval):
+            return {"plan": plan, "interval": interval}
+        case _:
+            assert_never(planned)
+
+
+def _of_entry(entry: Mapping[str, Any]) -> StreamPlan:
+    if "partitions" in entry:
+        return Ranges.from_json(entry)
+    return OfInterval(entry["plan"], entry["interval"]) if "interval" in entry else Whole(entry["plan"])
+
+
+def _plan_alone(planned: StreamPlan) -> Any:
+    return planned.plan
+
+
+def _by_its_keys(plan: Any) -> StreamPlan:
+    """Tell what a plan of format 1 is by its keys, where they hold what the framework put there; any other is whole."""
+    if not isinstance(plan, Mapping):
+        return Whole(plan)
+    ranges = plan.get("partitions")
+    if isinstance(ranges, Mapping) and all(map(is_range, ranges.values())):
+        return Ranges.from_json(plan)
+    return Whole(plan) if plan.get("interval") is None else OfInterval(plan, plan["interval"])

@@ -1,0 +1,108 @@
+"""How many contributions a month of a topology's batches keeps, and what a policy makes of them: reckoned from its last batches.
+
+A month is of 30 days. Where batches are by time, their intervals say how many there are in a month, else the pace at which they
+were planned. Nothing is said where either is not known, or how many bytes a contribution takes.
+
+>>> from datetime import UTC
+>>> hours = [Counted(datetime(2026, 1, 1, hour, tzinfo=UTC), timedelta(hours=1), {"hourly": 100_000}) for hour in range(5)]
+>>> found = growth(hours, [Stored("hourly", 75_000_000, 500_000)])
+>>> found
+Growth(batches=720, contributions=72000000, size=10800000000)
+>>> told(found, None)
+'a month of 720 batches keeps 72,000,000 contributions, about 11 GB, for ever; by keep=Keep(days=30) gc leaves a month of them'
+>>> told(found, Keep(txids=24))
+'a month of 720 batches makes 72,000,000 contributions, about 11 GB; of them gc leaves about 360 MB: the last 24 txids'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from txbatch.core.state.keep import Keep
+
+# So many of the last batches are asked.
+LAST_BATCHES = 1_000
+MONTH = timedelta(days=30)
+# Batches that were planned within less have no pace: many of a backlog follow each other at once.
+PACE_MIN = timedelta(hours=1)
+# Of fewer the size of a table says nothing.
+ROWS_MIN = 1_000
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A committed batch: when it was planned, how long its interval is, and how many keys of each state it changed."""
+
+    planned_at: datetime
+    interval: timedelta | None
+    keys: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the contributions of a state take on disk, and how many there are."""
+
+    state: str
+    size: int | None
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a month of batches comes to: its batches, their contributions, and the bytes of these."""
+
+    batches: int
+    contributions: int
+    size: int
+
+
+def growth(last: Sequence[Counted], stored: Sequence[Stored]) -> Growth | None:
+    """Return what a month comes to, by the last batches of a topology; None where that is not known."""
+    batches = _in_a_month(last)
+    sizes = {each.state: each.size / each.rows for each in stored if each.size and each.rows and each.rows >= ROWS_MIN}
+    if batches is None or not sizes:
+        return None
+    rows = {state: batches * sum((each.keys or {}).get(state, 0) for each in last) / len(last) for state in sizes}
+    return Growth(round(batches), round(sum(rows.values())), round(sum(rows[state] * sizes[state] for state in sizes)))
+
+
+def told(found: Growth, keep: Keep | None) -> str:
+    """Return in words what a month keeps, and what a policy leaves of it, or could."""
+    month = f"{found.batches:,} batches" if found.batches != 1 else "1 batch"
+    amount = f"{found.contributions:,} contributions, about {size(found.size)}"
+    if keep is None:
+        return f"a month of {month} keeps {amount}, for ever; by keep=Keep(days=30) gc leaves a month of them"
+    return f"a month of {month} makes {amount}; of them gc leaves about {size(left(found, keep))}: {keep}"
+
+
+def left(found: Growth, keep: Keep) -> int:
+    """Return how many bytes of contributions a policy leaves, once there are as many batches as it keeps."""
+    if keep.days is not None:
+        return round(found.size * keep.days / MONTH.days)
+    return round(found.size * (keep.txids or 0) / max(found.batches, 1))
+
+
+def size(number: float) -> str:
+    """Return a number of bytes in words.
+
+    >>> size(999), size(1_460_000), size(130e9), size(1.5e12)
+    ('999 bytes', '1.5 MB', '130 GB', '1.5 TB')
+    """
+    unit = 0
+    while number >= 999.5 and unit < len(_UNITS) - 1:
+        number, unit = number / 1_000, unit + 1
+    return f"{number:.1f} {_UNITS[unit]}" if unit and number < 9.95 else f"{number:.0f} {_UNITS[unit]}"
+
+
+def _in_a_month(last: Sequence[Counted]) -> float | None:
+    """Return how many batches there are in a month; None where neither their intervals nor their pace say so."""
+    intervals = [each.interval for each in last if each.interval]
+    if intervals:
+        return MONTH * len(intervals) / sum(intervals, timedelta())
+    planned = sorted(each.planned_at for each in last)
+    if len(planned) < 2 or planned[-1] - planned[0] < PACE_MIN:
+        return None
+    return MONTH * (len(planned) - 1) / (planned[-1] - planned[0])

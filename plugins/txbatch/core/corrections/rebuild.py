@@ -1,0 +1,269 @@
+"""Rebuild (R23): every position is counted again by the job as it is now, into a new generation of the topology's states.
+
+Versions are counted in the order of their txids: whatever becomes the version of its position meanwhile has a higher one than all
+that was committed before. What is refused is decided here; `postgres.corrections.rebuilds` and `postgres.corrections.swap`
+carry out.
+
+>>> str(Progress(12, 36, seconds_each=2.5))
+'12 of 48 batches are counted, about 0:01:30 left'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Never, Protocol
+
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
+from txbatch.core.definition.definition import Known, source_changes, state_definition, watermark_times
+from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
+from txbatch.core.errors import SchemaMismatch, TerminalError
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.topology.topology import Topology
+from txbatch.core.upstream.look_ups import live_states
+from txbatch.core.upstream.upstream import Reader, check_changed
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """A rebuild that runs. `definition` is what its states are, `code` the digest of the job that counts them."""
+
+    number: int
+    topology: str
+    job: str
+    code: str
+    why: str
+    definition: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"rebuild {self.number} of {self.topology}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a rebuild is: so many versions are counted, so many are left, and so long the counting of one took lately."""
+
+    counted: int
+    left: int
+    seconds_each: float | None = None
+
+    @property
+    def remaining(self) -> timedelta | None:
+        """Return about how long it still takes; None before anything is counted."""
+        return None if self.seconds_each is None else timedelta(seconds=round(self.left * self.seconds_each))
+
+    def __str__(self) -> str:
+        left = "" if self.remaining is None or not self.left else f", about {self.remaining} left"
+        return f"{self.counted:,} of {self.counted + self.left:,} batches are counted{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """The new generation counts. `txid` is the newest txid that the old one has."""
+
+    txid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a call came to: this rebuild counts, and `txid` is the newest that was counted before it.
+
+    `earlier`: an earlier call for the same has swapped it, and this one counted nothing.
+    """
+
+    rebuild: Rebuild
+    txid: int
+    earlier: bool = False
+
+    def __str__(self) -> str:
+        if self.earlier:
+            return (
+                f"{self.rebuild} was asked for in these words, with the job as it is now, and counts already: "
+                "nothing was counted again. Give another why to count all once more"
+            )
+        return f"{self.rebuild} counts; up to txid {self.txid} the states before it are kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Nothing was swapped: batches were committed that the new generation lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Nothing was swapped: transactions that began before the new generation had all of it may still read a part of it."""
+
+    by: str
+
+
+class Rebuilds(Protocol):
+    """What carries out rebuilds: `postgres.corrections.rebuilds`, and `memory.rebuilds`, its twin.
+
+    Each method is one transaction, and may be called again.
+    """
+
+    def begin(self, topology: Topology, job: str, code: str, why: str | None, by: str | None = None) -> Rebuild:
+        """Begin a rebuild, or go on with the one that runs; TerminalError where that is another's."""
+
+    def done(self, topology: str, code: str, why: str | None) -> Rebuilt | None:
+        """Return the newest rebuild if it was swapped, and asked for in these words with this job; None when not."""
+
+    def progress(self, rebuild: Rebuild) -> Progress:
+        """How far it is."""
+
+    def next(self, rebuild: Rebuild) -> Batch | None:
+        """Return the version to be counted next; None when all are."""
+
+    def to_count(self, rebuild: Rebuild, at_most: int) -> Sequence[Batch]:
+        """Return that one and those behind it, in their order, so many at most."""
+
+    def count(
+        self,
+        rebuild: Rebuild,
+        topology: Topology,
+        assignment: Assignment,
+        manifest: Manifest,
+        partials: Mapping[str, Any],
+    ) -> bool:
+        """Count the version that the assignment names; False when it is not the next any more, and nothing was changed."""
+
+    def swap(self, rebuild: Rebuild, topology: Topology) -> Swapped | Behind | Watched:
+        """Let the new generation count; Unavailable names who reads the old one."""
+
+    def drop_past(self, topology: str) -> list[int]:
+        """Drop the generations that rebuilds replaced; return the numbers of the rebuilds.
+
+        TerminalError names a topology that has still to read what the swap of one of them changed, or that looks up in one.
+        """
+
+
+def definition_of(topology: Topology) -> dict[str, Any]:
+    """Return what a rebuild makes of the states, as it is stored."""
+    defined = {aggregate.state.name: state_definition(aggregate) for aggregate in topology.aggregates}
+    return {
+        name: {
+            "kind": each.kind,
+            "contributions": each.contributions,
+            "columns": each.columns,
+            "streams": each.streams,
+        }
+        for name, each in defined.items()
+    }
+
+
+def check_rebuild(topology: Topology, known: Known) -> None:
+    """Refuse what no rebuild can count: TerminalError; SchemaMismatch for another source than the batches were read from."""
+    name = topology.name
+    if not known.counted:
+        raise TerminalError(f"topology {name!r} has counted nothing yet: run it, by whatever definition")
+    apart = sorted(each.state.name for each in topology.aggregates if each.state.database is not None)
+    apart += sorted(state for state, stored in known.states.items() if stored.database is not None)
+    if apart:
+        raise TerminalError(
+            f"state {apart[0]!r} is kept apart, and a rebuild swaps states of the ledger's own database only; define another "
+            "topology, with states of other names, which counts beside this one all that the source still has"
+        )
+    for stream in topology.streams.values():
+        if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
+            raise TerminalError(f"stream {stream.name!r} is non-transactional: nothing of it can be read a second time")
+    for state in live_states(topology):
+        if state.name in known.states or any(each.state.name == state.name for each in topology.aggregates):
+            raise TerminalError(
+                f"topology {name!r} looks up in its own state {state.name!r}, which a rebuild makes anew: what its batches found "
+                "there cannot be had again; define another topology, with states of other names, which counts beside it all "
+                "that the source still has"
+            )
+    if found := "; ".join(source_changes(topology, known)):
+        raise SchemaMismatch(
+            f"topology {name!r}: {found}. A rebuild reads again what the batches have read: put the source back as it was, or "
+            "define another topology, with states of other names, which counts beside this one all that the source still has"
+        )
+    if found := "; ".join(watermark_times(topology, known)):
+        raise SchemaMismatch(
+            f"topology {name!r}: {found}. Which records of its batches are late is by the time that it had, and a watermark "
+            "never goes back: put it back as it was, or define another topology, with states of other names, which counts beside "
+            "this one all that the source still has"
+        )
+
+
+def check_value_names(topology: Topology, known: Known, readers: Iterable[Reader]) -> None:
+    """TerminalError for a value that gets another name in a state which others read: what is replaced keeps its names."""
+    read = {each.state: each.topology for each in readers}
+    for aggregate in topology.aggregates:
+        name = aggregate.state.name
+        if name not in read or name not in known.states:
+            continue
+        for found in value_changes(aggregate, known.states[name].columns):
+            if isinstance(found.step, RenameValue):
+                raise TerminalError(
+                    f"{found.what}, and topology {read[name]!r} reads the state, which would have the value by two names, before "
+                    "and after the swap: rename the value first, by a job of which nothing else has changed, with `txbatch "
+                    "change`; then rebuild"
+                )
+
+
+def check_states_stay(
+    topology: Topology, states: Iterable[str], readers: Iterable[Reader], looked_up: Iterable[Reader]
+) -> None:
+    """TerminalError for a state that a rebuild lets go and that others read; ChangeTooEarly where an open batch looks it up."""
+    stays = {aggregate.state.name for aggregate in topology.aggregates}
+    check_changed(readers, looked_up, [DropState(state) for state in states if state not in stays])
+
+
+def reason(topology: Topology, why: str | None) -> str:
+    """Return why a rebuild begins; TerminalError without a reason."""
+    if why is None or not why.strip():
+        raise TerminalError(f'{topology.name}: say why all of it is counted again: --why "..."')
+    return why
+
+
+def runs_no_more(rebuild: Rebuild) -> TerminalError:
+    """Return the error of whoever counts for a rebuild that is over."""
+    return TerminalError(f"{rebuild} does not run any more: it was cancelled, or is done; see report.rebuilds")
+
+
+def check_same(rebuild: Rebuild, topology: Topology, code: str) -> None:
+    """Refuse to go on with another job than the rebuild began with: what it counted is by that one."""
+    if rebuild.code == code and canonical_json(rebuild.definition) == canonical_json(definition_of(topology)):
+        return
+    raise TerminalError(
+        f"{rebuild} began with {rebuild.job} as it was then, and the job has changed since: put it back, or "
+        f"`txbatch rebuild {rebuild.topology} --cancel` and begin again"
+    )
+
+
+def check_whole(rebuild: Rebuild, assignment: Assignment, manifest: Manifest) -> None:
+    """Refuse what was not read whole: TerminalError names a partition."""
+    for stream, holes in manifest.unreadable.items():
+        for partition, why in holes.items():
+            raise TerminalError(
+                f"{rebuild}: partition {partition!r} of stream {stream!r}, which txid {assignment.attempt.txid} read, cannot be "
+                f"read now: {why}; call it again when it can be"
+            )
+
+
+def refuse_again(version: Batch, state: str) -> Never:
+    """TerminalError: a state that keeps no contributions cannot take back the version of a position that it has already."""
+    raise TerminalError(
+        f"{version.topology}: txid {version.txid} counts txid {version.position} again, which is counted already, and state "
+        f"{state!r} keeps no contributions: `txbatch rebuild {version.topology} --cancel` and begin again"
+    )
+
+
+def refolded(version: Batch, topology: Topology) -> bool:
+    """True if a version is counted by folding its keys anew; False: its partials are added, as it is its position's first.
+
+    TerminalError where a state keeps nothing to fold, and adding would not come to the same.
+    """
+    if version.position == version.txid:
+        return False
+    for aggregate in topology.aggregates:
+        if aggregate.removable and not aggregate.state.contributions:
+            raise TerminalError(
+                f"{version.topology}: txid {version.txid} counts txid {version.position} again, and state "
+                f"{aggregate.state.name!r} removes keys and keeps no contributions: give it contributions=True, "
+                f"`txbatch rebuild {version.topology} --cancel` and begin again"
+            )
+    return True

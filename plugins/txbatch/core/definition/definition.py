@@ -1,0 +1,606 @@
+"""What of a topology stays as it is, once batches were planned by it: streams, fields, states, keys and values (R23).
+
+What its functions and filters say, look-ups, and the order of streams and states may change: batches count by the job
+as it is when they are emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Any
+
+from txbatch.core.batch.transaction import Batch, Metadata, canonical_json
+from txbatch.core.definition.redefinition import (
+    AddState,
+    AddValue,
+    Define,
+    DropState,
+    DropValue,
+    FromNowOn,
+    InPlace,
+    KeepContributions,
+    MoveState,
+    NeedsRebuild,
+    Prune,
+    Redefinition,
+    RenameState,
+    RenameStream,
+    RenameTopology,
+    RenameValue,
+    Step,
+    ValueStep,
+    stepped,
+    value_changes,
+    ways,
+    widens,
+)
+from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.state.state import changes_name
+from txbatch.core.topology.operations import per_batch, windows
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.core.windows.watermark import MERGE, Watermark
+
+# Marks a watermark that a stream had, where those of streams are kept.
+_DROPPED = "dropped"
+# Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
+_NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
+# What a report of changes has of each batch, beside its txid.
+BATCH_COLUMNS = frozenset({"committed_at", "interval_start", "interval_end", "replaced_by"})
+# How a value's partials merge, in the words of who defines it.
+_MERGES = {
+    "add": "summed",
+    "least": "smallest",
+    "greatest": "greatest",
+    "least_by": "of the least",
+    "greatest_by": "of the greatest",
+}
+_SOURCE_LENGTH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefinition:
+    """The identity and kind of a stream's spout, and the types of its fields; None: stored before they were kept."""
+
+    source: Metadata
+    fields: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateDefinition:
+    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above.
+
+    `since` says of values that joined later from which txid on they count, `joined` the same of the state.
+    """
+
+    kind: str
+    contributions: bool
+    database: str | None
+    columns: Metadata
+    streams: Sequence[str] | None
+    since: Mapping[str, int] = field(default_factory=dict)
+    joined: int = 1
+
+    def uncounted(self, aggregate: PersistentAggregate, position: int) -> frozenset[str]:
+        """Return the columns of values that joined after this position; all of them where the state did."""
+        late = {value for value in aggregate.aggregates if position < max(self.joined, self.since.get(value, 1))}
+        return frozenset(column.name for column in aggregate.columns if column.value in late)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a ledger knows of a topology: its definition, and how far its history goes.
+
+    `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
+    both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
+    at all: what is aborted can still be given up, and is of the source that it was planned from. `counted` says whether any of
+    them is committed, be it one that was given up or counted again. `was` is the name by which all this is known, where that is
+    not the topology's. `watermarks` are those of its streams, as they are stored (R25).
+    """
+
+    job: str
+    by_interval: bool
+    streams: Mapping[str, StreamDefinition]
+    states: Mapping[str, StateDefinition]
+    owners: Mapping[str, str]
+    txid: int | None
+    committed: tuple[int, Collection[str]] | None
+    planned: bool = False
+    was: str | None = None
+    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
+    counted: bool = False
+
+    def counts(self, state: str) -> bool:
+        """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
+        if state not in self.states or self.committed is None:
+            return state in self.states
+        txid, counted = self.committed
+        return state in counted or txid < self.states[state].joined
+
+
+def check_definition(topology: Topology, job: str, known: Known) -> None:
+    """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
+    name, found = topology.name, redefinitions(topology, known)
+    changes = "; ".join(each.what for each in found)
+    first = (
+        ""
+        if known.was or job == known.job
+        else f"{known.job} defines it already; if {job} is a second job, give its topology another name there. "
+    )
+    if found and not known.counted:
+        back = "" if known.txid is None else "put it back as it was; or "
+        raise SchemaMismatch(
+            f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"
+            f"`txbatch drop {known.was or name}` and run it again"
+        )
+    if found:
+        raise SchemaMismatch(
+            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
+            f"{ways(name, job, found, way_out(name))}"
+        )
+
+
+def check_change(topology: Topology, job: str, known: Known, pending: Sequence[Batch]) -> list[Redefinition]:
+    """Return what of a changed definition is to be applied; empty: nothing has changed.
+
+    SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.
+    """
+    found = redefinitions(topology, known)
+    if any(isinstance(each, NeedsRebuild) for each in found):
+        check_definition(topology, job, known)
+    if found and pending:
+        first = pending[0]
+        raise ChangeTooEarly(
+            f"topology {topology.name!r} cannot be changed while txid {first.txid} of {first.lease_run} is open "
+            f"({first.status}), which is of the definition before: let that run finish by the job as it was, or "
+            f"`txbatch abort {topology.name} {first.txid} --why '...'`"
+        )
+    return found
+
+
+def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | None) -> None:
+    """ChangeTooEarly for what changes while a rebuild runs, which is `told` of: it counts by the definition before."""
+    if found and told is not None:
+        raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
+
+
+def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
+    """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
+
+    So does a value that goes: another one may have the name later. None: no such generation is there.
+    """
+    named = RenameTopology | RenameState | RenameValue | DropValue
+    if replaced is not None and any(isinstance(step, named) for step in steps):
+        raise ChangeTooEarly(
+            f"topology {topology!r} and its states keep their names while what they were before rebuild {replaced} can be asked "
+            f"for, and so do their values: change the names after `txbatch rebuild {topology} --drop-past`"
+        )
+
+
+def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
+    """Return what is defined otherwise now than it is stored, and what becomes of each change; empty: nothing.
+
+    First what has another name; the rest is told by the names of now. Raises SchemaMismatch when a state is another
+    topology's, DefinitionError when a new one cannot be reported.
+    """
+    known, found = renamed(topology, known)
+    renamings: list[Redefinition] = [*found]
+    if known.was is not None:
+        renamings.insert(0, _topology_renamed(topology, known, known.was))
+    for aggregate in topology.aggregates:
+        if aggregate.state.name not in known.states:
+            _check_reported(aggregate)
+    for state in (aggregate.state.name for aggregate in topology.aggregates):
+        check_owner(state, known.owners.get(state, topology.name), topology.name)
+    return [*renamings, *_changes(topology, known)]
+
+
+def _topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
+    apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
+    what = f"topology {topology.name!r} was {was!r}"
+    if apart:
+        return NeedsRebuild(f"{what}, which state {apart[0]} knows it by: there it keeps that name")
+    return InPlace(what, RenameTopology(was))
+
+
+def by_name(known: Known, was: str, topology: Topology) -> Known:
+    """Return what is known of a topology that had another name."""
+    owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
+    return replace(known, owners=owners, was=was)
+
+
+def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+    """Return what is known by the names that streams and states have now, and how they got them."""
+    now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
+    names = {
+        state.was: state.name
+        for state in now.values()
+        if state.was is not None and state.was in known.states and state.was not in now
+        if state.name not in known.owners and state.database is None and known.states[state.was].database is None
+    }
+    known, found = _streams_renamed(topology, known)
+    if not names:
+        return known, found
+    found += [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
+    counted = known.committed and (known.committed[0], [names.get(state, state) for state in known.committed[1]])
+    states = {names.get(name, name): state for name, state in known.states.items()}
+    owners = {names.get(name, name): owner for name, owner in known.owners.items()}
+    return replace(known, states=states, owners=owners, committed=counted), found
+
+
+def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
+    now = {name: stream.roots[0].was for name, stream in topology.streams.items()}
+    steps = [
+        RenameStream(name, was)
+        for name, was in now.items()
+        if was is not None and was in known.streams and was not in now and name not in known.streams
+    ]
+    if not steps:
+        return known, []
+    names = {step.was: step.stream for step in steps}
+    streams = {names.get(name, name): stream for name, stream in known.streams.items()}
+    states = {
+        name: replace(state, streams=state.streams and sorted(names.get(each, each) for each in state.streams))
+        for name, state in known.states.items()
+    }
+    watermarks = {names.get(name, name): each for name, each in known.watermarks.items()}
+    found = [InPlace(f"stream {step.stream!r} was {step.was!r}", step) for step in steps]
+    return replace(known, streams=streams, states=states, watermarks=watermarks), found
+
+
+def _check_reported(aggregate: PersistentAggregate) -> None:
+    """Refuse a new state that has a name of a batch's columns in its report of changes: DefinitionError.
+
+    One that an earlier version made goes on, without that column of the batch.
+    """
+    ends = aggregate.window_end({key.name: "" for key in aggregate.keys})
+    names = (
+        [*(key.name for key in aggregate.keys), *ends, *aggregate.aggregates] if aggregate.state.contributions else []
+    )
+    for name in (name for name in names if name.lower() in BATCH_COLUMNS):
+        state = aggregate.state.name
+        raise DefinitionError(
+            f"column {name!r} of state {state!r} is reserved: report.{changes_name(state)} has the batch's of that name; rename"
+        )
+
+
+def check_owner(state: str, owner: str, topology: str) -> None:
+    """SchemaMismatch when the state is another topology's."""
+    if owner != topology:
+        raise SchemaMismatch(
+            f"state {state!r} belongs to topology {owner!r}; a state has one topology: name another state, or, where "
+            f"{topology!r} is that topology renamed, give it back its name, or say Topology({topology!r}, was={owner!r}) and "
+            "`txbatch change`"
+        )
+
+
+def way_out(topology: str) -> str:
+    """Return what can be done about a changed definition."""
+    return (
+        f'Put it back as it was; or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, '
+        "while reports go on; or define another topology, with states of other names, which counts beside this one all that "
+        f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
+        "reports are empty until then"
+    )
+
+
+def state_definition(aggregate: PersistentAggregate) -> StateDefinition:
+    """A state as it is defined now."""
+    state = aggregate.state
+    roots = sorted(root.name for root in aggregate.stream.roots)
+    return StateDefinition(str(state.kind), state.contributions, state.database, columns(aggregate), roots)
+
+
+def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefinition, txid: int = 0) -> StateDefinition:
+    """Return what a state is after some steps, of which those that are of values count; new values count from `txid` on.
+
+    Values whose names are the same as those of the definition `now` have its order.
+    """
+    columns, since = stored.columns, dict(stored.since)
+    for step in steps:
+        match step:
+            case AddValue(_, value, _):
+                since[value] = txid
+            case DropValue(_, value, _):
+                since.pop(value, None)
+            case RenameValue(_, value, was, _) if was in since:
+                since[value] = since.pop(was)
+            case _:
+                pass
+        if isinstance(step, ValueStep):
+            columns = stepped(columns, step, now.columns["aggregates"])
+    if sorted(columns["values"]) == sorted(now.columns["values"]) and stored.columns["values"] != columns["values"]:
+        columns = {**columns, "values": now.columns["values"]}
+    return replace(stored, columns=columns, since=since)
+
+
+def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
+    """The fields of each stream with their types, as its spout gives them."""
+    return {
+        name: {field.name: field.type for field in parse_fields(stream.spout.fields)}
+        for name, stream in topology.streams.items()
+    }
+
+
+def stream_watermarks(topology: Topology, known: Known) -> dict[str, dict[str, Any]]:
+    """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
+    stored = {} if known.txid is None else known.watermarks
+    now = {name: says.to_json() for name, says in topology.watermarks.items()}
+    names = {stream.roots[0].was: name for name, stream in topology.streams.items() if name not in stored}
+    kept = {names.get(name, name): says for name, says in stored.items()}
+    return {name: {**says, _DROPPED: True} for name, says in kept.items()} | now
+
+
+def stream_definitions(
+    source: Mapping[str, Metadata], fields: Mapping[str, Mapping[str, str]] | None
+) -> dict[str, StreamDefinition]:
+    """The streams of a topology, as a ledger keeps them; `fields` None: stored before they were kept."""
+    return {name: StreamDefinition(identity, (fields or {}).get(name)) for name, identity in source.items()}
+
+
+def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
+    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
+
+    Of a state that counts results of single batches also the operations that make them; of one by windows which these are, and
+    of sessions what their end is called; of one that keeps records their fields, which say what a row's key is made of.
+    """
+    values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
+    keys = [[key.name, key.type] for key in aggregate.keys]
+    aggregates = {name: each.described for name, each in aggregate.aggregates.items()}
+    remove = {"remove": True} if aggregate.removable else {}
+    operations = per_batch(aggregate.stream)
+    within = {"batch": list(operations)} if operations else {}
+    cut = [window.described for window in windows(aggregate.stream)]
+    by_window: dict[str, Any] = {"windows": cut} if cut else {}
+    if aggregate.sessions:
+        by_window["sessions"] = aggregate.sessions.end_name
+    rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
+    prune = {"prune": True} if aggregate.state.prune else {}
+    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **by_window, **rows, **prune}
+
+
+def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:
+    """Yield what differs between the keys and values of a state."""
+    for part, what in (("keys", "key"), ("values", "value")):
+        before, now = ({name: _spec(*spec) for name, *spec in each[part]} for each in (stored, defined))
+        yield from (text for _, text in _differences(f"{what} {{!r}} of state {state!r}", before, now))
+        if sorted(before) == sorted(now) and list(before) != list(now):
+            yield f"the {part} of state {state!r} are {', '.join(now)} now, were in the order {', '.join(before)}"
+    if stored.get("remove", False) != defined.get("remove", False):
+        yield f"state {state!r} is {'with' if 'remove' in defined else 'without'} remove now, was not"
+    rows, were = (each.get("rows", []) for each in (defined, stored))
+    if rows != were:
+        yield f"state {state!r} keeps {_records(rows)} now, kept {_records(were)}"
+    within, was = (each.get("batch", []) for each in (defined, stored))
+    if within != was:
+        yield f"state {state!r} counts {_within(within)} now, counted {_within(was)}"
+    windows_now, windows_were = (each.get("windows", []) for each in (defined, stored))
+    if windows_now != windows_were:
+        yield f"state {state!r} counts {_windows(windows_now)} now, counted {_windows(windows_were)}"
+    if stored["values"] == defined["values"] and "aggregates" in stored:  # earlier versions did not keep them
+        aggregates = stored["aggregates"], defined["aggregates"]
+        yield from (text for _, text in _differences(f"value {{!r}} of state {state!r}", *aggregates))
+
+
+def _records(fields: Sequence[Sequence[str]]) -> str:
+    return f"records of {', '.join(map(' '.join, fields))}" if fields else "aggregates"
+
+
+def _within(operations: Sequence[str]) -> str:
+    return f"per batch: {'; '.join(operations)}" if operations else "all records together"
+
+
+def _windows(windows: Sequence[str]) -> str:
+    return f"by {'; by '.join(windows)}" if windows else "by no window"
+
+
+def _changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
+    """Every difference. Before the first txid the streams and new states are free: nothing has been read."""
+    if known.txid is not None:
+        yield from _stream_changes(topology, known)
+    elif known.planned:
+        now_read = stream_definitions(topology.source, None)
+        for name in known.streams.keys() & now_read.keys():
+            yield from map(NeedsRebuild, _source_changes(name, known.streams[name], now_read[name]))
+    now = {aggregate.state.name: aggregate for aggregate in topology.aggregates}
+    for name in sorted(known.states.keys() - now.keys()):
+        if known.counts(name):
+            gone, apart = f"state {name!r} is gone", known.states[name].database is not None
+            yield NeedsRebuild(gone) if apart else InPlace(gone, DropState(name))
+    for name, aggregate in now.items():
+        if name in known.states:
+            yield from _known_state_changes(aggregate, known)
+        elif known.txid is not None:
+            yield _joins(aggregate)
+
+
+def _joins(aggregate: PersistentAggregate) -> Redefinition:
+    state, what = aggregate.state, f"state {aggregate.state.name!r} is new"
+    if state.since and state.database is None:
+        return FromNowOn(what, AddState(state.name))
+    return NeedsRebuild(what, joins=state.database is None)
+
+
+def _known_state_changes(aggregate: PersistentAggregate, known: Known) -> Iterator[Redefinition]:
+    """What is otherwise of a state that the ledger has."""
+    name, state = aggregate.state.name, state_definition(aggregate)
+    if not known.counts(name) and known.committed:
+        yield NeedsRebuild(f"state {name!r} is back, and has not counted txid {known.committed[0]}")
+    if known.txid is not None and known.states[name].streams not in (None, state.streams):
+        yield NeedsRebuild(f"state {name!r} counts {_streams(state)} now, counted {_streams(known.states[name])}")
+    yield from _state_changes(aggregate, known.states[name], state)
+
+
+def source_changes(topology: Topology, known: Known) -> Iterator[str]:
+    """Yield what is read otherwise now than the batches were: other streams, another source, another order."""
+    if topology.by_interval != known.by_interval:
+        read = ("in any order", "by interval")
+        yield f"it reads {read[topology.by_interval]} now, its batches were read {read[known.by_interval]}"
+    now = stream_definitions(topology.source, None)
+    for name in sorted(known.streams.keys() - now.keys()):
+        yield f"stream {name!r} is gone"
+    for name, stream in now.items():
+        if name in known.streams:
+            yield from _source_changes(name, known.streams[name], stream)
+        else:
+            yield f"stream {name!r} is new"
+
+
+def _stream_changes(topology: Topology, known: Known) -> Iterator[Redefinition]:
+    yield from map(NeedsRebuild, source_changes(topology, known))
+    for name, fields in stream_fields(topology).items():
+        stored = known.streams.get(name)
+        if stored is not None and stored.fields is not None:
+            yield from _field_changes(name, stored.fields, fields)
+    yield from _watermark_changes(known.watermarks, stream_watermarks(topology, known))
+
+
+def _watermark_changes(
+    stored: Mapping[str, Metadata], now: Mapping[str, Metadata]
+) -> Iterator[FromNowOn | NeedsRebuild]:
+    """What is otherwise of the watermarks. Plans say which records are late, also if they are counted again, and the job what
+    becomes of these: of all batches that had a watermark. By another time neither holds, and `check_rebuild` refuses it.
+    """
+    for stream in sorted(stored.keys() | now.keys()):
+        before, after = (_watermark(each.get(stream)) for each in (stored, now))
+        what = f"stream {stream!r} has {after} now, had {before}"
+        had, has = (MERGE if _is_dropped(each.get(stream)) else each[stream]["late"] for each in (stored, now))
+        had = has if _is_dropped(stored.get(stream)) else had
+        if had != has or _of_other_times(stored, now, stream):
+            yield NeedsRebuild(what)
+        elif before != after:
+            yield FromNowOn(what, Define())
+
+
+def watermark_times(topology: Topology, known: Known) -> Iterator[str]:
+    """Yield which streams have a watermark of another time than before: what plans fixed as late is by that of before (R25)."""
+    stored, now = known.watermarks, stream_watermarks(topology, known)
+    for stream in sorted(stored.keys() & now.keys()):
+        if _of_other_times(stored, now, stream):
+            yield f"stream {stream!r} has {_watermark(now[stream])} now, had {_watermark(stored[stream])}"
+
+
+def _of_other_times(stored: Mapping[str, Metadata], now: Mapping[str, Metadata], stream: str) -> bool:
+    """True if a stream has a watermark by another field or another kind of time than it had, be it that it was dropped since."""
+    if stream not in stored:
+        return False
+    before, after = (_said(each[stream]) for each in (stored, now))
+    return (before.time, before.planned) != (after.time, after.planned)
+
+
+def _watermark(stored: Metadata | None) -> str:
+    if stored is None:
+        return "no watermark"
+    return f"no watermark since one {_said(stored)}" if _is_dropped(stored) else f"a watermark {_said(stored)}"
+
+
+def _said(stored: Metadata) -> Watermark:
+    return Watermark(**{name: value for name, value in stored.items() if name != _DROPPED})
+
+
+def _is_dropped(stored: Metadata | None) -> bool:
+    return stored is None or _DROPPED in stored
+
+
+def _field_changes(stream: str, stored: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Redefinition]:
+    """What is otherwise of the fields of a stream. None of it changes what is counted, unless its type holds less."""
+    for name, what in _differences(f"field {{!r}} of stream {stream!r}", stored, now):
+        if name not in stored:
+            yield FromNowOn(what, Define())
+        elif name not in now or widens(stored[name], now[name]):
+            yield InPlace(what, Define())
+        else:
+            yield NeedsRebuild(what)
+
+
+def _source_changes(name: str, stored: StreamDefinition, stream: StreamDefinition) -> Iterator[str]:
+    if _equal(stored.source, stream.source):
+        return
+    kept = {entry: stream.source[entry] for entry in _NOT_ALWAYS_KEPT if entry in stream.source} | dict(stored.source)
+    if _relative(kept, stream.source):
+        kept["root"] = stream.source["root"]
+    reads, before = _source(stream.source, kept), _source(kept, stream.source)
+    if reads != before:
+        yield f"stream {name!r} reads {reads}, but its batches were read from {before}"
+
+
+def _relative(stored: Metadata, now: Metadata) -> bool:
+    """True if an earlier version kept a root that began in whatever folder a process ran in, and it is written whole now."""
+    roots = stored.get("root"), now.get("root")
+    before, after = (PurePath(root) if isinstance(root, str) else PurePath() for root in roots)
+    ends_alike = after.parts[len(after.parts) - len(before.parts) :] == before.parts
+    return isinstance(roots[0], str) and not before.is_absolute() and after.is_absolute() and ends_alike
+
+
+def _state_changes(
+    aggregate: PersistentAggregate, stored: StateDefinition, now: StateDefinition
+) -> Iterator[Redefinition]:
+    """What is otherwise of a state: what can be done to it as it stands, and whatever still differs then."""
+    if stored.columns == now.columns and _traits(stored) == _traits(now) and not stored.since:
+        return
+    name = aggregate.state.name
+    if (now.database is None) != (stored.database is None):
+        without = ", without its contributions" if stored.contributions and now.database is not None else ""
+        what = f"state {name!r} is {_where(now)} now, was {_where(stored)}{without}"
+        yield InPlace(what, MoveState(name, now.database, stored.database))
+        stored = replace(stored, database=now.database, contributions=stored.contributions and now.database is None)
+    if (prunes := "prune" in now.columns) != ("prune" in stored.columns):
+        yield InPlace(f"rows of state {name!r} {'go' if prunes else 'stay'} now when retention folds them", Prune(name))
+    here = now.database is None and stored.database is None
+    if here and now.contributions and not stored.contributions:
+        yield InPlace(f"state {name!r} is with contributions now, was without contributions", KeepContributions(name))
+        stored = replace(stored, contributions=True)
+    for before, after in zip(_traits(stored), _traits(now), strict=True):
+        if before != after:
+            yield NeedsRebuild(f"state {name!r} is {after} now, was {before}")
+    found = list(value_changes(aggregate, stored.columns)) if here else []
+    yield from found
+    kept = after_steps(stored, [each.step for each in found], now).columns
+    new = now.columns["aggregates"].keys() - kept.get("aggregates", now.columns["aggregates"]).keys()
+    joins = bool(new) and not aggregate.state.appends
+    for what in column_changes(name, kept, now.columns):
+        yield NeedsRebuild(what, joins)
+    for value, txid in stored.since.items():
+        if value in now.columns["aggregates"] and not aggregate.aggregates[value].since:
+            yield NeedsRebuild(f"value {value!r} of state {name!r} counts all history now, counted from txid {txid} on")
+
+
+def _differences(what: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield names with what is gone, new, or otherwise of them; `what` has a place for the name."""
+    for name in {**before, **now}:
+        if name not in now:
+            yield name, f"{what.format(name)} is gone"
+        elif name not in before:
+            yield name, f"{what.format(name)} is new ({now[name]})"
+        elif before[name] != now[name]:
+            yield name, f"{what.format(name)} is {now[name]} now, was {before[name]}"
+
+
+def _spec(type_: str, merge: str | None = None) -> str:
+    return f"{type_}, {_MERGES.get(merge, merge)}" if merge else type_
+
+
+def _source(identity: Metadata, other: Metadata) -> str:
+    """Return in what one source's identity differs from another's."""
+    mine = {name: value for name, value in identity.items() if name not in other or not _equal(value, other[name])}
+    text = canonical_json(mine)
+    return text if len(text) <= _SOURCE_LENGTH_MAX else f"{text[:_SOURCE_LENGTH_MAX]}..."
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return canonical_json(one) == canonical_json(other)
+
+
+def _traits(state: StateDefinition) -> tuple[str, str, str]:
+    return state.kind, _where(state), f"{'with' if state.contributions else 'without'} contributions"
+
+
+def _where(state: StateDefinition) -> str:
+    return "in the ledger's database" if state.database is None else f"in database {state.database!r}"
+
+
+def _streams(state: StateDefinition) -> str:
+    return f"stream {', '.join(state.streams or ())}"

@@ -1,0 +1,46 @@
+"""What a run says of intervals whose records come late, or to windows that are closed (R25, R26)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, BatchKind, Interval
+from txbatch.core.corrections.keep_windows import told_time
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.core.topology.watermarked import watermarks
+from txbatch.core.windows.watermark import MERGE
+from txbatch.core.windows.window import lasting
+
+
+def of_closed(topology: Topology, interval: Interval, plan: BatchPlan, closed_to: Mapping[str, int]) -> Iterator[str]:
+    """Yield what is said of an interval that comes after later ones, by state: of its records some may be of closed windows."""
+    for aggregate in (each for each in topology.aggregates if each.closes and each.state.name in closed_to):
+        mark, closed, window = aggregate.mark(plan.watermark), closed_to[aggregate.state.name], aggregate.window
+        if mark is not None and window is not None and window.first_open(mark) < window.first_open(closed):
+            yield (
+                f"{topology.name}: interval {interval} comes after later ones: windows of state {aggregate.state.name!r} are "
+                f"closed up to {told_time(closed)}, and what it counts in these is a change alone, which emit='final' does not "
+                "hand on; count the oldest first, or read changes"
+            )
+
+
+def of_first(topology: Topology, batch: Batch, late: Mapping[str, int]) -> Iterator[str]:
+    """Yield what is said of the first interval of a topology, by state, where that does not count late records."""
+    if batch.kind is not BatchKind.ORDINARY or batch.prev_txid is not None or not topology.by_interval:
+        return
+    for aggregate in topology.aggregates:
+        number = late.get(aggregate.state.name, 0)
+        if number and aggregate.late != MERGE:
+            records = "1 record" if number == 1 else f"{number:,} records"
+            yield (
+                f"{topology.name}: txid {batch.txid}, the first, left {records} out of state {aggregate.state.name!r}: late is "
+                f"what had ended by the start of the interval, less the delay of {_delay(aggregate)}; if they are to count, give "
+                f"with_watermark a longer delay, `txbatch drop {topology.name}` and run it again, or say late='merge', and "
+                f"`txbatch rebuild {topology.name}`"
+            )
+
+
+def _delay(aggregate: PersistentAggregate) -> str:
+    return " and ".join(dict.fromkeys(lasting(each.delay) for each in watermarks(aggregate.stream).values()))

@@ -1,0 +1,357 @@
+"""What may happen next: every decision of the protocol, made on values that a ledger has read under its locks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from txbatch.core.batch.plan import OfInterval, Range, Ranges, StreamPlan, Whole
+from txbatch.core.batch.transaction import (
+    INIT_TXID,
+    Assignment,
+    Batch,
+    BatchKind,
+    BatchStatus,
+    Interval,
+    Metadata,
+    Run,
+    canonical_json,
+)
+from txbatch.core.errors import (
+    BrokenChain,
+    IntervalNotOver,
+    IntervalTaken,
+    LeaseHeld,
+    NotItsTurn,
+    RecordsGone,
+    StaleAttempt,
+    TerminalError,
+    TxbatchError,
+)
+from txbatch.core.protocol.ledger import Head, Offsets, RunPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The run's own batch exists: same txid, same metadata."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Nobody looks after this batch: finish it first."""
+
+    batch: Batch
+
+
+class WaitReason(StrEnum):
+    """Why a run waits for a batch."""
+
+    FULL = "as many batches as allowed are in flight, and this is the oldest"
+    TURN = "it is below the run's own, and another run looks after it"
+    HELD = "another live run works on it"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The run goes on when this batch of another live run is final, or nobody looks after it any more."""
+
+    batch: Batch
+    why: WaitReason
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNew:
+    """The run has no batch yet: plan this txid."""
+
+    txid: int
+
+
+def decide_initialize(head: Head, run: Run, max_pending: int) -> Use | Adopt | Wait | PlanNew:
+    """Decide what a run does first: use its batch, adopt another one, wait, or plan (R2, R6)."""
+    if head.own is not None:
+        return Use(head.own)
+    abandoned = next((batch for batch in head.pending if unattended(batch, run)), None)
+    if abandoned is not None:
+        return Adopt(abandoned)
+    if len(head.pending) >= max_pending:
+        return Wait(head.pending[0], WaitReason.FULL)
+    return PlanNew(head.next_txid)
+
+
+def unattended(batch: Batch, run: Run) -> bool:
+    """True if the batch is open and no other live run looks after it; this run may, from before it was killed (R6)."""
+    return not batch.status.final and (not batch.lease_live or batch.lease_run == run.name)
+
+
+def waited_for(batch: Batch, run: Run) -> bool:
+    """True if another live run looks after an open batch, which is then left to that run (R6)."""
+    return not batch.status.final and batch.lease_live and batch.lease_run != run.name
+
+
+def same_parameters(batch: Batch, run: Run) -> bool:
+    """True if the batch was planned with this run's parameters."""
+    return canonical_json(batch.plan.parameters) == canonical_json(run.parameters)
+
+
+def check_parameters(batch: Batch, run: Run) -> None:
+    """Refuse a run that meets its own batch again with other data-choosing parameters (R2)."""
+    if run.restate is None and batch.key == run.key and not same_parameters(batch, run):
+        stored = canonical_json(batch.plan.parameters)
+        raise TerminalError(
+            f"{batch.topology}: {run.name} asks for txid {batch.txid} with parameters {canonical_json(run.parameters)}, it was "
+            f"planned with {stored}; run it with those, or start a new run"
+        )
+
+
+def may_adopt(batch: Batch, run: Run) -> bool:
+    """True if the run may finish an abandoned batch first (R6); otherwise it is aborted: it holds other records.
+
+    A restate is aborted: it holds no records, and the run that asked for it asks again.
+    """
+    by_offset = run.interval is None and not batch.by_interval
+    return by_offset and batch.kind is BatchKind.ORDINARY and same_parameters(batch, run)
+
+
+def is_adopted(batch: Batch, run: Run) -> bool:
+    """True if a batch in flight, which this run looks after, is another run's: it is finished before the run's own."""
+    return not batch.status.final and batch.key != run.key
+
+
+def check_gone(assignment: Assignment) -> None:
+    """Refuse to emit records that the source no longer keeps: they are given up by a decision, never silently."""
+    for planned in assignment.plan.partitioned.values():
+        for partition, range_ in planned.partitions.items():
+            if range_.gone is not None:
+                raise RecordsGone(
+                    f"{assignment.topology} {assignment.attempt}: records {range_.start} to {range_.end} of partition "
+                    f"{partition!r} are gone: {range_.gone.why}; restore them and abort the batch, or give them up: "
+                    f'`txbatch abort {assignment.topology} {assignment.attempt.txid} --skip --why "..."`'
+                )
+
+
+def next_txid(txids: Sequence[int]) -> int:
+    """Return the txid after these: consecutive from 1, never reused, never skipped (R1)."""
+    return txids[-1] + 1 if txids else INIT_TXID
+
+
+def check_interval(topology: str, interval: Interval, now: datetime, taken: Sequence[Interval]) -> None:
+    """Refuse an interval that is not over by the ledger's clock, or reaches into those of other batches (R2)."""
+    if interval.end > now:
+        raise IntervalNotOver(
+            f"{topology}: interval {interval} is not over, it is {now.isoformat()}; run it after its end"
+        )
+    if taken:
+        free = uncovered(interval, taken)
+        left = f"not covered yet: {', '.join(map(str, free))}" if free else "all of it is covered"
+        raise IntervalTaken(f"{topology}: interval {interval} overlaps {', '.join(map(str, taken))}; {left}")
+
+
+class TakenIntervals:
+    """The intervals that batches of a topology have, as of a moment of the ledger's clock: sorted, none reaches into another."""
+
+    def __init__(self, topology: str, now: datetime, intervals: Sequence[Interval]) -> None:
+        self.topology, self.now, self.intervals = topology, now, list(intervals)
+
+    def take(self, interval: Interval) -> None:
+        """Take one, too. Raises as `check_interval` does for one that may not be planned."""
+        first = bisect_right(self.intervals, interval.start, key=lambda each: each.end)
+        behind = bisect_left(self.intervals, interval.end, key=lambda each: each.start)
+        check_interval(self.topology, interval, self.now, self.intervals[first:behind])
+        self.intervals.insert(first, interval)
+
+
+def uncovered(interval: Interval, taken: Sequence[Interval]) -> list[Interval]:
+    """Return the parts of an interval not covered by `taken`, which must be sorted and must not overlap."""
+    free, at = [], interval.start
+    for other in taken:
+        if at < other.start:
+            free.append(Interval(at, other.start))
+        at = max(at, other.end)
+    return [*free, Interval(at, interval.end)] if at < interval.end else free
+
+
+def moved(head: Head, now: Head, *others: Head) -> bool:
+    """True if the head is no longer the one that plans were made for (R1), or one of their runs has a batch by now (R2)."""
+    expected = (head.next_txid, head.prev_txid, head.offsets, None)
+    return (now.next_txid, now.prev_txid, now.offsets, now.own) != expected or any(each.own for each in others)
+
+
+def followed(head: Head, batch: Batch) -> Head:
+    """Return the head once this batch is stored: what the next plan builds on (R3)."""
+    prev = head.prev if batch.kind is BatchKind.RESTATE else batch
+    return replace(head, next_txid=batch.txid + 1, prev=prev, offsets=consumed(head.offsets, [batch]))
+
+
+def before_refused(plans: Sequence[RunPlan], check: Callable[[Run, Metadata], None]) -> Iterator[RunPlan]:
+    """Yield plans up to the first that `check` refuses, each checked when those before it are stored.
+
+    Raises what the very first is refused for.
+    """
+    for number, each in enumerate(plans):
+        try:
+            check(*each)
+        except TxbatchError:
+            if not number:
+                raise
+            return
+        yield each
+
+
+def check_attempt(batch: Batch, run: Run) -> None:
+    """Refuse an attempt that this run may not start now (R5)."""
+    if batch.status is BatchStatus.COMMITTED:
+        raise TerminalError(f"{batch.topology}: already committed as txid {batch.txid}")
+    if batch.status is BatchStatus.ABORTED:
+        raise TerminalError(f"{batch.topology}: txid {batch.txid} was aborted; run initialize_transaction again")
+    if waited_for(batch, run):
+        raise LeaseHeld(
+            f"{batch.topology}: txid {batch.txid} is being worked on by {batch.lease_run}; wait until it ends"
+        )
+
+
+def check_fence(batch: Batch, named: Assignment | Batch) -> None:
+    """Refuse an attempt, named by its assignment or by its batch as it was read earlier, that is not the newest (R5)."""
+    attempt = named.attempt
+    if batch.status.final or batch.fence != attempt.attempt_id or batch.token != named.token:
+        raise StaleAttempt(
+            f"{batch.topology}: attempt {attempt} is not the newest of txid {batch.txid}, which is {batch.status} "
+            f"with attempt {batch.attempt}; nothing was changed"
+        )
+
+
+def check_commit(
+    batch: Batch, loaded: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets
+) -> bool:
+    """Return whether to apply the batch; False: it is committed already.
+
+    `loaded` names the attempt whose partials were read, which a newer one may have replaced since; `open_before` is the lowest
+    txid below that is not final, `last_committed` the highest committed one. Raises StaleAttempt (R5), NotItsTurn, BrokenChain
+    (R6).
+    """
+    if batch.status is BatchStatus.COMMITTED:
+        return False
+    check_fence(batch, loaded)
+    if batch.status is not BatchStatus.EMITTED:
+        raise TerminalError(f"{batch.topology}: attempt {batch.attempt} has no manifest yet; run emit_batch first")
+    if open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {batch.txid} waits for txid {open_before}")
+    if batch.kind is not BatchKind.RESTATE:  # its records are not the next ones: they stand in their place already
+        check_chain(batch, last_committed, offsets)
+    return True
+
+
+def check_chain(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse to commit a batch that does not continue what is committed (R6)."""
+    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    if broken is not None:
+        raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: it is aborted and planned anew")
+
+
+def out_of_order(batch: Batch, last_committed: int | None) -> str | None:
+    """Return how a batch fails to follow the one it was planned after; None: it follows it, or need not."""
+    plans = (*batch.plan.streams.values(), *batch.plan.idle.values())
+    if batch.prev_txid == last_committed or not any(_in_order(each, batch.by_interval) for each in plans):
+        return None
+    return f"was planned after txid {batch.prev_txid}, but txid {last_committed} is the last committed"
+
+
+def _in_order(planned: StreamPlan, by_interval: bool) -> bool:
+    """True if a stream's batches must be committed in the order in which they were planned."""
+    match planned:
+        case Ranges():
+            return False  # each partition has an order of its own
+        case OfInterval():
+            return not by_interval
+        case Whole():
+            return True
+        case _:
+            assert_never(planned)
+
+
+def out_of_place(batch: Batch, offsets: Offsets) -> str | None:
+    """Return which range does not start where its partition's last committed one ended; None: all do.
+
+    With none committed a range may start anywhere, unless it continues one that was planned before it.
+    """
+    for stream, planned in batch.plan.partitioned.items():
+        continued = frozenset(planned.continues)
+        for partition, range_ in planned.partitions.items():
+            last = offsets.get(stream, {}).get(partition)
+            if not _continues(range_, last, partition in continued):
+                return f"starts {partition} at {range_.start}, committed is {last['end'] if last else 'nothing'}"
+    return None
+
+
+def _continues(range_: Range, last: Metadata | None, planned_before: bool) -> bool:
+    return not planned_before if last is None else bool(range_.start == last["end"])
+
+
+def check_success(batch: Batch) -> None:
+    """Refuse success for what is not committed (R8)."""
+    if batch.status is not BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} is {batch.status}, not committed; clear the task commit"
+        )
+
+
+def check_abort(batch: Batch) -> None:
+    """Refuse to abort what is committed (R16)."""
+    if batch.status is BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} is committed, and what is committed stays. Where its records are wrong, mend "
+            f'the source and count it again, in its place: `txbatch restate {batch.topology} {batch.txid} --why "..."`'
+        )
+
+
+def check_may_skip(batch: Batch) -> None:
+    """Refuse to give up records that are committed, or that a restate reads: those are another batch's (R16)."""
+    check_abort(batch)
+    if batch.kind is BatchKind.RESTATE:
+        raise TerminalError(
+            f"{batch.topology}: txid {batch.txid} counts position {batch.position} again, and has no records of its own to give "
+            "up; abort it without --skip"
+        )
+
+
+def check_skip(
+    batch: Batch, open_before: int | None, last_committed: int | None, offsets: Offsets, also: Sequence[int] = ()
+) -> None:
+    """Refuse to give up records that are committed, not next, or another batch's by now (R16).
+
+    `also` are the other txids, not aborted, that reach into the batch's interval.
+    """
+    check_may_skip(batch)
+    if open_before is not None:
+        raise NotItsTurn(f"{batch.topology}: txid {open_before} is open; end or abort it before txid {batch.txid}")
+    if also:
+        raise IntervalTaken(
+            f"{batch.topology}: the records of txid {batch.txid}, {batch.key}, are those of txid {also[-1]} by now; "
+            "nothing of them is given up"
+        )
+    _check_next(batch, last_committed, offsets)
+
+
+def _check_next(batch: Batch, last_committed: int | None, offsets: Offsets) -> None:
+    """Refuse to give up records that are not the next ones: what lies between would be lost, or counted twice (R16)."""
+    broken = out_of_order(batch, last_committed) or out_of_place(batch, offsets)
+    if broken is None:
+        return
+    later = last_committed is not None and last_committed > batch.txid
+    whose = "its records are those of a later txid by now" if later else "its records are not the next ones"
+    then = "" if batch.status.final else "; abort it without --skip, and the next run plans what comes next"
+    raise BrokenChain(f"{batch.topology}: txid {batch.txid} {broken}: {whose}; nothing of them is given up{then}")
+
+
+def consumed(offsets: Offsets, batches: Iterable[Batch]) -> dict[str, dict[str, Metadata]]:
+    """Return the offsets after these batches, which are in txid order; restates move none."""
+    after = {stream: dict(partitions) for stream, partitions in offsets.items()}
+    for batch in (each for each in batches if each.kind is not BatchKind.RESTATE):
+        for stream, planned in batch.plan.partitioned.items():
+            after.setdefault(stream, {}).update(planned.ranges)
+    return after

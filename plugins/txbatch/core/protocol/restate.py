@@ -1,0 +1,184 @@
+"""Restate: what may be counted again, and what its plan reads (R17). Decided on values that a ledger has read.
+
+>>> from txbatch.core.batch.manifest import ReadPartition
+>>> from txbatch.core.batch.plan import Range
+>>> from txbatch.core.batch.transaction import Batch
+>>> hole = {"log": {"a": ReadPartition(9, "1"), "b": None}}
+>>> first = Batch("hosts", 1, BatchStatus.COMMITTED, {}, "run:1")
+>>> planned = Ranges({"a": Range(0, 9), "b": Range(0, 4)})
+>>> ranges_again("log", planned, Version(first, first, first, hole, hole)).ranges
+{'a': {'start': 0, 'end': 9}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.plan import OfInterval, Ranges
+from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
+from txbatch.core.corrections.keep_windows import check_not_left
+from txbatch.core.corrections.verify import restate_command
+from txbatch.core.errors import TerminalError
+from txbatch.core.protocol.ledger import Version
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.topology.topology import Topology
+
+# As many files that changed are named.
+CHANGED_SHOWN = 3
+
+_REBUILD = '`txbatch rebuild {} --why "..."`'
+
+
+def check_topology(topology: Topology) -> None:
+    """Refuse to restate where a state keeps no contributions to fold again, or a source cannot be read twice."""
+    for state in (aggregate.state for aggregate in topology.aggregates):
+        if state.database is not None:
+            raise TerminalError(
+                f"{topology.name}: state {state.name!r} is kept apart, in {state.database!r}, without contributions, so none of "
+                "them can be replaced; mend the source and count it by another topology, with states of other names"
+            )
+        if not state.contributions:
+            raise TerminalError(
+                f"{topology.name}: state {state.name!r} keeps no contributions, so none of them can be replaced; mend the source "
+                f"and count all of it again: {_REBUILD.format(topology.name)}"
+            )
+    for stream in topology.streams.values():
+        if stream.spout.kind is SpoutKind.NON_TRANSACTIONAL:
+            raise TerminalError(
+                f"{topology.name}: stream {stream.name!r} is non-transactional: what it read cannot be read again, so no batch "
+                "of it can be counted again"
+            )
+
+
+def check_version(version: Version, restate: Restate) -> None:
+    """Refuse to restate what is not committed, stands in another's place, was given up, or is folded."""
+    asked, current = version.asked, version.current
+    of = f"{asked.topology}: txid {asked.txid}"
+    if asked.status is BatchStatus.ABORTED:
+        raise TerminalError(f"{of} was aborted and counts nothing; its records are free: the next run counts them")
+    if asked.status is not BatchStatus.COMMITTED:
+        raise TerminalError(
+            f"{of} is {asked.status}, not committed; abort it, and the next run reads what is there then"
+        )
+    if asked.kind is BatchKind.RESTATE:
+        raise TerminalError(f"{of} counts txid {asked.position} again; restate txid {asked.position}")
+    if current.kind is BatchKind.SKIP and not restate.skipped:
+        raise TerminalError(
+            f"{of} gave its records up ({current.reason}); to count them after all, restate it with --skipped"
+        )
+    check_not_folded(version)
+    check_not_left(version.first, version.left)
+
+
+def check_not_folded(version: Version) -> None:
+    """Refuse to replace contributions that retention has folded (R22)."""
+    asked, current = version.asked, version.current
+    if current.txid <= version.horizon:
+        by = "" if current.txid == asked.position else f", which txid {current.txid} counts,"
+        raise TerminalError(
+            f"{asked.topology}: txid {asked.position}{by} is folded: contributions up to txid {version.horizon} are kept as one "
+            "row per key, out of which nothing can be taken; count a correction as new records, or count all of it again: "
+            f"{_REBUILD.format(asked.topology)}"
+        )
+
+
+def check_whole(topology: Topology, version: Version, manifest: Manifest) -> None:
+    """Refuse to count an interval again without records whose file is gone: TerminalError names files.
+
+    Where the same records were read they are in other files now, or the file had none of the interval.
+    """
+    for name, planned in version.plan.streams.items():
+        before, now = version.read.get(name, {}), manifest.streams.get(name, {})
+        if not isinstance(planned, OfInterval) or before == now:
+            continue
+        if gone := topology.streams[name].spout.gone(planned.plan):
+            position = version.asked.position
+            raise TerminalError(
+                f"{topology.name}: txid {position} is counted again whole or not at all: {told_some(gone)} of stream {name!r} "
+                f"{'is' if len(gone) == 1 else 'are'} not there any more, and its interval had {_records(before)} then, "
+                f"{_records(now)} now. Restore what is missing; or count it as it is: "
+                f"{restate_command(topology.name, position)} --accept-missing"
+            )
+
+
+def _records(read: Mapping[str, ReadPartition | None]) -> str:
+    return f"{sum(each.records for each in read.values() if each):,} records"
+
+
+def told_some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are.
+
+    >>> told_some(["a", "b", "c", "d", "e"])
+    'a, b, c, 2 more'
+    """
+    more = [f"{len(names) - CHANGED_SHOWN:,} more"] * (len(names) > CHANGED_SHOWN)
+    return ", ".join([*names[:CHANGED_SHOWN], *more])
+
+
+def how_to_restate(topology: Topology, batch: Batch, changed: Sequence[Mapping[str, str]]) -> str:
+    """Say which files of a committed batch's source differ since, and how it is counted again, if it can be (R15).
+
+    Every plan by time names all files, whatever their records' times: whether one of the interval differs, verify tells.
+    """
+    told = told_some([f"{each['file']} ({each['change']})" for each in changed])
+    differs = f"; of its source differs since: {told}" if changed else ""
+    try:
+        check_topology(topology)
+    except TerminalError:
+        return differs
+    skipped = batch.kind is BatchKind.SKIP
+    if changed and not skipped and all(_by_time(topology, each["stream"]) for each in changed):
+        return f"{differs}; its interval may have other records now: `txbatch verify {topology.name} {batch.position}` tells"
+    return f"{differs}; to count it again: {restate_command(topology.name, batch.position)}{' --skipped' * skipped}"
+
+
+def _by_time(topology: Topology, stream: str) -> bool:
+    return topology.streams[stream].spout.by_interval
+
+
+def positions_within(topology: str, asked: Interval, counted: Mapping[int, Interval]) -> list[int]:
+    """Return which batches an interval names: all that lie in it. TerminalError where there is none, or one lies across its ends.
+
+    >>> from datetime import UTC, datetime
+    >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+    >>> positions_within("hosts", Interval(first, third), {7: Interval(second, third)})
+    [7]
+    """
+    if not counted:
+        raise TerminalError(f"{topology}: nothing of {asked} is committed; `txbatch batches {topology}` lists what is")
+    for txid, interval in counted.items():
+        if interval.start < asked.start or asked.end < interval.end:
+            raise TerminalError(
+                f"{topology}: txid {txid} counts {interval}, of which {asked} is only a part; a batch is counted again whole: "
+                "give an interval with all of it, or name txids"
+            )
+    return sorted(counted)
+
+
+def uncounted(asked: Interval, counted: Iterable[Interval]) -> list[Interval]:
+    """Return the parts of an interval that no batch counts, of those that do and lie in it.
+
+    >>> from datetime import UTC, datetime
+    >>> first, second, third = (datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+    >>> [str(each) for each in uncounted(Interval(first, third), [Interval(second, third)])]
+    ['2013-01-01T00:00:00+00:00/2013-01-02T00:00:00+00:00']
+    """
+    found, since = list[Interval](), asked.start
+    for each in sorted(counted, key=lambda interval: interval.start):
+        if since < each.start:
+            found.append(Interval(since, each.start))
+        since = max(since, each.end)
+    return [*found, Interval(since, asked.end)] if since < asked.end else found
+
+
+def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:
+    """Return the ranges that a restate reads: those that the position's batch read, never its holes, which are others' by now.
+
+    What an earlier restate had to leave out is read again, and so is all of a batch that was given up: nobody else has it.
+    """
+    ordinary = version.first.kind is BatchKind.ORDINARY
+    read = version.first_read.get(stream, {})
+    names = [name for name in planned.partitions if not ordinary or read.get(name) is not None]
+    return Ranges({name: replace(planned.partitions[name], gone=None) for name in names}, rest=planned.rest)

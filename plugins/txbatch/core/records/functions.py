@@ -1,0 +1,73 @@
+"""What an operation computes by: SQL, an expression for each field, or a Python function of one argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.records.fields import Field
+
+
+def check_condition(of: str, condition: object) -> None:
+    """DefinitionError when a condition is neither SQL nor a function of a record."""
+    if not (callable(condition) or _is_sql(condition)):
+        raise DefinitionError(
+            f"{of} {condition!r} is no condition; give SQL that is true or false, or a function of a record"
+        )
+    check_callable(of, condition)
+
+
+def check_python(of: str, function: object) -> None:
+    """DefinitionError when it is no Python function of one argument."""
+    if not callable(function):
+        raise DefinitionError(f"{of} {function!r} is no function; give one of a record")
+    check_callable(of, function)
+
+
+def check_number(of: str, number: object) -> None:
+    """DefinitionError when it is no whole number of at least 1."""
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"{of} {number!r}: give a whole number, at least 1")
+
+
+def check_function(of: str, function: object, fields: Sequence[Field] | None) -> None:
+    """DefinitionError when it is neither a Python function of a record nor SQL, an expression for each of these fields.
+
+    `fields` None: one expression has all of them.
+    """
+    if callable(function):
+        check_callable(of, function)
+    else:
+        _check_expressions(of, function, fields)
+
+
+def _check_expressions(of: str, function: object, fields: Sequence[Field] | None) -> None:
+    listed = function if isinstance(function, list | tuple) else [function]
+    if not all(map(_is_sql, listed)):
+        raise DefinitionError(
+            f"{of} {function!r} is no function; give SQL, an expression for each field, or a function of a record"
+        )
+    if fields is None and len(listed) != 1:
+        raise DefinitionError(f"{of}: {len(listed)} expressions; give one, which is an array")
+    if fields is not None and len(listed) != len(fields):
+        named = ", ".join(f"{field.name} {field.type}" for field in fields)
+        raise DefinitionError(f"{of}: {len(listed)} expressions for the {len(fields)} fields {named}; give one each")
+
+
+def check_callable(of: str, function: object) -> None:
+    """DefinitionError when a Python function cannot be called with one argument."""
+    try:
+        signature = inspect.signature(function) if callable(function) else None
+    except (TypeError, ValueError):  # of some that are written in C nothing is known
+        return
+    try:
+        if signature is not None:
+            signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise DefinitionError(f"{of}: {name}{signature} is called with one argument; let it take one") from None
+
+
+def _is_sql(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())

@@ -1,0 +1,17 @@
+"""Names and texts in Spark SQL. PostgreSQL quotes otherwise: see `postgres.database.expressions`."""
+
+from __future__ import annotations
+
+
+def spark_name(name: str) -> str:
+    """Return an identifier of Spark SQL.
+
+    >>> spark_name("unit price")
+    '`unit price`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_text(text: str) -> str:
+    """Return a string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

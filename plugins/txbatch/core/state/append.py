@@ -1,0 +1,73 @@
+"""AppendState: the records of each batch, one row for each, by the position of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.aggregates.aggregator import Max
+from txbatch.core.errors import DefinitionError
+from txbatch.core.records.fields import Field, unique
+from txbatch.core.state.files import Files, check_files
+from txbatch.core.state.state import OpaqueState
+
+if TYPE_CHECKING:
+    from txbatch.core.aggregates.aggregator import CombinerAggregator
+
+# Which record a row is: the position of its batch; a digest of its fields; and which it is of those that are equal, from 1.
+BATCH, RECORD, COPY = Field("batch", "bigint"), Field("record", "string"), Field("copy", "bigint")
+ROW_KEYS = (BATCH, RECORD, COPY)
+RECORD_CHARACTERS = 32
+
+
+class AppendState(OpaqueState):
+    """Records as they are, not aggregated: the table `state.<name>`, to which `Stream.persist` appends those of each batch.
+
+    A row has the fields of a record behind the keys `batch`, `record` and `copy`. A restate of a batch replaces its rows.
+    With `prune` the rows of a batch go when retention folds it: `Topology(keep=...)` says when (R22).
+    `files` is a folder that has each committed batch as a file besides, such as `ParquetFiles("/lake/sold")`.
+    """
+
+    appends = True
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        prune: bool = False,
+        contributions: bool | None = None,
+        database: str | None = None,
+        files: Files | None = None,
+    ) -> None:
+        super().__init__(name, contributions=contributions, database=database)
+        if prune and not self.contributions:
+            raise DefinitionError(
+                f"state {name!r} keeps no contributions, by which retention knows what to prune: leave prune out, or keep them"
+            )
+        self.prune = prune
+        self.files = None if files is None else check_files(self, files, pruned=prune)
+
+
+class OfRecord(Max):
+    """A field of the one record that a row is."""
+
+
+def values_of(fields: Sequence[Field]) -> Mapping[str, CombinerAggregator]:
+    """Return the values of a row: one for each field. DefinitionError for a field that is named like a key of the row."""
+    unique((each.name for each in (*ROW_KEYS, *fields)), "column")
+    return {field.name: OfRecord(field.name) for field in fields}
+
+
+def check_appends(state: Any) -> None:
+    """DefinitionError for what takes no records."""
+    if not isinstance(state, AppendState):
+        raise DefinitionError(f"{state!r} takes no records; persist them to a state such as AppendState('name')")
+
+
+def check_aggregates(state: Any) -> None:
+    """DefinitionError for a state that takes records, and no aggregates."""
+    if isinstance(state, AppendState):
+        raise DefinitionError(
+            f"state {state.name!r} is an AppendState, which keeps records as they are: persist a stream to it, or aggregate "
+            "into an OpaqueState"
+        )

@@ -1,0 +1,56 @@
+"""How much of its past a topology keeps, as a job says it. `core.corrections.retention` decides what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.errors import DefinitionError
+
+DAYS_MAX = 36_500
+FOR_EVER = "for ever"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How much of a topology's past can be asked for and restated: its last `txids`, or those of the last `days`.
+
+    >>> str(Keep(txids=1000)), str(Keep(days=0.5)), str(Keep(days=1)), Keep.from_json(Keep(days=90).to_json())
+    ('the last 1,000 txids', 'the last 0.5 days', 'the last day', Keep(txids=None, days=90))
+    """
+
+    txids: int | None = None
+    days: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.txids is None) == (self.days is None):
+            raise DefinitionError("retention keeps a number of txids or of days: say one of both")
+        if self.txids is not None and (type(self.txids) is not int or self.txids < 1):
+            raise DefinitionError(f"Keep(txids={self.txids!r}): at least one txid is kept, a whole number")
+        if self.days is not None and (type(self.days) not in (int, float) or not 0 < self.days <= DAYS_MAX):
+            raise DefinitionError(f"Keep(days={self.days!r}): more than 0 and at most {DAYS_MAX:,} days are kept")
+
+    def __str__(self) -> str:
+        number, what = (self.txids, "txid") if self.days is None else (self.days, "day")
+        return f"the last {what}" if number == 1 else f"the last {number:,} {what}s"
+
+    def to_json(self) -> dict[str, float]:
+        """Return what the ledger stores of it."""
+        return {"txids": self.txids} if self.txids is not None else {"days": self.days or 0}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Keep:
+        """Return what was stored."""
+        return cls(stored.get("txids"), stored.get("days"))
+
+    @classmethod
+    def stored(cls, stored: Mapping[str, Any] | None) -> Keep | None:
+        """Return what was stored, beside what is of windows (R30); None: nothing was, and all is kept."""
+        found = {name: each for name, each in (stored or {}).items() if name in ("txids", "days")}
+        return cls.from_json(found) if found else None
+
+
+def told(keep: Keep | None) -> str:
+    """Return a policy in words."""
+    return FOR_EVER if keep is None else str(keep)

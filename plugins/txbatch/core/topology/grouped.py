@@ -1,0 +1,135 @@
+"""GroupedStream: what is done with the records of each key; a stream itself is one group without keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.aggregates.own_combiner import own_combiners
+from txbatch.core.aggregates.reducer import ReducerAggregator, reducer_type
+from txbatch.core.errors import DefinitionError
+from txbatch.core.records.fields import Field
+from txbatch.core.records.functions import check_number
+from txbatch.core.records.where import Condition
+from txbatch.core.state.append import check_aggregates
+from txbatch.core.state.state import State
+from txbatch.core.topology.batch_steps import Aggregate, FirstN, Reduce, batch_value
+from txbatch.core.topology.operations import Node, parted
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked, sessions_of
+from txbatch.core.topology.sessions import with_last
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedStream:
+    """A stream grouped by keys. What it makes within a batch is per batch, and a stream again."""
+
+    stream: Stream
+    keys: tuple[Field, ...]
+
+    def min_by(self, name: str) -> Stream:
+        """Keep of each group the record in which this field is least and not null; of equal ones the least by all fields."""
+        return self._first(1, name, descending=False, known=True)
+
+    def max_by(self, name: str) -> Stream:
+        """Keep of each group the record in which this field is greatest and not null; of equal ones the least by all fields."""
+        return self._first(1, name, descending=True, known=True)
+
+    def first_n(self, number: int, by: str, *, descending: bool = False) -> Stream:
+        """Keep of each group the first records by a field, in which nulls come last; of equal ones the least by all fields."""
+        check_number(self.stream.of("first_n"), number)
+        return self._first(number, by, descending=descending, known=False)
+
+    def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
+        """Make one record of each group: its keys, and a value per keyword, with its finished type.
+
+        A null key is a group. DefinitionError for no aggregator, or one whose result is no field's.
+        """
+        reducers = {name: each for name, each in aggregates.items() if isinstance(each, ReducerAggregator)}
+        combiners = {name: each for name, each in aggregates.items() if not isinstance(each, ReducerAggregator)}
+        if not reducers:
+            return self._aggregate("aggregate", combiners, partitions=False)
+        if combiners:
+            raise DefinitionError(
+                f"{self.stream.of('aggregate')}: {next(iter(reducers))} is a ReducerAggregator, {next(iter(combiners))} is none; "
+                "aggregate them one by one, and join what comes out"
+            )
+        return self._reduce(reducers)
+
+    def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+        """Make one record of each group in each partition of the spout: it needs no other partition, as Spark's are none.
+
+        DefinitionError also behind what knows no partition any more, such as a join.
+        """
+        if before := parted(self.stream.node):
+            raise DefinitionError(
+                f"{self.stream.of('partition_aggregate')} comes behind {_called(before)}, where nobody knows the spout's "
+                "partition any more; put it before, or aggregate the batch"
+            )
+        return self._aggregate("partition_aggregate", aggregates, partitions=True)
+
+    def persistent_aggregate(
+        self,
+        state: State,
+        *,
+        guarantee: str = "exactly_once",
+        remove: Condition | None = None,
+        **aggregates: CombinerAggregator,
+    ) -> PersistentAggregate:
+        """Aggregate into a state across batches, one value per keyword.
+
+        A record for which `remove` holds removes its key: the value before this batch is dropped, and the batch's other
+        records of the key count afresh; without any, the key goes away (R18).
+
+        Raises NotExactlyOnce when spout and state cannot be exactly-once together and `guarantee` is not
+        `"at_least_once"` (R11), DefinitionError for names or types that cannot be kept.
+        """
+        topology = self.stream.topology
+        check_aggregates(state)
+        aggregates = with_last(state, sessions_of(self.stream.node, self.keys), aggregates)
+        own = own_combiners(aggregates, show=self.stream.node.show_records)
+        aggregate = checked(
+            PersistentAggregate(topology.name, self.stream.node, self.keys, state, own, guarantee, remove)
+        )
+        topology.add(aggregate)
+        return aggregate
+
+    def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Stream:
+        node = self._per_batch(name)
+        if not aggregates:
+            raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
+        own = own_combiners(aggregates, show=self.stream.node.show_records)
+        made = (batch_value(node, value, aggregator) for value, aggregator in own.items())
+        fields = (*self.keys, *(Field(value.name, value.type) for value in made))
+        return self.stream.then(Aggregate(node.name, fields, node, self.keys, own, partitions))
+
+    def _reduce(self, reducers: Mapping[str, ReducerAggregator]) -> Stream:
+        node = self._per_batch("aggregate")
+        of = self.stream.of("aggregate")
+        made = (Field(name, reducer_type(of, name, each)) for name, each in reducers.items())
+        return self.stream.then(Reduce(node.name, (*self.keys, *made), node, self.keys, reducers))
+
+    def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
+        stream, before = self.stream, self._per_batch("first_n, min_by or max_by")
+        node = FirstN(stream.name, stream.fields, before, self.keys, number, stream.field(by), descending, known)
+        return stream.then(node)
+
+    def _per_batch(self, name: str) -> Node:
+        """Return the node of the records; DefinitionError for sessions, which are more than what is in one batch of them."""
+        if sessions_of(self.stream.node, self.keys):
+            raise DefinitionError(
+                f"{self.stream.of(name)}: a session may go on in the next batch; count it by persistent_aggregate, and read its "
+                "report, or by another topology"
+            )
+        return self.stream.node
+
+
+def _called(node: Node) -> str:
+    """What an operation is called where it is defined."""
+    return {"FirstN": "first_n, min_by or max_by", "Arguments": "a question"}.get(
+        type(node).__name__, type(node).__name__.lower()
+    )

@@ -1,0 +1,265 @@
+"""What a stream is made of: frozen nodes, each of which knows the one before it.
+
+A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
+per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
+the type checker until every backend runs it. A step that is `quarantined` leaves out the records for which its function fails:
+those are in the quarantine's node, `Failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.records.fields import Field
+from txbatch.core.records.where import Condition as Condition
+from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
+from txbatch.core.topology.nodes import After, Arguments, Failed, How, Join, Merged, Source
+from txbatch.core.topology.state_query import StateQuery
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.watermark import Watermark
+from txbatch.core.windows.window import Window
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+
+# A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
+Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(After):
+    """The records for which the condition is true."""
+
+    condition: Condition
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Each(After):
+    """Each record with more fields; as often as a Python function says, which returns a list."""
+
+    function: Function
+    quarantined: bool = False
+
+    @property
+    def appended(self) -> tuple[Field, ...]:
+        """The fields that are new."""
+        return self.fields[len(self.before.fields) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(After):
+    """Another record for each."""
+
+    function: Function
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatMap(After):
+    """Any number of records for each."""
+
+    function: Function
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transform(After):
+    """What Spark code makes of the DataFrame."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Project(After):
+    """Each record with only the fields that are left."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup(After):
+    """Each record with the fields that a state has for its key; of an inner look-up, or of one with many rows, not just once."""
+
+    query: StateQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveLookup(After):
+    """Each record with values that a state has for its key when it is asked: a query stream's, which no batch has.
+
+    `how` says whether a record whose key is absent stays.
+    """
+
+    aggregate: PersistentAggregate
+    how: How
+
+    @property
+    def values(self) -> tuple[Field, ...]:
+        """The fields that it appends."""
+        return self.fields[len(self.before.fields) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peek(After):
+    """The same records, each of which a function has seen."""
+
+    function: Callable[[Mapping[str, Any]], object]
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repartition(After):
+    """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
+
+    number: int
+    by: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windowed(After):
+    """Each record with the start of the window that its time is in; of windows that slide, once for each of them.
+
+    Of sessions with its own time: where these begin is seen with all records of a key.
+    """
+
+    window: Window | SessionWindow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermarked(After):
+    """The same records, straight from their source; the watermark follows their times, and says which are late.
+
+    Of processing time they have one more field: when their batch was planned, null where its plan does not say.
+    """
+
+    watermark: Watermark
+
+
+SameRecords = Peek | Repartition | Watermarked
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | SameRecords | Windowed
+BatchStep = Distinct | Numbered | FirstN | Aggregate | Reduce
+Step = RecordStep | BatchStep
+Node = Source | Arguments | Merged | Join | Failed | Step
+
+
+def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:
+    """Return the node at which its steps begin."""
+    while not isinstance(node, Source | Arguments | Merged | Join | Failed):
+        node = node.before
+    return node
+
+
+def one_for_one(node: Node) -> tuple[Source, ...] | None:
+    """Return the sources of which the node has as many records as they have; None where a step may drop or add some."""
+    match node:
+        case Source():
+            return (node,)
+        case Merged(inputs=inputs):
+            parts = [one_for_one(each) for each in inputs]
+            return None if None in parts else tuple(source for part in parts for source in part or ())
+        case Each(function=function) if callable(function):
+            return None
+        case Lookup(query=query) if not query.one_for_one:
+            return None
+        case Windowed(window=window) if window.per_record > 1:
+            return None
+        case Map(quarantined=True) | Peek(quarantined=True):
+            return None
+        case Filter() | FlatMap() | Transform() | Distinct() | FirstN() | Aggregate() | Reduce() | Join() | Failed():
+            return None
+        case Arguments() | LiveLookup():
+            return None
+        case Each() | Map() | Project() | Lookup() | Peek() | Repartition() | Windowed() | Watermarked() | Numbered():
+            return one_for_one(node.before)
+        case other:
+            assert_never(other)
+
+
+def per_batch(node: Node) -> tuple[str, ...]:
+    """Return what the node's records went through whose result depends on where batches end, in order; empty: nothing."""
+    match node:
+        case Source() | Arguments() | Failed():
+            return ()
+        case Merged(inputs=inputs):
+            return tuple(each for part in inputs for each in per_batch(part))
+        case Join(left=left, right=right):
+            return (*per_batch(left), *per_batch(right), str(node))
+        case Distinct() | Numbered() | FirstN() | Aggregate() | Reduce():
+            return (*per_batch(node.before), str(node))
+        case step:
+            return per_batch(step.before)
+
+
+def queries(node: Node) -> tuple[StateQuery, ...]:
+    """Return the look-ups that the node's records went through, in order."""
+    match node:
+        case Source() | Arguments():
+            return ()
+        case Merged(inputs=inputs):
+            return tuple(each for part in inputs for each in queries(part))
+        case Join(left=left, right=right):
+            return (*queries(left), *queries(right))
+        case Failed(steps=steps):
+            return tuple(each for step in steps for each in queries(step))
+        case Lookup(query=query):
+            return (*queries(node.before), query)
+        case step:
+            return queries(step.before)
+
+
+def makes_records(node: Node) -> bool:
+    """True if the node has a record also where its sources have none: an aggregate without keys has one."""
+    match node:
+        case Source() | Arguments() | Failed():
+            return False
+        case Merged(inputs=inputs):
+            return any(map(makes_records, inputs))
+        case Join(left=left, right=right):
+            return makes_records(left) or makes_records(right)
+        case Aggregate(keys=(), partitions=False) | Reduce(keys=()):
+            return True
+        case step:
+            return makes_records(step.before)
+
+
+def parted(node: Node) -> Node | None:
+    """Return the first node, from the end, behind which nobody knows the spout's partition of a record; None: all do."""
+    match node:
+        case Source():
+            return None
+        case Merged(inputs=inputs):
+            return next((found for each in inputs if (found := parted(each))), None)
+        case (
+            Arguments() | Join() | Transform() | Distinct() | Numbered() | FirstN() | Aggregate() | Reduce() | Failed()
+        ):
+            return node
+        case step:
+            return parted(step.before)
+
+
+def needs_ask(node: Node) -> DefinitionError:
+    """Return the error of a query stream's node where batches are counted."""
+    return DefinitionError(f"query stream {node.name!r} is no stream of batches: it is answered by ask, without Spark")
+
+
+def on_the_way(node: Node) -> Iterator[Node]:
+    """Yield all nodes that the node's records went through, those first that records meet first, and the node last."""
+    match node:
+        case Source() | Arguments() | Failed():
+            return
+        case Merged(inputs=inputs):
+            for each in inputs:
+                yield from on_the_way(each)
+        case Join(left=left, right=right):
+            yield from on_the_way(left)
+            yield from on_the_way(right)
+        case step:
+            yield from on_the_way(step.before)
+    yield node
+
+
+def windows(node: Node) -> tuple[Window | SessionWindow, ...]:
+    """Return the windows by which the node's records are, or were, grouped, in order."""
+    return tuple(each.window for each in on_the_way(node) if isinstance(each, Windowed))

@@ -1,0 +1,133 @@
+"""What Python functions of a job make of one record, in whichever backend, and what is said of an operation that fails.
+
+They make rows, with a value for each field of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import DecimalException
+from typing import Any
+
+from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.records.declared import values_of
+from txbatch.core.text import repr_of, shown, text_of
+from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
+from txbatch.core.topology.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
+
+Row = tuple[Any, ...]
+# A function may change the dict that it is given: the rows are made of the record as it was.
+Rows = Callable[[dict[str, Any]], list[Row]]
+# What is said of a value that does not fit, where records are not shown.
+MISFIT_UNSHOWN = "a function returned a value that does not fit; convert it there"
+_SHOWN_MAX = 100
+_CALLED: Mapping[type, str] = {Filter: "filter", Each: "each", Map: "map", FlatMap: "flat_map", Peek: "peek"}
+
+
+def rows_of(step: Node) -> Rows | None:
+    """Return what a step makes of a record by a Python function; None for a step that has none."""
+    names = [field.name for field in step.fields]
+    match step:
+        case Filter(condition=holds) if callable(holds):
+            return lambda record: _kept(record, holds)
+        case Each(function=append, appended=appended) if callable(append):
+            new = [field.name for field in appended]
+            return lambda record: _appended(record, append, new)
+        case Map(function=change) if callable(change):
+            return lambda record: [as_row(change(record), names)]
+        case FlatMap(function=split) if callable(split):
+            return lambda record: [as_row(each, names) for each in _several(split(record))]
+        case Peek(function=look):
+            return lambda record: _seen(record, look)
+        case _:
+            return None
+
+
+def operation_of(step: Node) -> str:
+    """Return what is said of a step whose function fails: its number behind its source, and the function.
+
+    It says no line of the job: those move.
+    """
+    function = step.condition if isinstance(step, Filter) else getattr(step, "function", None)
+    return f"{_numbered(step)} {name_of(function)}"
+
+
+def expressions_of(node: Node) -> Iterator[tuple[str, str]]:
+    """Yield the SQL expressions on a node's way, each behind what is said of its operation."""
+    for each in on_the_way(node):
+        if isinstance(each, Filter | Each | Map | FlatMap):
+            given = each.condition if isinstance(each, Filter) else each.function
+            yield from (
+                (_numbered(each), sql)
+                for sql in ([given] if isinstance(given, str) else [] if callable(given) else given)
+            )
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function, or of the class of what is called as one."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def as_row(value: Any, names: Sequence[str]) -> Row:
+    """Return what a Python function returned, as one value per field; BadRecord when it has another number of values."""
+    values = values_of(value, names)
+    if len(values) != len(names):
+        told = shown(repr_of(value), _SHOWN_MAX)
+        raise BadRecord(f"a function returned {told}; expected a tuple of {len(names)} values")
+    return values
+
+
+def _numbered(step: Node) -> str:
+    return f"{_number(step)}. {_CALLED[type(step)]}"
+
+
+def _number(node: Node) -> int:
+    return 0 if isinstance(node, Source | Arguments | Merged | Join | Failed) else 1 + _number(node.before)
+
+
+def _kept(record: dict[str, Any], holds: Callable[[dict[str, Any]], object]) -> list[Row]:
+    before = tuple(record.values())
+    return [before] if holds(record) else []
+
+
+def _appended(record: dict[str, Any], function: Callable[[dict[str, Any]], Any], names: Sequence[str]) -> list[Row]:
+    """Return the record with what a function returned for it, as often as that is a list of."""
+    before, made = tuple(record.values()), function(record)
+    return [(*before, *as_row(each, names)) for each in (made if isinstance(made, list) else [made])]
+
+
+def _several(made: Any) -> Iterable[Any]:
+    """Return what a function returned as records; BadRecord for a text, bytes or a mapping, whose elements nobody means."""
+    if isinstance(made, str | bytes | bytearray | Mapping):
+        raise BadRecord(
+            f"a function returned {shown(repr_of(made), _SHOWN_MAX)}; expected a list of records, also of one"
+        )
+    return made  # type: ignore[no-any-return]
+
+
+def _seen(record: dict[str, Any], function: Callable[[dict[str, Any]], object]) -> list[Row]:
+    before = tuple(record.values())
+    function(record)
+    return [before]
+
+
+def is_of_record(error: Exception) -> bool:
+    """True if a record may be why a function failed for it, and not a disk, a network, memory, or what the job itself says."""
+    ours = isinstance(error, TxbatchError) and not isinstance(error, BadRecord)
+    return not (ours or isinstance(error, OSError | MemoryError))
+
+
+def told(error: Exception, *, show: bool) -> str:
+    """Return an exception in one line; its text may have values of the record, which are not always shown.
+
+    >>> from decimal import Decimal
+    >>> try:
+    ...     Decimal("1,5")
+    ... except ArithmeticError as error:
+    ...     told(error, show=True)
+    'InvalidOperation: ConversionSyntax'
+    """
+    text = text_of(error)
+    if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
+        text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
+    return f"{type(error).__name__}: {text}" if show else type(error).__name__

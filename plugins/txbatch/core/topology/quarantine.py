@@ -1,0 +1,152 @@
+"""Quarantine: the records for which functions of a topology fail, as rows of a state of its own, up to a limit in each batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.errors import DefinitionError, QuarantineFull
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
+from txbatch.core.text import escape_json, shown
+from txbatch.core.topology.nodes import Failed, Source
+from txbatch.core.topology.operations import Node, on_the_way
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.topology.python_steps import told
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.manifest import Manifest
+    from txbatch.core.batch.transaction import Batch
+
+FIELDS = parse_fields("stream string, partition string, operation string, error string, data string")
+ERROR_CHARACTERS_MAX = 1_000
+DATA_CHARACTERS_MAX = 10_000
+
+
+class QuarantineState(AppendState):
+    """The rows of a quarantine. A topology with history may begin one: it counts from then on."""
+
+    def __init__(self, topology: str, limit: int, was: str | None = None) -> None:
+        super().__init__(quarantine_name(topology), prune=True)
+        self.was = None if was is None else quarantine_name(was)
+        self.since, self.limit = "now", limit
+
+
+def quarantine_name(topology: str) -> str:
+    """Return the name of a topology's quarantine."""
+    return f"{topology}_quarantine"
+
+
+def check_limit(topology: str, limit: object) -> None:
+    """DefinitionError when it is no number of records."""
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise DefinitionError(
+            f"topology {topology!r}: quarantine={limit!r}; say how many records of a batch may fail, at least 1, or leave it out"
+        )
+    if limit is not None:
+        QuarantineState(topology, limit)
+
+
+def quarantines(of: str, on_error: str | None, function: object, limit: int | None) -> bool:
+    """Return whether records for which an operation fails go into quarantine. DefinitionError for what cannot be.
+
+    They do where the topology has one, the operation is a Python function, and does not say `on_error="fail"`.
+    """
+    if on_error not in (None, "fail", "quarantine"):
+        raise DefinitionError(f"{of}: on_error={on_error!r} is neither 'fail' nor 'quarantine'")
+    if on_error == "quarantine" and limit is None:
+        raise DefinitionError(
+            f"{of}: on_error='quarantine', and the topology has none; say Topology(..., quarantine=1000)"
+        )
+    if on_error == "quarantine" and not callable(function):
+        raise DefinitionError(
+            f"{of} {function!r}: an expression of Spark SQL fails the whole batch; write a Python function to quarantine records"
+        )
+    return limit is not None and on_error != "fail" and callable(function)
+
+
+def quarantine_of(
+    topology: str, state: QuarantineState, sources: Sequence[Source], aggregates: Iterable[PersistentAggregate]
+) -> PersistentAggregate:
+    """Return what keeps the failed records of all steps on the way to these states."""
+    node = Failed("quarantine", FIELDS, tuple(_steps(each.stream for each in aggregates)), tuple(sources))
+    guarantee = "at_least_once" if node.kind is SpoutKind.NON_TRANSACTIONAL else "exactly_once"
+    return checked(PersistentAggregate(topology, node, ROW_KEYS, state, values_of(FIELDS), guarantee))
+
+
+def failed_row(
+    place: tuple[str, str], operation: str, record: Mapping[str, Any], error: Exception, *, show: bool
+) -> Any:
+    """Return the row of a record for which an operation fails; `place` is its stream and partition, '' where nobody knows it."""
+    stream, partition = place
+    data = _cut(_json(record)) if show else None
+    return stream, partition or None, operation, shown(told(error, show=show), ERROR_CHARACTERS_MAX), data
+
+
+def check_number(of: str, state: QuarantineState, number: int, first: Mapping[str, Any] | None) -> None:
+    """QuarantineFull when more records failed than the quarantine takes; `first` is one of the rows."""
+    if number <= state.limit:
+        return
+    of_one = f"; one of them: {first['operation']}, {first['error']}" if first else ""
+    record = f", for the record {first['data']}" if first and first["data"] else ""
+    raise QuarantineFull(
+        f"{of}: functions fail for more than {state.limit:,} records of the batch, which is all that quarantine= takes"
+        f"{of_one}{record}; mend the source or the function, or raise the limit"
+    )
+
+
+def check_joined(
+    batch: Batch, manifest: Manifest, aggregates: Iterable[PersistentAggregate], joined: Callable[[str], int]
+) -> None:
+    """QuarantineFull for failed records of a batch from before the quarantine joined its topology: nobody would keep them."""
+    for state in (each.state for each in aggregates if isinstance(each.state, QuarantineState)):
+        failed, since = manifest.states[state.name].rows, joined(state.name)
+        if failed and batch.position < since:
+            raise QuarantineFull(
+                f"{batch.topology}: functions fail for {failed:,} records of the batch at position {batch.position}, and the "
+                f"quarantine counts from txid {since} on: mend the source or the function, and restate it then, or rebuild"
+            )
+
+
+def _steps(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield the steps that quarantine, each once, those first that records meet first."""
+    seen = set[int]()
+    for node in nodes:
+        for step in on_the_way(node):
+            if id(step) not in seen and getattr(step, "quarantined", False):
+                seen.add(id(step))
+                yield step
+
+
+def _json(record: Mapping[str, Any]) -> str:
+    return escape_json(json.dumps(_plain(record), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; what JSON has no word for, as text."""
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case bytes() | bytearray():
+            return value.hex()
+        case datetime():
+            return (value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+        case date():
+            return value.isoformat()
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return str(value)
+
+
+def _cut(text: str) -> str:
+    more = f"... ({len(text):,} characters)"
+    return text if len(text) <= DATA_CHARACTERS_MAX else text[: DATA_CHARACTERS_MAX - len(more)] + more

@@ -1,0 +1,122 @@
+"""Which of the sessions that a batch closes are handed on: those in which nothing was closed before (R26, R27).
+
+What comes in time never reaches a closed session. A late record, or a restate, may make one longer, so that it is open again, or
+join it to one that is open: it was handed on, and what became of it is a change.
+
+>>> first, late = Version(0, 10, txid=1), Version(30, 35, txid=3)
+>>> closings = [(1, 20), (2, 45), (3, 45), (4, 70)]
+>>> [first_closed((0, 35), [first, late], 4, Asked(30, closings, since)) for since in (0, 3)]
+[2, None]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import itemgetter
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.windows.session_window import SessionWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a txid contributed to a piece of a session: its first and its last time, and by which txid it was replaced."""
+
+    start: int
+    last: int
+    txid: int
+    replaced_by: int | None = None
+
+    @classmethod
+    def of(cls, start: datetime, last: datetime, txid: int, replaced_by: int | None = None) -> Version:
+        """Return it of times."""
+        return cls(micros_of(start), micros_of(last), txid, replaced_by)
+
+    def counts(self, at: int) -> bool:
+        """True if it counted when `at` was the newest final txid."""
+        return self.txid <= at and not (self.replaced_by is not None and self.replaced_by <= at)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a generation that a rebuild replaced had of a key: what was closed as of a cut up to `last` it says alone."""
+
+    versions: Collection[Version]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of sessions that are `gap` apart: from the cut `since` on, what was closed of those that touch one in time.
+
+    `closings` are the commits that say up to when sessions are closed, by txid, each with that time. An earlier version asked
+    only for those that begin within the one, and not those that are `touching`.
+    """
+
+    gap: int
+    closings: Sequence[tuple[int, int]]
+    since: int = 0
+    touching: bool = True
+
+    def closed(self, session: tuple[int, int], versions: Collection[Version], at: int, swapped: int = 0) -> bool:
+        """True if something of a session was closed as of a txid, by these versions, of which reports know since `swapped`.
+
+        Reports showed a generation as of the commits after the swap: a txid that was aborted meanwhile showed nothing.
+        """
+        number, (begin, end) = bisect_right(self.closings, at, key=itemgetter(0)), session
+        commit, shut = self.closings[number - 1] if number else (0, 0)
+        return commit > swapped and any(
+            start <= end and (last if self.touching else start) >= begin and last + self.gap < shut
+            for start, last in _sessions(versions, self.gap, at)
+        )
+
+
+def first_closed(
+    session: tuple[int, int], versions: Collection[Version], cut: int, asked: Asked, before: Sequence[Before] = ()
+) -> int | None:
+    """Return the first earlier cut as of which something of a session was closed; None: nothing was.
+
+    The session is as of `cut`, and has its first and its last time; `versions` are all of its key. What retention folded is the
+    same as of all of them: it is not asked from before the horizon. Just before each change there was most to close: between two
+    of them the time alone goes on. `before` are the generations that were replaced until then, oldest first: a swap is a change.
+    """
+    (begin, end), swapped = session, 0
+    for each in before:
+        groups = (of for of in _together(each.versions, asked.gap) if of[0].start <= end and _last(of) >= begin)
+        there = [version for group in groups for version in group]
+        cuts = sorted(at for at in {*_before_changes(there), each.last} if asked.since <= at <= each.last)
+        if (found := next((at for at in cuts if asked.closed(session, there, at, swapped)), None)) is not None:
+            return found
+        swapped = max(swapped, each.last)
+    own = next(each for each in _together(versions, asked.gap) if each[0].start <= begin <= _last(each))
+    cuts = sorted(at for at in _before_changes(own) if asked.since <= at < cut)
+    return next((at for at in cuts if asked.closed(session, own, at, swapped)), None)
+
+
+def same_sessions(columns: Metadata, others: Metadata) -> bool:
+    """True if two definitions, as they are stored, are of sessions that are told apart by the same keys."""
+    return "sessions" in columns and all(columns.get(each) == others.get(each) for each in ("sessions", "keys"))
+
+
+def _before_changes(versions: Iterable[Version]) -> set[int]:
+    """Return the cuts just before something changed."""
+    return {txid - 1 for each in versions for txid in (each.txid, each.replaced_by) if txid is not None}
+
+
+def _sessions(versions: Collection[Version], gap: int, at: int) -> list[tuple[int, int]]:
+    """Return first and last time of each session as of a txid."""
+    there = (each for each in versions if each.counts(at))
+    return [(pieces[0].start, _last(pieces)) for pieces in _together(there, gap)]
+
+
+def _together(versions: Iterable[Version], gap: int) -> Iterator[list[Version]]:
+    """Yield those that would be of one session if all counted: no others ever were."""
+    return SessionWindow("", "", gap).together(versions, of=lambda each: (each.start, each.last), micros=int)
+
+
+def _last(versions: Iterable[Version]) -> int:
+    return max(each.last for each in versions)

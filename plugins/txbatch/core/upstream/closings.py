@@ -1,0 +1,207 @@
+"""Closed windows of a state as the source of another topology: each once, as reports showed it when it was closed (R26).
+
+A range has the cuts after the last one up to the newest, and with it the windows that their batches closed. The first range has
+those that were closed before, too: all as of the oldest cut from which on everything is kept, with all that is asked for.
+
+>>> known = UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4)
+>>> [cut_of(known, {"start": 4, "end": 9}, txid) for txid in (2, 4, 7)]
+[4, 4, 7]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.errors import RecordsGone, TerminalError
+from txbatch.core.upstream.upstream import (
+    ALL,
+    ANEW,
+    NEW,
+    Replaced,
+    UpstreamState,
+    check_kept,
+    check_newest,
+    defined_by,
+    marked_gone,
+    next_range,
+    replaced_with,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`.
+
+    Of sessions that is the last time. Since the batch all is closed that has ended by `closed_to`.
+    """
+
+    txid: int
+    key: str
+    first: int
+    end: int
+    closed_to: int
+
+    @property
+    def gap(self) -> int:
+        """How long after their last records sessions are closed."""
+        return self.closed_to - self.end
+
+
+def check_closes(known: UpstreamState) -> None:
+    """TerminalError for a state of which no window closes."""
+    if not known.closed:
+        raise TerminalError(
+            f"state {known.state!r} has no windows that close: they are those of a stream with a watermark; group it by "
+            "window(...) or session_window(...) after with_watermark(...) or with_processing_time(), or read what changes in it, "
+            "emit='changes'"
+        )
+
+
+def next_closed(known: UpstreamState, last: Metadata | None, asked: Collection[str] = ()) -> dict[str, Any] | None:
+    """Return the range from the last cut to the newest; None when that is the same. RecordsGone when a cut of it is not kept.
+
+    `asked` are the columns that are read.
+    """
+    if last is not None:
+        found = next_range(known, last)
+        if found:
+            found |= {"windows": NEW, "touching": True}
+            if (since := asked_next(last)) < found["start"]:
+                found["since"] = since
+            check_kept(known, found)
+        return found
+    check_newest(known)
+    start = oldest(known, asked)
+    if known.txid <= start:
+        return None
+    found = {"start": start, "end": known.txid, "of": list(known.made), "windows": ALL, "touching": True, "over": True}
+    return marked_gone(known, found)
+
+
+def asks_touching(range_: Metadata) -> bool:
+    """True if a range hands on no session that touches one which was closed, be it that a rebuild has come between the two.
+
+    One that an earlier version planned does not say so: whoever reads it gets what its first attempt did.
+    """
+    return bool(range_.get("touching"))
+
+
+def asked_before(known: UpstreamState, range_: Metadata, cut: int) -> list[Replaced]:
+    """Return the generations that were replaced before that of a cut, of those that a range asks for what was closed."""
+    since = asked_since(range_)
+    return [each for each in known.replaced if asks_touching(range_) and since <= each.last < cut]
+
+
+def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
+    """Return the oldest cut from which on a state has, as of each, all that is asked for, by its keys of now.
+
+    0: nothing of it is folded or dropped.
+
+    >>> from txbatch.core.upstream.upstream import Replaced
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4))
+    4
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4, (Replaced(1, 6, 2),)))
+    2
+    >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4, (Replaced(1, 3, 2), Replaced(2, 6, 2, gone=True))))
+    7
+    """
+    found = known.horizon
+    for each in reversed(known.replaced):
+        if found > each.last + 1:
+            break
+        ends = each.gone or lacking(known, each, asked)
+        found = each.last + 1 if ends else each.horizon or 0
+        if ends:
+            break
+    return found
+
+
+def closed_columns(known: UpstreamState, replaced: Replaced | None) -> list[str]:
+    """Return which columns of a state's closed windows those of a generation have."""
+    now, then = known.defined, defined_by(known, replaced) or known.defined
+    there, here = ({*_keys(each), *each["aggregates"]} for each in (then, now))
+    return [name for name in known.closed if name in there or name not in here]
+
+
+def lacking(known: UpstreamState, replaced: Replaced | None, asked: Iterable[str]) -> str:
+    """Return what closed windows of a generation lack of what is asked for, or that they are by other keys; empty: nothing."""
+    then = defined_by(known, replaced)
+    if then is None:
+        return ""
+    if _keys(then) != _keys(known.defined):
+        return "other keys"
+    there = closed_columns(known, replaced)
+    return ", ".join(f"no {name!r}" for name in asked if name not in there)
+
+
+def check_told(known: UpstreamState, range_: Metadata, closings: Iterable[Closing], asked: Collection[str]) -> None:
+    """RecordsGone for windows that cannot be handed on with what is asked for: a rebuild has come since they were closed."""
+    for closing, cut in taken(known, range_, list(closings)):
+        replaced = replaced_with(known, cut)
+        if replaced and (lacks := lacking(known, replaced, asked)):
+            raise RecordsGone(
+                f"state {known.state!r} had {lacks} before rebuild {replaced.rebuild}, and so the windows that txid "
+                f"{closing.txid} closed cannot be handed on; {ANEW}"
+            )
+
+
+def _keys(defined: Metadata) -> list[str]:
+    return [name for name, _ in defined["keys"]]
+
+
+def first_closed(range_: Metadata) -> int:
+    """Return the txid after which batches closed the windows that a range has."""
+    return 0 if range_["windows"] == ALL else int(range_["start"])
+
+
+def asked_since(range_: Metadata) -> int:
+    """Return the cut from which on a range asks what of its sessions had been closed before: where it begins, or earlier.
+
+    Earlier where something was closed then in a session that was open as of its beginning.
+    """
+    return int(range_.get("since", range_["start"]))
+
+
+def asked_next(range_: Metadata) -> int:
+    """Return from which cut on the next range asks that."""
+    return int(range_.get("next_since", range_["end"]))
+
+
+def taken(known: UpstreamState, range_: Metadata, closings: Sequence[Closing]) -> list[tuple[Closing, int]]:
+    """Return those closings that a range has, each with the cut as of which its windows are read."""
+    of_range = (each for each in closings if first_closed(range_) < each.txid <= range_["end"])
+    cuts = ((each, cut_of(known, range_, each.txid)) for each in of_range)
+    return [(each, cut) for each, cut in cuts if cut is not None]
+
+
+def cut_of(known: UpstreamState, range_: Metadata, txid: int) -> int | None:
+    """Return as of which cut the windows are read that a txid closed; None: of what was counted then nothing is kept.
+
+    That is the txid, or, where it came before the range, where that begins: also over a rebuild, where they are the same windows.
+    Of other ones nothing is told if the past was dropped, else RecordsGone. A range that an earlier version planned does not say
+    `over`: it has those of its generation alone.
+    """
+    if txid > range_["start"]:
+        return txid
+    start: int = range_["start"]
+    then, now = replaced_with(known, txid), replaced_with(known, start)
+    if then is None or then == now:
+        return start
+    if not range_.get("over"):
+        return None
+    if _windows(defined_by(known, then)) == _windows(defined_by(known, now)):
+        return start
+    if then.gone:
+        return None
+    raise RecordsGone(
+        f"state {known.state!r} has other windows since rebuild {then.rebuild}, and those that txid {txid} closed cannot be "
+        f"handed on: all that is read of the state is there from txid {start} on. `txbatch rebuild {known.topology} --drop-past` "
+        "gives them up; then a new reader begins with what was closed since"
+    )
+
+
+def _windows(defined: Metadata | None) -> list[Any]:
+    return [] if defined is None else [defined.get("windows"), defined.get("sessions")]

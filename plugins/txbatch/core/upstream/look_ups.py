@@ -1,0 +1,150 @@
+"""Look-ups in live states: as of which txid, which the plan of a batch fixes; and what an attempt is given of them.
+
+The *cut* of a state is `{"txid": 9, "of": [...]}`; `of` says which state of that name it is, should it be dropped and made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.aggregates.merge import EXACT
+from txbatch.core.batch.transaction import Assignment, Metadata
+from txbatch.core.called import naming
+from txbatch.core.definition.definition import state_definition
+from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
+from txbatch.core.records.fields import Field, decimal_scale
+from txbatch.core.topology.live_state import LiveState
+from txbatch.core.upstream import upstream as upstreams
+from txbatch.core.upstream.upstream import (
+    Upstream,
+    UpstreamState,
+    check_dated,
+    check_gone,
+    check_kept,
+    check_newest,
+    check_same,
+    check_there,
+    marked_gone,
+    once_committed,
+    shown_columns,
+)
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.staging import AttemptFolder
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+    from txbatch.core.topology.topology import Topology
+
+_THEN = (
+    "what looks it up as of then cannot be counted any more: of a batch that is not committed, `txbatch abort` it, and the next "
+    "run looks up as of now"
+)
+
+
+def live_states(topology: Topology) -> dict[LiveState, int]:
+    """Return the live states that records are looked up in, with the numbers by which their files are named."""
+    found = dict.fromkeys(query.state for query in topology.queries if isinstance(query.state, LiveState))
+    return {state: number for number, state in enumerate(found, len(upstreams.exported(topology)))}
+
+
+def cuts(topology: Topology, upstream: Upstream | None, then: Mapping[str, Metadata]) -> dict[str, Metadata]:
+    """Return as of when each live state is looked up in: as of `then`, where that is said, else as of now.
+
+    Raises UnknownName, TerminalError and RecordsGone for a state that cannot be asked as of then, SchemaMismatch for a field that
+    it has not.
+    """
+    found: dict[str, Metadata] = {}
+    for state in live_states(topology):
+        if upstream is None:
+            raise DefinitionError(f"{state} is looked up in as of a txid, which a ledger knows; give one")
+        try:
+            known = upstream.known(state.name)
+        except UnknownName:
+            if (own := _own(topology, state)) is None:
+                raise
+            found[state.name] = _before_first(state, own)
+            continue
+        if state.name not in then:
+            check_newest(known)
+            check_there(known, known.txid, once_committed(known))
+        cut = found[state.name] = then.get(state.name) or _now(known)
+        check_cut(known, cut, again=True)
+        _check_fields(state, cut, upstream.fields(state.name, cut["txid"]))
+    return found
+
+
+def _own(topology: Topology, state: LiveState) -> PersistentAggregate | None:
+    return next((each for each in topology.aggregates if each.state.name == state.name), None)
+
+
+def _before_first(state: LiveState, own: PersistentAggregate) -> Metadata:
+    """Return the cut of a state of the topology itself before that is registered, as `txbatch plan` asks it: it is empty."""
+    cut, definition = {"txid": 0, "of": []}, state_definition(own)
+    check_dated(state.name, definition.database, contributions=definition.contributions)
+    _check_fields(state, cut, shown_columns(definition.columns))
+    return cut
+
+
+def check_cut(known: UpstreamState, cut: Metadata, *, again: bool = False) -> None:
+    """RecordsGone when a state cannot be asked as of a cut any more, or has not all that it had as of it.
+
+    `again`: for a batch that is planned with the cut of another one.
+    """
+    range_ = {"start": cut["txid"], "end": cut["txid"], "of": cut["of"]}
+    check_same(known, range_, _THEN)
+    check_there(known, cut["txid"], _THEN)
+    check_kept(known, range_, _THEN)
+    check_gone(known, {**cut, "start": 0, "end": cut["txid"]}, _THEN, again=again)
+
+
+def _now(known: UpstreamState) -> Metadata:
+    """Return the cut of a state as of now. It says what retention had taken away from the state: without that nothing was."""
+    found = marked_gone(known, {"start": 0, "end": known.txid})
+    return {
+        "txid": known.txid,
+        "of": list(known.made),
+        **{name: found[name] for name in ("left", "pruned") if name in found},
+    }
+
+
+def export(topology: Topology, upstream: Upstream, assignment: Assignment, folder: AttemptFolder) -> None:
+    """Write what an attempt takes from states into its folder: what its streams read, and what its records are looked up in."""
+    upstreams.export(topology, upstream, assignment, folder)
+    for state, number in live_states(topology).items():
+        cut = assignment.plan.as_of.get(state.name)
+        if cut is None:
+            raise RecordsGone(
+                f"{assignment.topology} {assignment.attempt}: its plan does not say as of which txid {state} is looked up in, as "
+                "the job did not when it was made; of a batch that is not committed, `txbatch abort` it, and run again"
+            )
+        known = upstream.known(state.name)
+        check_cut(known, cut)
+        shown = upstream.fields(state.name, cut["txid"])
+        _check_fields(state, cut, shown)
+        rows = upstream.rows(state.name, cut["txid"], [field.name for field in state.fields])
+        with naming(f"{state}, looked up"):
+            folder.write_export(number, state.fields, _fitted(rows, state.fields, shown))
+
+
+def _check_fields(state: LiveState, cut: Metadata, shown: Mapping[str, str]) -> None:
+    for field in state.fields:
+        if field.name not in shown:
+            raise SchemaMismatch(
+                f"{state} has no {field.name!r} as of txid {cut['txid']}, where it is looked up; it has {', '.join(shown)}"
+            )
+
+
+def _fitted(
+    rows: Iterable[Sequence[Any]], fields: Sequence[Field], shown: Mapping[str, str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows, with means, which have as many digits as a division gives, rounded half up to those that are declared."""
+    scales = [decimal_scale(field.type) if shown[field.name].startswith("Avg") else None for field in fields]
+    for row in rows:
+        yield tuple(
+            value if scale is None else _rounded(value, scale) for value, scale in zip(row, scales, strict=True)
+        )
+
+
+def _rounded(value: Any, scale: int) -> Any:
+    return value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT) if isinstance(value, Decimal) else value

@@ -1,0 +1,311 @@
+"""Window: a span of event time, by whose start records are grouped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.records.cuts import (
+    DAY_MICROS,
+    MONTHS_OF_1970,
+    Cut,
+    Days,
+    Instants,
+    Months,
+    micros_of,
+    time_of,
+    zone_named,
+)
+from txbatch.core.records.fields import Field, fitted_name
+from txbatch.core.records.spark_sql import spark_name
+
+# A record counts in at most as many windows.
+SLIDES_MAX = 10_000
+_YEARS_MAX = 10_000
+# More digits no length has; of thousands Python makes no number.
+_DIGITS_MAX = 20
+_LENGTH = re.compile(r"\s*(-?\d+)\s+([a-z]+?)s?\s*", re.IGNORECASE)
+# By unit the kind of its numbers, and how many of these it is.
+_UNITS = {
+    "second": ("instant", 1_000_000),
+    "minute": ("instant", 60_000_000),
+    "hour": ("instant", 3_600_000_000),
+    "day": ("day", 1),
+    "week": ("day", 7),
+    "month": ("month", 1),
+    "year": ("month", 12),
+}
+# The same in words, the largest first; in UTC days are instants, too.
+_TOLD = {
+    "instant": {
+        "week": 7 * DAY_MICROS,
+        "day": DAY_MICROS,
+        "hour": 3_600_000_000,
+        "minute": 60_000_000,
+        "second": 1_000_000,
+    },
+    "day": {"week": 7, "day": 1},
+    "month": {"year": 12, "month": 1},
+}
+# Spark's own names of windows that it begins itself, in UTC.
+_TRUNCATED = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour", DAY_MICROS: "day"}
+_OF_YEAR = {"instant": 365 * DAY_MICROS, "day": 365, "month": 12}
+_LAST = micros_of(datetime.max.replace(tzinfo=UTC))
+# 1970 began on a Thursday.
+_MONDAY = 4
+
+
+class Length(NamedTuple):
+    """How long a window is: so many numbers of a kind of cut; `weeks` says whether they are cut on Mondays."""
+
+    kind: str
+    number: int
+    weeks: bool
+
+    def told(self, *, weeks: bool) -> str:
+        """Return it in the largest unit; weeks only where time is cut by them.
+
+        >>> Length("instant", 3_600_000_000, False).told(weeks=False), Length("day", 14, True).told(weeks=True)
+        ('1 hour', '2 weeks')
+        """
+        units = (each for each in _TOLD[self.kind].items() if weeks or each[0] != "week")
+        unit, of = next(each for each in units if self.number % each[1] == 0)
+        number = self.number // of
+        return f"{number} {unit}{'s'[: number != 1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What makes a key of the times of the field `time`: the start of a span, which is the field `name`."""
+
+    time: str
+    name: str
+
+    @property
+    def field(self) -> Field:
+        """The field of the start."""
+        return Field(self.name, "timestamp")
+
+    @property
+    def end_name(self) -> str:
+        """What reports call the end."""
+        return fitted_name(self.name.removesuffix("_start"), "_end")
+
+    def check(self, of: str, fields: Sequence[Field]) -> None:
+        """DefinitionError when records of these fields cannot be grouped by it."""
+        types = {field.name: field.type for field in fields}
+        if self.time not in types:
+            raise DefinitionError(
+                f"{of}: a window is of {self.time!r}, which is no field here; it has {', '.join(types)}"
+            )
+        if types[self.time] != "timestamp":
+            raise DefinitionError(
+                f"{of}: a window is of {self.time!r}, a {types[self.time]}; windows are of a timestamp: make one of it by each"
+            )
+        if self.name.lower() in {name.lower() for name in types}:
+            raise DefinitionError(
+                f"{of}: the window's start is to be the field {self.name!r}, which is there already; give it another name, "
+                'window(..., name="...")'
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Timed):
+    """What `window` returns: how the times of the field `time` are cut into windows, whose starts are the field `name`.
+
+    A window has `size` numbers of `cut`, and one begins each `slide` numbers, counted from `origin`. Its end is not part of it.
+    """
+
+    cut: Cut
+    size: int
+    slide: int
+    origin: int
+    described: str
+
+    @property
+    def per_record(self) -> int:
+        """In how many windows a record counts."""
+        return self.size // self.slide
+
+    def starts(self, time: datetime | None) -> list[datetime | None]:
+        """Return the starts of the windows that a time is in; of null, null. BadRecord for one before the year 1."""
+        if time is None:
+            return [None]
+        last = self._number(micros_of(time))
+        starts = dict.fromkeys(map(self.cut.start, range(last - self.size + self.slide, last + 1, self.slide)))
+        try:
+            return [time_of(start) for start in starts]
+        except OverflowError:
+            raise BadRecord(
+                f"field {self.time!r} has a time whose window begins outside the years 1 to 9999; filter such records out"
+            ) from None
+
+    def end(self, start: datetime) -> datetime | None:
+        """Return when a window ends; None for the year 10000, which Python has not."""
+        try:
+            return time_of(self.cut.start(self._number(micros_of(start)) + self.size))
+        except OverflowError:
+            return None
+
+    def _number(self, time: int) -> int:
+        """Return the number of the last window that begins by a time.
+
+        Of a start that is the window's own, also where its first day was skipped, and the start is of the next one.
+        """
+        number = self.cut.number(time)
+        return number - (number - self.origin) % self.slide
+
+    def ended_before(self, time: int) -> int:
+        """Return the start before which all windows have ended at a time, and from which on none has: what is late is closed."""
+        return self.first_open(time)
+
+    @property
+    def closes_by(self) -> str:
+        """By which column of the report the windows are found that a commit closes: that of their starts (R26)."""
+        return self.name
+
+    def first_open(self, time: int) -> int:
+        """Return the start of the first window that has not ended at a time; beyond the years of Python, too."""
+        number = self.cut.number(time) - self.size + 1
+        return self.cut.start(number + (self.origin - number) % self.slide)
+
+    def end_sql(self, start: str) -> str:
+        """Return `end` as an expression of PostgreSQL: null for the year 10000, which it has, but Python has not."""
+        try:
+            without = time_of(self.first_open(_LAST)).isoformat()
+        except OverflowError:
+            return "NULL::timestamptz"
+        end = self.cut.later_sql(start, self.size, self.slide, self.origin)
+        return f"CASE WHEN {start} < timestamptz '{without}' THEN {end} END"
+
+    @property
+    def spark(self) -> str:
+        """What makes the start, or where windows slide an array of starts, as an expression of Spark."""
+        time = f"cast({spark_name(self.time)} as timestamp)"
+        if (unit := self._truncated) is not None:
+            return f"date_trunc('{unit}', {time})"
+        number = self.cut.number_spark(time)
+        ahead = f"{number} - {self.origin}" if self.origin % self.slide else number
+        last = number if self.slide == 1 else f"({number} - pmod({ahead}, {self.slide}))"
+        if self.per_record == 1:
+            return self.cut.start_spark(last)
+        numbers = f"sequence({last} - {self.size - self.slide}, {last}, {self.slide})"
+        starts = f"array_distinct(transform({numbers}, _txbatch_number -> {self.cut.start_spark('_txbatch_number')}))"
+        return f"if({time} is null, array({time}), {starts})"
+
+    @property
+    def _truncated(self) -> str | None:
+        """The unit to which a time is truncated to have its start, which costs less than arithmetic; None: no unit does."""
+        if not isinstance(self.cut, Instants) or self.per_record > 1 or self.origin % self.slide:
+            return None
+        return _TRUNCATED.get(self.slide)
+
+
+def window(
+    time: str, length: str, slide: str | None = None, *, timezone: str | None = None, name: str = "window_start"
+) -> Window:
+    """Return what `group_by` takes for windows of event time: `window("ts", "10 minutes")`, by the timestamp field `ts`.
+
+    Lengths are so many seconds, minutes, hours, days, weeks (from Monday), months or years, and windows are counted from 1970 on.
+    With a `slide` one begins each so often, and a record counts in all that it is in. In a `timezone` days and longer begin
+    at midnight there; without, in UTC. The start is the field `name`, and a key; reports have the end, too.
+
+    Raises DefinitionError for lengths that are none, and what cannot be cut so.
+    """
+    of = f"window({time!r}, {length!r}{'' if slide is None else f', slide={slide!r}'})"
+    named: dict[str, object] = {"time": time, "name": name}
+    for what, given in named.items():
+        if not isinstance(given, str) or not given:
+            raise DefinitionError(f"{of}: {what} is {given!r}; give the name of a field")
+    zone = _zone(of, timezone)
+    whole, grid = _length(of, "length", length, zone), _length(of, "slide", length if slide is None else slide, zone)
+    if zone != "UTC" and "instant" in (whole.kind, grid.kind):
+        raise DefinitionError(
+            f"{of}: timezone={timezone!r} is where days, weeks, months and years begin, and a day there may have 23 or 25 hours; "
+            "leave it out, or give lengths of days"
+        )
+    if slide is not None:
+        _check_slide(of, whole, grid)
+    cut, origin = _cut(grid, zone)
+    every = "" if whole.number == grid.number else f", one every {grid.told(weeks=grid.weeks)},"
+    where = "" if zone == "UTC" else f" in {zone}"
+    described = f"windows of {whole.told(weeks=grid.weeks)}{every} by {time}{where}"
+    return Window(time, name, cut, whole.number, grid.number, origin, described)
+
+
+def micros(of: str, what: str, given: str) -> int:
+    """Return a length in microseconds; DefinitionError for what is none, and for months and years, which differ."""
+    found = _length(of, what, given, "UTC")
+    if found.kind == "month":
+        raise DefinitionError(f"{of}: months and years differ in length, and the {what} {given!r} is one; give days")
+    return found.number
+
+
+def lasting(given: int) -> str:
+    """Tell so many microseconds in the largest unit that they are a multiple of.
+
+    >>> lasting(3_600_000_000), lasting(5_400_000_000), lasting(1_500_000)
+    ('1 hour', '90 minutes', '1.5 seconds')
+    """
+    whole = given and given % 1_000_000 == 0
+    return Length("instant", given, weeks=False).told(weeks=False) if whole else f"{given / 1_000_000:g} seconds"
+
+
+def _cut(grid: Length, zone: str) -> tuple[Cut, int]:
+    """Return how time is cut, and the number from which windows are counted."""
+    match grid.kind:
+        case "month":
+            return Months(zone), MONTHS_OF_1970
+        case "day":
+            return Days(zone), _MONDAY * grid.weeks
+        case _:
+            return Instants(), _MONDAY * DAY_MICROS * grid.weeks
+
+
+def _zone(of: str, timezone: object) -> str:
+    try:
+        return "UTC" if timezone is None else zone_named(timezone)
+    except ValueError as error:
+        raise DefinitionError(f"{of}: timezone={timezone!r} {error}") from None
+
+
+def _length(of: str, what: str, given: object, zone: str) -> Length:
+    """Return a length that was given; in UTC days are so many microseconds, as all have 24 hours."""
+    found = _LENGTH.fullmatch(given) if isinstance(given, str) else None
+    unit = found[2].lower() if found else ""
+    if found is None or unit not in _UNITS:
+        raise DefinitionError(
+            f"{of}: the {what} {given!r} is not a whole number and a unit, such as '10 minutes'; units are {', '.join(_UNITS)}"
+        )
+    kind, each = _UNITS[unit]
+    if len(found[1]) > _DIGITS_MAX:  # what was given is so long that an error shows its beginning alone
+        raise DefinitionError(f"a {what} of {len(found[1]):,} digits is not at most {_YEARS_MAX:,} years; {of}")
+    number = int(found[1]) * each
+    if not 0 < number <= _YEARS_MAX * _OF_YEAR[kind]:
+        raise DefinitionError(f"{of}: the {what} {given!r} is not at least 1 {unit}, and at most {_YEARS_MAX:,} years")
+    if kind == "day" and zone == "UTC":
+        return Length("instant", number * DAY_MICROS, unit == "week")
+    return Length(kind, number, unit == "week")
+
+
+def _check_slide(of: str, whole: Length, grid: Length) -> None:
+    """DefinitionError when windows cannot begin so often."""
+    if "month" in (whole.kind, grid.kind):
+        raise DefinitionError(f"{of}: months and years differ in length, and have no slide; leave it out, or give days")
+    if grid.number > whole.number:
+        raise DefinitionError(
+            f"{of}: the slide is longer than the window, and records between two windows would count in none; give a shorter one"
+        )
+    if whole.number % grid.number:
+        raise DefinitionError(
+            f"{of}: the slide does not divide the window, and records would count in one more or less; give one that does"
+        )
+    if whole.number // grid.number > SLIDES_MAX:
+        raise DefinitionError(
+            f"{of}: each record would count in {whole.number // grid.number:,} windows; at most {SLIDES_MAX:,} are taken: give a "
+            "longer slide"
+        )

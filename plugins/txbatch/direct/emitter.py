@@ -1,0 +1,244 @@
+"""Emit in this process what Spark emits elsewhere: for spouts with `batch`, and operations that are Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+from txbatch.core.aggregates.merge import Merger, Partial
+from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
+from txbatch.core.batch.plan import BatchPlan, StreamPlan
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, digest
+from txbatch.core.called import naming, told
+from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
+from txbatch.core.protocol.event_time import Marks, largest
+from txbatch.core.records.comparing import grouped_by
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.fields import parse_fields
+from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.text import shown_record
+from txbatch.core.topology.late import LateState
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.quarantine import QuarantineState, check_number
+from txbatch.core.topology.storable import check_storable
+from txbatch.core.topology.stream import Stream
+from txbatch.core.topology.topology import Topology
+from txbatch.core.upstream.look_ups import live_states
+from txbatch.core.upstream.upstream import stream_numbers
+from txbatch.core.windows.watermark import MERGE
+from txbatch.direct.appended import appended
+from txbatch.direct.functions import holds, init_of, record_of, refused
+from txbatch.direct.operations import Read, records
+from txbatch.direct.sessions import own_sessions
+from txbatch.direct.state_query import NO_TABLES, Tables
+from txbatch.direct.within_batch import Record
+from txbatch.memory.staging import MemoryStaging
+
+# Of a digest as many as make a number that fits a manifest.
+FINGERPRINT_DIGITS = 30
+
+
+class MemoryApplication:
+    """`core.protocol.application.Application` in this process: emits into a `MemoryStaging`."""
+
+    killed, stage = False, ""
+
+    def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
+        self.topology, self.staging = topology, staging
+
+    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
+        """Nothing has to be started."""
+
+    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
+        """Read the attempt's batch and stage what it contributes."""
+        at = self.staging.attempt(assignment)
+        numbers, planned = stream_numbers(self.topology), assignment.plan.streams
+        exports = {name: at.read_export(number) for name, number in numbers.items() if name in planned}
+        tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
+        at.write_result(*emit_batch(self.topology, assignment, exports, tables))
+
+    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Emit one after the other; what fails stages nothing."""
+        for folder, assignment in attempts:
+            with suppress(TxbatchError):
+                self.emit(folder, assignment)
+
+    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
+        """Do all of it at once."""
+        self.emit_fused(attempts)
+
+    def wait(self) -> None:
+        """It is done."""
+
+    def let_end(self) -> None:
+        """Nothing was started."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def emit_batch(
+    topology: Topology,
+    assignment: Assignment,
+    exports: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({}),
+    tables: Tables = NO_TABLES,
+) -> tuple[Manifest, dict[str, list[tuple[Any, Partial]]]]:
+    """Do what Spark does: read what the plan names, run the operations, aggregate to partials. `exports` is what states had.
+
+    `tables` are the rows of the states that it looks up in.
+    """
+    found = {
+        name: _read(topology.streams[name], planned, exports.get(name))
+        for name, planned in assignment.plan.streams.items()
+    }
+    read = {name: parts for name, (parts, _) in found.items()}
+    with _named(assignment):
+        counted, partials = _counted(topology, assignment, read, tables)
+    times = {name: says.time for name, says in topology.watermarks.items() if not says.planned}
+    manifest = Manifest(
+        assignment.topology,
+        assignment.attempt,
+        assignment.token,
+        assignment.code,
+        assignment.digest,
+        streams={
+            name: {at: described(part, times.get(name), assignment.planned_at) for at, part in parts.items()}
+            for name, (parts, _) in found.items()
+        },
+        states={
+            name: StagedState((), len(partials[name]), {}, len(records), late)
+            for name, (records, late) in counted.items()
+        },
+        unreadable={name: holes for name, (_, holes) in found.items() if holes},
+    )
+    return manifest, partials
+
+
+def _counted(
+    topology: Topology, assignment: Assignment, read: Read, tables: Tables
+) -> tuple[dict[str, tuple[list[Record], int | None]], dict[str, list[tuple[Any, Partial]]]]:
+    """Return by state which records count and how many were late, as `counting` does, and what they contribute."""
+    plan, marks = assignment.plan, assignment.plan.marks(topology.watermarks)
+    kept = {each.state.name: list(records(each.stream, read, tables, plan)) for each in topology.aggregates}
+    for state in (each.state for each in topology.aggregates if isinstance(each.state, QuarantineState)):
+        failed = kept[state.name]
+        check_number(_of(assignment), state, len(failed), next(iter(failed), None))
+    counted = {each.state.name: counting(each, kept[each.state.name], marks) for each in topology.aggregates}
+    partials = {
+        each.state.name: partials_of(each, counted[each.state.name][0], assignment.position, each.late_before(marks))
+        for each in topology.aggregates
+    }
+    return counted, partials
+
+
+def _of(assignment: Assignment) -> str:
+    return f"{assignment.topology} {assignment.attempt}"
+
+
+@contextmanager
+def _named(assignment: Assignment) -> Iterator[None]:
+    """Context manager. Name the attempt in errors of ours about what is made of its records."""
+    try:
+        yield
+    except QuarantineFull:  # which names it
+        raise
+    except TxbatchError as error:
+        raise type(error)(f"{_of(assignment)}: {error}") from error.__cause__
+
+
+def described(part: list[Record], time: str | None = None, planned_at: int | None = None) -> ReadPartition:
+    """Describe what was read of a partition; `time` is the field that a watermark follows, `planned_at` that of the plan."""
+    found = [] if time is None else [record[time] for record in part]
+    times = [micros_of(each) for each in found if each is not None]
+    ahead = None if time is None or planned_at is None else sum(each > planned_at for each in times)
+    return ReadPartition(len(part), str(int(digest(str(part))[:FINGERPRINT_DIGITS], 16)), largest(times), ahead)
+
+
+def counting(
+    aggregate: PersistentAggregate, reached: list[Record], watermark: Marks
+) -> tuple[list[Record], int | None]:
+    """Return which of the records that reach a state count there, and how many were late by a plan's watermarks (R25)."""
+    of = aggregate.state.of if isinstance(aggregate.state, LateState) else aggregate
+    before = of.late_before(watermark)
+    if of.window is None or before is None:
+        return reached, None
+    parts: dict[bool, list[Record]] = {False: [], True: []}
+    for record in reached:
+        start = record[of.window.name]
+        parts[start is not None and micros_of(start) < before].append(record)
+    if of is not aggregate:
+        return parts[True], None
+    return reached if aggregate.late == MERGE else parts[False], len(parts[True])
+
+
+def _read(
+    stream: Stream, planned: StreamPlan, exported: Sequence[tuple[Any, ...]] | None
+) -> tuple[dict[str, list[Record]], dict[str, str]]:
+    """Return the records of each partition, and why others could not be read, which an opaque spout leaves out (R13)."""
+    fields = parse_fields(stream.spout.fields)
+    if exported is not None:
+        return {at: [record_of(record, fields) for record in exported] for at in planned.ranges}, {}
+    if not hasattr(stream.spout, "batch"):
+        raise DefinitionError(
+            f"stream {stream.name!r}: {type(stream.spout).__name__} needs Spark, a FixedBatchSpout does not"
+        )
+    found: dict[str, list[Record]] = {}
+    holes = dict(planned.unreadable)
+    for partition in planned.ranges:
+        try:
+            with told(f"{stream.topology.name}: batch() of stream {stream.name!r}"):
+                batch = list(stream.spout.batch(planned.only([partition]).plan))
+            found[partition] = [record_of(record, fields) for record in batch]
+        except PartitionUnreadable as error:
+            if stream.spout.kind is not SpoutKind.OPAQUE:
+                raise
+            holes[partition] = str(error)
+    return found, holes
+
+
+def partials_of(
+    aggregate: PersistentAggregate, kept: Iterable[Record], position: int = 0, late_before: int | None = None
+) -> list[tuple[Any, Partial]]:
+    """Return what the records that reach a state contribute at a position, by key; a global value has the key ().
+
+    Of sessions those of the batch, in which no record that is late is together with one that is not.
+    """
+    found: dict[Any, Partial] = {} if aggregate.keys else {(): _zero(aggregate)}
+    combine = Merger(aggregate.partial_merges)
+    kept = own_sessions(aggregate, kept, late_before)
+    for record in appended(kept, aggregate, position) if aggregate.state.appends else kept:
+        key = tuple(grouped_by(record[field.name]) for field in aggregate.keys)
+        if None in key:
+            shown = f" in {shown_record(record)}" if aggregate.stream.show_records else ""
+            raise BadRecord(f"state {aggregate.state.name!r}: a key is null{shown}; {REFUSED}")
+        try:
+            partial = _partial(aggregate, record)
+            found[key] = combine.on_the_way(found[key], partial) if key in found else partial
+        except BadRecord as error:
+            show = aggregate.stream.show_records
+            shown = f"; the record is {shown_record(record)}" if show else ""
+            raise BadRecord(f"state {aggregate.state.name!r}: {refused(error, show=show)}{shown}") from (
+                error if show else None
+            )
+    with naming(f"state {aggregate.state.name!r}"):
+        for key, partial in found.items():
+            check_storable(aggregate, key, combine.checked(partial))
+    return list(found.items())
+
+
+def _partial(aggregate: PersistentAggregate, record: Record) -> Partial:
+    """Return what one record contributes, with its marks where keys may be removed."""
+    show = aggregate.stream.show_records
+    if aggregate.removable and holds("remove", aggregate.remove, record, show=show):
+        return (*(None for _ in aggregate.columns), True, False)
+    made = (init_of(each, record, show=show, of=f"value {name!r}: ") for name, each in aggregate.aggregates.items())
+    values = tuple(chain.from_iterable(made))
+    return (*values, False, True) if aggregate.removable else values
+
+
+def _zero(aggregate: PersistentAggregate) -> Partial:
+    return tuple(part for each in aggregate.aggregates.values() for part in each.zero())

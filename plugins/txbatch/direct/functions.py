@@ -1,0 +1,69 @@
+"""What runs in memory of a job: its Python functions. SQL needs Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import nan
+from numbers import Integral, Real
+from typing import Any
+
+from txbatch.core.aggregates.aggregator import CombinerAggregator
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
+from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
+from txbatch.core.topology.python_steps import is_of_record, name_of, told
+
+
+def called(what: str, function: Any) -> Any:
+    """Return the function; DefinitionError when it is SQL."""
+    if not callable(function):
+        raise needs_spark(what, function)
+    return function
+
+
+def needs_spark(what: str, function: Any) -> DefinitionError:
+    """Return the error of an operation that does not run in memory."""
+    return DefinitionError(f"{what} {function!r} needs Spark; write it as a Python function to run it in memory")
+
+
+def holds(what: str, condition: Any, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> bool:
+    """Return whether a condition of a state holds for a record. BadFunction says of what it is, when it raises."""
+    asked = called(what, condition)
+    try:
+        return bool(asked(record))
+    except Exception as error:
+        if not is_of_record(error) or isinstance(error, BadRecord):
+            raise
+        raise BadFunction(f"{of}{what} {name_of(condition)} raised {told(error, show=show)}; mend the job") from (
+            error if show else None
+        )
+
+
+def refused(error: BadRecord, *, show: bool) -> str:
+    """Return what is said of a value that cannot be counted: nothing of it, unless that may be shown."""
+    return str(error) if show or isinstance(error, BadFunction) else "a value cannot be counted"
+
+
+def init_of(aggregator: CombinerAggregator, record: Mapping[str, Any], *, show: bool = True, of: str = "") -> Partial:
+    """Return what one record contributes to one value: that of no records, where `where` leaves it out.
+
+    BadFunction says `of` which value a function raised, and shows what it raised, if it may.
+    """
+    counts = aggregator.where is None or holds("where", aggregator.where, record, show=show, of=of)
+    return aggregator.init_of(record) if counts else aggregator.zero()
+
+
+def record_of(values: Sequence[Any], fields: Sequence[Field]) -> dict[str, Any]:
+    """Return values as a record, as Spark has them by the fields' types: 1.0 for a 1 in a double, one NaN, times in UTC."""
+    return {field.name: _as_spark(value, field.type) for value, field in zip(values, fields, strict=True)}
+
+
+def _as_spark(value: Any, type_: str) -> Any:
+    if type_ == "timestamp" and isinstance(value, datetime):
+        return time_of(micros_of(value)) if value == value else None
+    if type_ in FLOATING_TYPES and isinstance(value, Real):
+        number = float(value)
+        return number if number == number else nan
+    return int(value) if type_ in INTEGER_TYPES and isinstance(value, Integral) else value

@@ -1,0 +1,36 @@
+"""The sessions that a batch has by itself, in memory. Compare `spark.sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.direct.within_batch import Record, grouped
+
+
+def own_sessions(
+    aggregate: PersistentAggregate, kept: Iterable[Record], late_before: int | None = None
+) -> Iterable[Record]:
+    """Return the records of a batch with the start of its session as their key; as they are, where a state has no sessions.
+
+    Those that are late, before this time, are not together with others.
+    """
+    sessions = aggregate.sessions
+    return kept if sessions is None else _begun(aggregate, sessions, kept, late_before)
+
+
+def _begun(
+    aggregate: PersistentAggregate, sessions: SessionWindow, kept: Iterable[Record], late_before: int | None
+) -> Iterator[Record]:
+    start = sessions.name
+    for same in grouped(kept, aggregate.keys[:-1]).values():
+        dated = [record for record in same if record[start] is not None]
+        yield from (record for record in same if record[start] is None)
+        for late in (True, False):
+            part = (
+                each for each in dated if (late_before is not None and micros_of(each[start]) < late_before) is late
+            )
+            for session in sessions.together(part, of=lambda record: (record[start], record[start])):
+                yield from (record | {start: session[0][start]} for record in session)

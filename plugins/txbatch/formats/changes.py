@@ -1,0 +1,132 @@
+"""Which files differ from what was counted: one look at each, compared with what the plans say of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from txbatch.core.batch.changes import Counted, Entry, difference, planned_size
+from txbatch.core.errors import ABORT, TransientError, TxbatchError
+from txbatch.formats.listing import files_below
+
+LOOKS_MAX = 100_000
+# By so many of its last bytes a file that grew is told from another one that took its place.
+ENDING_BYTES = 4096
+
+
+@dataclass
+class Looks:
+    """One look at each file, and no more of them than are bounded."""
+
+    left: int = field(default_factory=lambda: LOOKS_MAX)
+    found: dict[Path, Entry | None] = field(default_factory=dict)
+
+    def at(self, file: Path) -> Entry | None:
+        """Return what a plan would say of the file now, or None if it is gone."""
+        if file not in self.found:
+            self.left -= 1
+            self.found[file] = look(file)
+        return self.found[file]
+
+
+def look(file: Path) -> list[int] | None:
+    """Return what a plan would say of a file now, or None if the file cannot be looked at."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+def planned(file: Path) -> list[int] | None:
+    """Return what a plan says of a file that may grow: size, time and a checksum of its end; None if the file is gone."""
+    entry = look(file)
+    ending = _ending(file, entry[0]) if entry else None
+    return [*entry, ending] if entry and ending is not None else entry
+
+
+def check_not_replaced(file: Path, entry: Entry) -> None:
+    """Refuse a file that is longer than it was planned and held something else then: TransientError.
+
+    One that is shorter or gone is refused by who reads it; of the same length it is read as it is now.
+    """
+    now = look(file)
+    if isinstance(entry, int) or len(entry) < 3 or now is None or now[0] <= planned_size(entry):
+        return
+    if _ending(file, planned_size(entry)) != entry[2]:
+        raise TransientError(
+            f"{file} is another file than when it was planned: it is longer, and does not begin with what it held then; "
+            f"restore it, or {ABORT}"
+        )
+
+
+def _ending(file: Path, size: int) -> int | None:
+    """The checksum of the last of so many bytes; None when they cannot be read."""
+    try:
+        with file.open("rb") as content:
+            content.seek(max(size - ENDING_BYTES, 0))
+            return zlib.crc32(content.read(min(size, ENDING_BYTES)))
+    except OSError:
+        return None
+
+
+def changed(counted: Iterable[Counted]) -> Iterator[dict[str, Any]]:
+    """A row per file that differs, of FileSpouts and IntervalSpouts; plans come newest first. Nothing is raised for a file.
+
+    `seen_by` is the txid of a newer plan, which has seen the file as it is now; what a restate has seen is told no more.
+    """
+    looks, told, plans = Looks(), set[tuple[str, str, str]](), list(counted)
+    newest = {(plan.topology, plan.stream): plan for plan in reversed(plans)}
+    newer = defaultdict[tuple[str, str], list[Counted]](list)
+    for plan in sorted(plans, key=lambda each: each.txid or 0, reverse=True):
+        of = plan.topology, plan.stream
+        for name, change in changes_of(plan, looks, older=plan is not newest[of]):
+            if (*of, name) in told:
+                continue
+            told.add((*of, name))
+            seen = [
+                each for each in newer[of] if name in plan.files and each.knows(name, looks.at(_folder(plan) / name))
+            ]
+            if not any(each.restates for each in seen):
+                row = {"topology": of[0], "stream": of[1], "file": name, "change": change, "txid": plan.txid}
+                yield {**row, "seen_by": seen[0].txid if seen else None}
+        newer[of].append(plan)
+
+
+def _folder(plan: Counted) -> Path:
+    """Return the folder that a plan names its files in."""
+    root = Path(plan.source["root"])
+    return root.parent if root.is_file() else root
+
+
+def changes_of(plan: Counted, looks: Looks, *, older: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the files of one plan that differ, each with how; `older`: of a plan that others followed."""
+    root, folder = Path(plan.source["root"]), _folder(plan)
+    if not root.exists():
+        yield str(root), "not there: its files were not looked at"
+        return
+    for name, entry in plan.files.items():
+        if looks.left <= 0:
+            yield str(root), f"has more than {LOOKS_MAX:,} files: the others were not looked at"
+            return
+        change = difference(entry, looks.at(folder / name))
+        if change and not (older and plan.is_live(entry) and change.startswith(("grown", "filled"))):
+            yield name, change
+    if plan.source.get("spout") == "FileSpout":
+        yield from _empty(root, plan)
+
+
+def _empty(root: Path, plan: Counted) -> Iterator[tuple[str, str]]:
+    """Files that no batch has, for they are empty."""
+    try:
+        names = files_below(root, plan.source.get("pattern", "*"), foreign_links=True)
+    except TxbatchError:
+        return
+    for name in names:
+        now = None if name in plan.files else look(root / name)
+        if now and planned_size(now) == 0:
+            yield name, "empty: it is read once it is filled"

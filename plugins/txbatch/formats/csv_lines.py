@@ -1,0 +1,273 @@
+"""CSV as RFC 4180 has it, from bytes to typed columns: what is not written so is refused, with its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from txbatch.core.errors import ABORT
+from txbatch.core.records.fields import Field
+from txbatch.formats import cells
+from txbatch.formats.misfit import BadValue, Misfit, shown
+
+# The field of times, and which of a block's times are wanted.
+Keep = tuple[str, Callable[[pa.Array], pa.Array]]
+MARK = b"\xef\xbb\xbf"
+_PIECE_BYTES = 1_000_000
+_STRAY = (
+    "a quote stands within a cell; quote the cell and double it, or say quote='' if quotes are characters like others"
+)
+_QUOTES = (_STRAY, _STRAY, "it ends within quotes; say multiline=True if cells may hold line ends")
+
+
+def decode(
+    data: bytes,
+    fields: Sequence[Field],
+    options: Mapping[str, Any],
+    keep: Keep | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """The records of whole lines of UTF-8, whose cells stand in the order of `columns`, or else of the fields.
+
+    `keep` chooses records by their time; the other fields of those that are not wanted are not looked at. Misfit names the
+    first line that is not right.
+    """
+    names = list(columns or (field.name for field in fields))
+    _check_line_ends(data, options)
+    table = _cells(data, names, options)
+    types = {field.name: field.type for field in fields}
+    done: dict[str, pa.Array] = {}
+    rows = None
+    if keep is not None:
+        time, wanted = keep
+        values = _cast(data, table, Field(time, types[time]), None, options)
+        rows = pc.indices_nonzero(_checked(data, table, time, options, lambda: wanted(values)))
+        rows = None if len(rows) == len(values) else rows
+        done[time] = values if rows is None else values.take(rows)
+    for field in fields:
+        if field.name not in done:
+            done[field.name] = _cast(data, table, field, rows, options)
+    return pa.record_batch([done[field.name] for field in fields], names=[field.name for field in fields])
+
+
+def header(data: bytes, fields: Sequence[Field], options: Mapping[str, Any]) -> tuple[list[str], int]:
+    """The columns that the first record of `data` names, and how many bytes it takes; Misfit if they are not the fields."""
+    end = _first_record(data, options)
+    line = data[:end]
+    _check_line_ends(line, options)
+    if not line.strip(b"\r\n"):
+        raise Misfit(0, "it is blank where the header should be; say header=False, or take it out of the file")
+    found = next(_records(line, options))[1]
+    expected = [field.name for field in fields]
+    twice = sorted(name for name, count in Counter(found).items() if count > 1)
+    if twice:
+        raise Misfit(0, f"the header names {_listed(twice)} twice; mend the file, then {ABORT}")
+    known, there = set(expected), set(found)
+    lacks, extra = [n for n in expected if n not in there], [n for n in found if n not in known]
+    if lacks or extra:
+        raise Misfit(0, f"the header {' and '.join(_differences(lacks, extra))}; `fields` names every column")
+    return found, end
+
+
+def whole_records(data: bytes, options: Mapping[str, Any], *, within: bool = False) -> int:
+    """Return how many bytes of whole lines are whole records; `within`: they begin within quotes."""
+    quote = options["quote"].encode()
+    if not (options["multiline"] and quote):
+        return len(data)
+    return max(_record_ends(data, quote, within=within), default=0)
+
+
+def _first_record(data: bytes, options: Mapping[str, Any]) -> int:
+    quote = options["quote"].encode()
+    if options["multiline"] and quote:
+        return next(_record_ends(data, quote), len(data))
+    return data.find(b"\n") + 1 or len(data)
+
+
+def _record_ends(data: bytes, quote: bytes, *, within: bool = False) -> Iterator[int]:
+    """Of each piece of the data in which lines end outside quotes: after which byte the first does, and the last."""
+    for start in range(0, len(data), _PIECE_BYTES):
+        piece = data[start : start + _PIECE_BYTES]
+        newlines, quotes = _places(piece, b"\n"), _places(piece, quote)
+        outside = newlines[(np.searchsorted(quotes, newlines) + within) % 2 == 0]
+        if len(outside):
+            yield from (start + int(outside[end]) + 1 for end in (0, -1))
+        within ^= len(quotes) % 2 == 1
+
+
+def _places(data: bytes, of: bytes) -> Any:
+    """Return where a byte stands: found piece by piece, in the narrowest numbers, as a record may be all of it."""
+    pieces = [
+        (start + np.flatnonzero(np.frombuffer(data, np.uint8, count, start) == ord(of))).astype(np.uint32)
+        for start in range(0, len(data), _PIECE_BYTES)
+        for count in [min(_PIECE_BYTES, len(data) - start)]
+    ]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint32)
+
+
+def _differences(lacks: Collection[str], extra: Collection[str]) -> Iterator[str]:
+    if lacks:
+        yield f"lacks {_listed(lacks)}"
+    if extra:
+        yield f"has {_listed(extra)}, which is no field"
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(map(shown, list(names)[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _check_line_ends(data: bytes, options: Mapping[str, Any]) -> None:
+    """Lines end with \\n or \\r\\n, quotes stand where RFC 4180 has them, and U+0000 only where options say so."""
+    quote = options["quote"].encode()
+    quotes = _places(data, quote) if quote and quote in data else None
+    if quotes is not None:
+        _check_quotes(data, quotes, options)
+    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        _check_returns(data, quotes if options["multiline"] else None)
+    if (mark := 0 if data.startswith(MARK) else data.find(b"\n" + MARK) + 1) or data.startswith(MARK):
+        raise _at(data, mark, "a mark of byte order begins it; files were joined, take it out")
+    if not options["nul"] and (place := data.find(b"\0")) >= 0:
+        raise _at(
+            data,
+            place,
+            "U+0000 stands in it, as UTF-16 has it; write the file as UTF-8, or say nul=True if texts may hold it",
+        )
+
+
+def _check_returns(data: bytes, quotes: Any) -> None:
+    """A carriage return that no newline follows is refused, unless it stands within these quotes."""
+    returns = _places(data, b"\r")
+    alone = returns[np.frombuffer(data + b" ", np.uint8)[returns + 1] != 10]
+    if quotes is not None:
+        alone = alone[np.searchsorted(quotes, alone) % 2 == 0]
+    if len(alone):
+        raise _at(data, int(alone[0]), "a carriage return stands alone; end lines with \\n or \\r\\n")
+
+
+def _check_quotes(data: bytes, quotes: Any, options: Mapping[str, Any]) -> None:
+    """Of the quotes each odd one opens a cell and each even one closes it; two that touch within a cell are one."""
+    text = np.frombuffer(b"\n" + data + b"\n", np.uint8)
+    borders = np.zeros(256, bool)
+    borders[[ord(options["quote"]), ord(options["sep"]), 10]] = True
+    stray = [quotes[::2][~borders[text[quotes[::2]]]]]
+    borders[13] = True
+    stray.append(quotes[1::2][~borders[text[quotes[1::2] + 2]]])
+    newlines = quotes[:0] if options["multiline"] else _places(data, b"\n")
+    broken = newlines[np.searchsorted(quotes, newlines) % 2 == 1]
+    found = [(int(places[0]), reason) for places, reason in zip([*stray, broken], _QUOTES, strict=True) if len(places)]
+    if found:
+        raise _at(data, *min(found))
+    if len(quotes) % 2:
+        raise _at(data, int(quotes[-1]), "a quote is not closed")
+
+
+def _at(data: bytes, place: int, reason: str) -> Misfit:
+    return Misfit(data.count(b"\n", 0, place), reason)
+
+
+def _cells(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> pa.Table:
+    """All cells as text, one chunk a column."""
+    unnamed = [str(number) for number in range(len(names))]
+    null_values = options["null_value"]
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=unnamed)
+    parse = arrow_csv.ParseOptions(
+        delimiter=options["sep"],
+        quote_char=options["quote"] or False,
+        newlines_in_values=options["multiline"],
+        ignore_empty_lines=len(names) > 1,
+    )
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(unnamed, pa.string()),
+        null_values=list(null_values),
+        strings_can_be_null=bool(null_values),
+        quoted_strings_can_be_null=False,
+    )
+    try:
+        table = arrow_csv.read_csv(pa.BufferReader(data), read, parse, convert)
+    except pa.ArrowInvalid as error:
+        raise _why(data, names, options) or Misfit(0, f"cannot be read: {error}") from None
+    return table.combine_chunks().rename_columns(list(names))
+
+
+def _why(data: bytes, names: Sequence[str], options: Mapping[str, Any]) -> Misfit | None:
+    """Return what Arrow's parser refused, by reading record after record."""
+    for line, record in _records(data, options, blank=len(names) == 1):
+        if len(record) != len(names):
+            return Misfit(
+                line, f"{_count(len(record), 'cell')} instead of {len(names)}: {shown(options['sep'].join(record))}"
+            )
+    return None
+
+
+def _records(data: bytes, options: Mapping[str, Any], *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each record begins, and its cells; Misfit for bytes that are no UTF-8.
+
+    A blank line is a record of one empty cell, or none.
+    """
+    csv.field_size_limit(1 << 31)
+    text = io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")
+    quotes: dict[str, Any] = {"quotechar": options["quote"]} if options["quote"] else {"quoting": csv.QUOTE_NONE}
+    reader = csv.reader(text, delimiter=options["sep"], **quotes)
+    line = 0
+    for record in reader:
+        for number, cell in enumerate(record):
+            if not _is_unicode(cell):
+                raw = cell.encode("utf-8", "surrogateescape")
+                raise Misfit(
+                    line, f"cell {number + 1}: {shown(raw)} is not UTF-8; say encoding=, or write the file as UTF-8"
+                )
+        if record or blank:
+            yield line, record or [""]
+        line = reader.line_num
+
+
+def _is_unicode(cell: str) -> bool:
+    try:
+        cell.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _cast(data: bytes, table: pa.Table, field: Field, rows: pa.Array | None, options: Mapping[str, Any]) -> pa.Array:
+    column = table.column(field.name)
+    strings = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
+    if rows is not None:
+        strings = strings.take(rows)
+    return _checked(data, table, field.name, options, lambda: cells.cast(strings, field.type, options), rows)
+
+
+def _checked(
+    data: bytes,
+    table: pa.Table,
+    name: str,
+    options: Mapping[str, Any],
+    make: Callable[[], pa.Array],
+    rows: pa.Array | None = None,
+) -> pa.Array:
+    """Return a column's values. An error names the value that does not fit, and its line."""
+    try:
+        return make()
+    except BadValue as bad:
+        row = bad.index if rows is None else rows[bad.index].as_py()
+        raise Misfit(
+            _line(data, row, table.num_columns, options), bad.reason, name, table.column(name)[row].as_py()
+        ) from None
+
+
+def _line(data: bytes, row: int, width: int, options: Mapping[str, Any]) -> int:
+    """The line on which a record begins."""
+    records = enumerate(_records(data, options, blank=width == 1))
+    return next(line for number, (line, _) in records if number == row)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

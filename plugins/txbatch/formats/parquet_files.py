@@ -1,0 +1,159 @@
+"""Parquet files as declared fields: each footer is held against them first, and what does not fit is refused by name.
+
+Spark reads what it reads exactly. What it would not (other widths, nanoseconds, folder columns, some codecs), Arrow does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txbatch.arrow import arrow_type
+from txbatch.core.errors import BadRecord, TransientError
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.formats import parquet_schema
+from txbatch.formats.listing import check_size, escaped, relative_path
+from txbatch.formats.parquet_schema import WAY_OUT, check, folder_value, opened, readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_BATCH_ROWS = 65_536
+# Of the pages whose writer noted one; a damaged page may be numbers like others.
+CHECKSUMS = {"parquet.page.verify-checksum.enabled": "true"}
+
+
+def read(spark: SparkSession, folder: Path, files: Mapping[str, int], fields: Sequence[Field]) -> DataFrame:
+    """The records of files (their names below `folder`, with the sizes that were planned), as these fields.
+
+    Raises BadRecord, which names file, column and both types; TransientError where a file is not as it was planned.
+    """
+    for_spark: list[str] = []
+    for_arrow: list[str] = []
+    for name, size in files.items():
+        check_size(folder / name, size)
+        (for_spark if check(folder, name, fields) else for_arrow).append(name)
+    schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in fields)
+    paths = [escaped(folder.resolve() / name) for name in for_spark]
+    native = spark.read.options(**CHECKSUMS).schema(schema).parquet(*paths) if for_spark else None
+    if native is not None:
+        _check_opened(native, folder, for_spark)
+        if not for_arrow:
+            return native
+    names = spark.createDataFrame([(name,) for name in for_arrow], "name string").repartition(len(for_arrow), "name")
+    ours = names.mapInArrow(partial(_read, str(folder.resolve()), list(fields)), schema)
+    return ours if native is None else native.union(ours)
+
+
+def read_file(path: Path, fields: Sequence[Field], folder: Path | None = None) -> pa.Table:
+    """One file, without Spark: checked and read as `read` does."""
+    import pyarrow as pa
+
+    folder = folder or path.parent
+    name = str(path.relative_to(folder))
+    check(folder, name, fields)
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
+    return pa.Table.from_batches(list(_batches(folder, name, fields)), schema)
+
+
+def check_texts(folder: Path, name: str, fields: Sequence[Field], time: str, within: tuple[date, date]) -> None:
+    """Refuse a file that has a text which is no UTF-8 in a record of a time from the one to before the other of `within`.
+
+    BadRecord names column and row. Spark and Arrow read such bytes as they are.
+    """
+    first = 1
+    for batch in _batches(folder, name, fields):
+        for field in fields:
+            if field.type == "string" and (row := _no_text(batch, field.name, time, within)) is not None:
+                raise BadRecord(
+                    f"{folder / name}: the column {field.name!r} is not UTF-8 in row {first + row:,}; {WAY_OUT}"
+                )
+        first += len(batch)
+
+
+def _no_text(batch: pa.RecordBatch, name: str, time: str, within: tuple[date, date]) -> int | None:
+    """Return the first row of a batch that has such a time, and a text which is no UTF-8; None where none has."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column, times = batch.column(name), batch.column(time)
+    with suppress(pa.ArrowInvalid):
+        column.validate(full=True)
+        return None
+    first, last = (pa.scalar(each, times.type) for each in within)
+    asked = pc.and_(pc.greater_equal(times, first), pc.less(times, last)).to_pylist()
+    texts = enumerate(zip(column.cast(pa.binary()).to_pylist(), asked, strict=True))
+    return next((row for row, (text, wanted) in texts if wanted and text is not None and not _is_utf8(text)), None)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_opened(records: DataFrame, folder: Path, names: Sequence[str]) -> None:
+    opened_ = {relative_path(uri, folder) for uri in records.inputFiles()}
+    left_out = [name for name in names if name not in opened_]
+    if left_out:
+        raise TransientError(f"{folder}: Spark does not read {', '.join(left_out[:5])}; rename them")
+
+
+def _read(folder: str, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for name in batch.column(0).to_pylist():
+            yield from _batches(Path(folder), name, fields)
+
+
+def _batches(folder: Path, name: str, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    """The records of a file, cast without loss; BadRecord names the column that cannot be."""
+    import pyarrow as pa
+
+    path, file = folder / name, opened(folder / name)
+    own = [field for field in fields if field.name in file.schema_arrow.names]
+    given = {field.name: folder_value(name, field, folder) for field in fields if field not in own}
+    int96 = [field.name for field in own if parquet_schema.int96(file, field)]
+    # Arrow reads INT96 as nanoseconds, from 1678 to 2262, or as microseconds, cut: refused unless both say the same.
+    source = opened(path, coerce_int96_timestamp_unit="us") if int96 else file
+    nanoseconds = file.iter_batches(_BATCH_ROWS, columns=int96) if int96 else repeat(None)
+    with readable(path):
+        records = source.iter_batches(_BATCH_ROWS, columns=[field.name for field in own])
+        for batch, exact in zip(records, nanoseconds, strict=False):
+            columns = []
+            for field in fields:
+                if field.name in given:
+                    columns.append(pa.repeat(pa.scalar(given[field.name], arrow_type(field.type)), len(batch)))
+                    continue
+                column = _cast(batch.column(field.name), field, path)
+                if field.name in int96 and _cast(exact.column(field.name), field, path) != column:
+                    raise BadRecord(
+                        f"{path}: the column {field.name!r} holds times before 1678 or after 2261 as INT96; {WAY_OUT}"
+                    )
+                columns.append(column)
+            yield pa.record_batch(columns, names=[field.name for field in fields])
+
+
+def _cast(column: pa.Array, field: Field, path: Path) -> pa.Array:
+    import pyarrow as pa
+
+    type_ = arrow_type(field.type)
+    try:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if field.type == "timestamp" and not pa.types.is_null(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz))
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        why = str(error).splitlines()[0].rstrip(". ")
+        raise BadRecord(
+            f"{path}: a value of the column {field.name!r} is no {field.type} ({why}); {WAY_OUT}"
+        ) from error

@@ -1,0 +1,183 @@
+"""The footers of Parquet files, held against declared fields: what does not fit is refused by name, before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from txbatch.arrow import arrow_type
+from txbatch.core.errors import BadRecord
+from txbatch.core.records.fields import Field, decimal_scale
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# What Spark unpacks without libraries of the machine.
+CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+WAY_OUT = "declare it as the files have it, or write the file anew"
+_INTEGERS = {"smallint": "int16", "int": "int32", "bigint": "int64"}
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+def check(folder: Path, name: str, fields: Sequence[Field]) -> bool:
+    """Hold a file's footer against the fields; whether Spark reads it exactly."""
+    file = opened(folder / name)
+    exact = True
+    for field in fields:
+        found = _column(file, folder / name, field)
+        if found is None:
+            folder_value(name, field, folder, file.schema_arrow.names)
+            exact = False
+        else:
+            exact = _fits(file, folder / name, field, found) and exact
+    return exact
+
+
+def opened(path: Path, **options: str) -> pq.ParquetFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, **options)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise BadRecord(
+            f"{path} is no Parquet file, or is cut off ({str(error).splitlines()[0].rstrip('. ')}); write it again, or choose "
+            "the files by pattern="
+        ) from error
+
+
+def _column(file: pq.ParquetFile, path: Path, field: Field) -> pa.DataType | None:
+    """The type that a field's column has in the file; None where it is no column of the file, but may be one of folders."""
+    schema = file.schema_arrow
+    alike = [name for name in schema.names if name.lower() == field.name.lower()]
+    if alike == [field.name]:
+        return _plain(schema.field(field.name).type)
+    if alike:
+        raise BadRecord(
+            f"{path}: the column {field.name!r} is declared, the file has {', '.join(map(repr, alike))}; names mind case: "
+            + WAY_OUT
+        )
+    return None
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The type that the file stores; how the writer kept it in memory does not matter."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    stored = {pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.large_binary(): pa.binary()}
+    return stored.get(type_, type_)
+
+
+def _fits(file: pq.ParquetFile, path: Path, field: Field, found: pa.DataType) -> bool:
+    """True if Spark reads the column exactly as declared, False if only Arrow does; BadRecord if neither does."""
+    import pyarrow as pa
+
+    exactly = {arrow_type(field.type)}
+    if field.type == "timestamp":
+        exactly = {pa.timestamp(unit, found.tz) for unit in ("ms", "us")} if pa.types.is_timestamp(found) else set()
+    if field.type == "string":
+        exactly.add(pa.binary())
+    if found in exactly or (int96(file, field) and b"org.apache.spark.version" in (file.metadata.metadata or {})):
+        return _codec(file, path, field) in CODECS
+    if not _widens(found, field.type):
+        raise BadRecord(
+            f"{path}: the column {field.name!r} is {found} in the file, declared as {field.type}; " + WAY_OUT
+        )
+    return False
+
+
+def _widens(found: pa.DataType, declared: str) -> bool:
+    """True if every value of one type is a value of the other, or the cast fails where one is not."""
+    import pyarrow as pa
+
+    types, scale = pa.types, decimal_scale(declared)
+    if types.is_null(found):
+        return True
+    if declared == "timestamp":
+        return bool(types.is_timestamp(found))
+    if declared == "binary":
+        return bool(types.is_fixed_size_binary(found))
+    if declared in _INTEGERS:
+        bits = pa.type_for_alias(_INTEGERS[declared]).bit_width
+        return bool(types.is_integer(found) and (found.bit_width < bits or (found == pa.uint64() and bits == 64)))
+    if declared in ("float", "double"):
+        mantissa = 24 if declared == "float" else 53
+        narrower = types.is_floating(found) and found.bit_width < arrow_type(declared).bit_width
+        return bool(narrower or (types.is_integer(found) and found.bit_width < mantissa))
+    if scale is not None:
+        whole = arrow_type(declared).precision - scale
+        if types.is_integer(found):
+            return bool(whole >= (20 if found == pa.uint64() else _DIGITS[found.bit_width]))
+        return bool(types.is_decimal(found) and found.scale <= scale and found.precision - found.scale <= whole)
+    return False
+
+
+def _leaf(file: pq.ParquetFile, field: Field) -> int:
+    return next(n for n in range(len(file.schema)) if file.schema.column(n).path == field.name)
+
+
+def int96(file: pq.ParquetFile, field: Field) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_timestamp(file.schema_arrow.field(field.name).type)
+        and file.schema.column(_leaf(file, field)).physical_type == "INT96"
+    )
+
+
+def _codec(file: pq.ParquetFile, path: Path, field: Field) -> str:
+    """How a column is packed. One row is read first: asked for a number that is no codec's, Arrow would end the process."""
+    if not file.metadata.num_row_groups:
+        return "UNCOMPRESSED"
+    with readable(path):
+        next(file.iter_batches(1, row_groups=[0], columns=[field.name]), None)
+    return str(file.metadata.row_group(0).column(_leaf(file, field)).compression)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Context manager. Turn the errors of a file that Arrow cannot read on into BadRecord."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise BadRecord(f"{path} cannot be read ({str(error).splitlines()[0].rstrip('. ')}); write it again") from error
+
+
+def folder_value(name: str, field: Field, folder: Path, columns: Sequence[str] = ()) -> Any:
+    """The value that a folder's name gives a field (`day=2024-01-01/`), typed; BadRecord where none does, or not exactly."""
+    parts = dict(part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
+    if field.name not in parts:
+        raise BadRecord(
+            f"{folder / name}: it has no column {field.name!r}, nor has a folder that name; it has "
+            f"{', '.join(map(repr, columns))}: declare the fields as the files have them, or write the file anew"
+        )
+    text = unquote(parts[field.name])
+    if text == HIVE_NULL:
+        return None
+    try:
+        if field.type == "string":
+            return text
+        if field.type in _INTEGERS and text.removeprefix("-").isdecimal() and text.isascii():
+            return int(text)
+        if field.type == "date" and len(text) == len("2024-01-01"):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise BadRecord(
+        f"{folder / name}: the folder's {field.name}={text!r} is not read as {field.type}; declare it as string, an integer "
+        "or a date (2024-01-01)"
+    )

@@ -1,0 +1,241 @@
+"""Scans text files: ranges of whole lines, decoded strictly by Python tasks, filtered before they reach the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txbatch.arrow import arrow_type
+from txbatch.core.errors import ABORT, BadRecord
+from txbatch.core.records.fields import Field
+from txbatch.core.records.spark_sql import spark_name
+from txbatch.formats import contents, csv_lines, json_lines
+from txbatch.formats.contents import Block
+from txbatch.formats.misfit import BadValue, Misfit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_BYTES_MAX = 128_000_000
+TASK_BYTES_MIN = 4_000_000
+DECODERS = {"csv": csv_lines.decode, "json": json_lines.decode}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The lines of a file that begin in these bytes; of a compressed one all."""
+
+    path: Path
+    start: int
+    end: int | None
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Which times are right, from `first` to before `last`, and which of them are wanted, from `start` to before `end`."""
+
+    field: str
+    first: datetime
+    last: datetime
+    start: datetime
+    end: datetime
+
+    def wanted(self, values: pa.Array) -> pa.Array:
+        """A mask; BadValue for a time that is null, or not right."""
+        if values.null_count:
+            index = pc.index(pc.is_null(values), True).as_py()
+            raise BadValue(index, "is no time, so the record is in no interval; mend the source")
+        first, last, start, end = (
+            pa.scalar(each, values.type) for each in (self.first, self.last, self.start, self.end)
+        )
+        right = pc.and_(pc.greater_equal(values, first), pc.less(values, last))
+        if pc.all(right).as_py() is False:
+            raise BadValue(pc.index(right, False).as_py(), f"is {_outside(self.first, self.last)}")
+        return pc.and_(pc.greater_equal(values, start), pc.less(values, end))
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How the records of files are read, and which of them."""
+
+    name: str
+    fields: Sequence[Field]
+    options: Mapping[str, Any]
+    times: Times | None = None
+
+    def read(self, range_: Range) -> Iterator[pa.RecordBatch]:
+        """The records of a range; BadRecord names file, line, field and value of one that is not right."""
+        keep = self.times and (self.times.field, self.times.wanted)
+        decode: Callable[..., pa.RecordBatch] = DECODERS[self.name]
+        blocks = self._blocks(range_.path, range_.start, range_.end, range_.planned)
+        if self.options.get("header"):
+            columns, blocks = self._columns(range_, blocks)
+            decode = partial(decode, columns=columns)
+        for block in blocks:
+            if block.data:
+                with_line = partial(decode, block.data, self.fields, self.options, keep)
+                yield _named(block, with_line, self._ways)
+
+    def _ways(self, misfit: Misfit) -> str:
+        """Return what else can be done about a cell than its reason says; what is no time of an interval can be quarantined."""
+        if misfit.field is None:
+            return ""
+        string = any((field.name, field.type) == (misfit.field, "string") for field in self.fields)
+        by_time = self.times is not None and self.times.field == misfit.field
+        kept = self.name == "csv" and not string and not by_time
+        quarantined = "; or declare the field a string and quarantine it (docs/topology.md#a-bad-cell)" if kept else ""
+        return f"{quarantined}; or mend the file, then {ABORT}"
+
+    def _columns(self, range_: Range, blocks: Iterator[Block]) -> tuple[list[str] | None, Iterator[Block]]:
+        """Return the columns that the header names, and the blocks without it."""
+        if range_.start:
+            head = next(self._blocks(range_.path, 0, 1, range_.planned))
+            return _named(head, lambda: csv_lines.header(head.data, self.fields, self.options))[0], blocks
+        first = next(blocks, None)
+        if first is None:
+            return None, blocks
+        columns, end = _named(first, lambda: csv_lines.header(first.data, self.fields, self.options))
+        return columns, _chained(_rest(first, end), blocks)
+
+    def _blocks(self, path: Path, start: int, end: int | None, planned: int) -> Iterator[Block]:
+        """Blocks of whole records, in UTF-8."""
+        blocks = contents.blocks(path, start, end, planned=planned)
+        encoding = self.options.get("encoding", "UTF-8")
+        if encoding.upper().replace("_", "-") not in ("UTF-8", "UTF8"):
+            blocks = (_in_utf8(block, encoding) for block in blocks)
+        return _joined(blocks, self.options) if self.options.get("multiline") else blocks
+
+
+def scan(spark: SparkSession, files: Mapping[Path, int], format_: Format) -> DataFrame:
+    """The records of these files, of the sizes that were planned. Nothing is read before the DataFrame is."""
+    tasks = tasks_of(files, spark.sparkContext.defaultParallelism, whole=bool(format_.options.get("multiline")))
+    schema = ", ".join(f"{spark_name(field.name)} {field.type}" for field in format_.fields)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, tasks, format_), schema)
+
+
+def read_file(path: Path, format_: Format) -> pa.Table:
+    """The records of one file, without Spark."""
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in format_.fields])
+    size = path.stat().st_size
+    return pa.Table.from_batches(format_.read(Range(path, 0, None, size)), schema)
+
+
+def tasks_of(files: Mapping[Path, int], cores: int, *, whole: bool = False) -> list[list[Range]]:
+    """The ranges that each task reads: about as many bytes each, a large file cut unless it is compressed or `whole`."""
+    most = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, -(-sum(files.values()) // max(cores, 1))))
+    tasks: list[list[Range]] = [[]]
+    room = most
+    for path, size in files.items():
+        cut = size > most and not whole and contents.splittable(path)
+        for range_ in _cut(path, size, most) if cut else [Range(path, 0, None, size)]:
+            taken = (size if range_.end is None else range_.end) - range_.start
+            if tasks[-1] and taken > room:
+                tasks.append([])
+                room = most
+            tasks[-1].append(range_)
+            room -= taken
+    return tasks
+
+
+def _cut(path: Path, size: int, most: int) -> Iterator[Range]:
+    pieces = -(-size // most)
+    ends = [size * number // pieces for number in range(pieces + 1)]
+    return (Range(path, start, end, size) for start, end in pairwise(ends))
+
+
+def _read(
+    tasks: Sequence[Sequence[Range]], format_: Format, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run one task of Spark, which gets its number as its only row."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for range_ in tasks[number]:
+                yield from format_.read(range_)
+
+
+def _named(block: Block, make: Callable[[], Any], ways: Callable[[Misfit], str] = lambda misfit: "") -> Any:
+    """Return the records of a block. An error names file and line of the misfit, and other ways on than its reason."""
+    try:
+        return make()
+    except Misfit as misfit:
+        raise _bad_record(block, misfit, ways(misfit)) from None
+
+
+def _bad_record(block: Block, misfit: Misfit, ways: str = "") -> BadRecord:
+    line = (block.first_line or 1 + _newlines(block.path, block.offset)) + misfit.line
+    return BadRecord(f"{block.path}, line {line}{': ' if misfit.field is None else ', '}{misfit}{ways}")
+
+
+def _newlines(path: Path, end: int) -> int:
+    """How many lines end before a place: counted only to name one."""
+    count = 0
+    with path.open("rb") as file:
+        while end and (data := file.read(min(end, contents.CHUNK_BYTES))):
+            count, end = count + data.count(b"\n"), end - len(data)
+    return count
+
+
+def _in_utf8(block: Block, encoding: str) -> Block:
+    if block.offset == len(contents.MARK):
+        raise BadRecord(
+            f"{block.path} begins with the mark of UTF-8, and encoding={encoding!r} is given; remove encoding="
+        )
+    try:
+        return replace(block, data=block.data.decode(encoding).encode())
+    except UnicodeError as error:
+        at = getattr(error, "start", 0)
+        wrong = Misfit(
+            block.data.count(b"\n", 0, at),
+            f"the byte 0x{block.data[at]:02x} is not {encoding}; mend encoding=",
+        )
+        raise _bad_record(block, wrong) from None
+
+
+def _joined(blocks: Iterator[Block], options: Mapping[str, Any]) -> Iterator[Block]:
+    """Blocks that end where records do, of those that end where lines do."""
+    quote = options["quote"].encode()
+    begun: list[Block] = []  # what a record has that has not ended
+    for block in blocks:
+        within = bool(quote) and sum(each.data.count(quote) for each in begun) % 2 == 1
+        end = csv_lines.whole_records(block.data, options, within=within)
+        if end:
+            yield _one([*begun, replace(block, data=block.data[:end])])
+            begun = []
+        if end < len(block.data):
+            begun.append(_rest(block, end))
+        if sum(len(each.data) for each in begun) > contents.RECORD_BYTES_MAX:
+            raise BadRecord(
+                f"{block.path}, line {begun[0].first_line}: a quote is not closed within 64 MB; mend the file, then {ABORT}"
+            )
+    if begun:
+        yield _one(begun)
+
+
+def _one(blocks: Sequence[Block]) -> Block:
+    """Return one block of several that follow each other."""
+    return replace(blocks[0], data=b"".join(block.data for block in blocks))
+
+
+def _rest(block: Block, end: int) -> Block:
+    """Return the block without its beginning, which ends where a line does."""
+    line = None if block.first_line is None else block.first_line + block.data.count(b"\n", 0, end)
+    return replace(block, data=block.data[end:], offset=block.offset + end, first_line=line)
+
+
+def _chained(first: Block, blocks: Iterator[Block]) -> Iterator[Block]:
+    yield first
+    yield from blocks
+
+
+def _outside(first: datetime, last: datetime) -> str:
+    low, high = first.date().isoformat(), last.date().isoformat()
+    return f"not between {low} and {high}; mend the source, or say plausible=({low!r}, {high!r}) with other bounds"

@@ -1,0 +1,261 @@
+"""The other databases of a ledger: when what is done there, beside the ledger's own transaction (R21).
+
+The order is always: the ledger's batch row is locked, then the warehouse's transaction begins and ends, then the ledger's
+ends. A crash in between leaves the warehouse ahead; its last writer tells the next attempt, or the abort, what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, RowMapping
+
+from txbatch import failpoints
+from txbatch.core.batch.apart import LastWriter, LedgerView, check_at_rest, check_not_set_back
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.transaction import Assignment, Batch
+from txbatch.core.errors import DefinitionError, TxbatchError
+from txbatch.core.text import shown
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.apart import apart
+from txbatch.postgres.apart.apart import StateApart
+from txbatch.postgres.corrections.swap import hurry
+from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.grants import check_rights_apart
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.state.statements import statements_of
+from txbatch.postgres.tables import rows
+from txbatch.postgres.tables.stalled_commit import beating
+
+log = logging.getLogger(__name__)
+LEFT = "a copy may be left there from before the state came back: it counts for nothing, and the next run removes it"
+
+
+def _unknown(database: str) -> str:
+    raise DefinitionError(f"database {database!r}: no URL is known here")
+
+
+class Warehouses:
+    """Databases by name. `url_of` tells the URL of one, or raises DefinitionError; it is asked when it is first needed."""
+
+    def __init__(self, url_of: Callable[[str], str] = _unknown, *, application_name: str = "txbatch") -> None:
+        self._url_of, self._application_name = url_of, application_name
+        self._engines: dict[str, Engine] = {}
+
+    def engine(self, database: str) -> Engine:
+        """The engine of a database."""
+        if database not in self._engines:
+            url = self._url_of(database)
+            what = f"the URL of database {database!r}"
+            self._engines[database] = connect(
+                url, application_name=self._application_name, what=what, warehouse=database
+            )
+        return self._engines[database]
+
+    def ensure(self, ledger: Connection, topology: str, aggregate: PersistentAggregate, *, new: bool) -> None:
+        """Create a state apart that is `new` to the ledger, or check that it is as now defined (SchemaMismatch)."""
+        with transaction(self.engine(str(aggregate.state.database))) as connection:
+            apart.ensure(connection, _identity(ledger), topology, aggregate, new=new)
+
+    def begin(self, database: str, failpoint: str | None = None) -> AbstractContextManager[Connection]:
+        """Begin one transaction of a database, after which the failpoint is reached."""
+        return _transaction(self.engine(database), failpoint)
+
+    def identity(self, ledger: Connection) -> str:
+        """Return which ledger this is, as its states apart name it."""
+        return _identity(ledger)
+
+    def at_rest(self, ledger: Connection, connection: Connection, topology: str, state: str) -> None:
+        """Lock the row of a state apart; TerminalError or StateAhead when it is not as the ledger's last commit left it."""
+        (row,) = [row for row in _states(ledger, topology) if row["state"] == state]
+        there = _well(ledger, connection, row)
+        check_at_rest(there.name, there.last, row["applied_txid"])
+
+    def clear(self, ledger: Connection, topology: str) -> None:
+        """Drop the copies that states left where they were before they came back; the topology's row is locked.
+
+        One that cannot be dropped now stays: it counts for nothing, and the log names it.
+        """
+        for row in ledger.execute(query("left_behind"), {"topology": topology}).mappings().all():
+            try:
+                with self.begin(row["database"]) as connection:
+                    hurry(connection)
+                    apart.drop_copy(connection, row["state"], _identity(ledger))
+            except TxbatchError as error:
+                log.warning("%s, where it was, is a copy that does not count: %s", apart.where(**row), shown(error))
+            else:
+                ledger.execute(query("forget_left"), {"state": row["state"]})
+
+    def commit(
+        self,
+        ledger: Connection,
+        topology: Topology,
+        assignment: Assignment,
+        manifest: Manifest,
+        partials: Mapping[str, Any],
+    ) -> None:
+        """Apply an attempt to all states apart and commit that, while the ledger holds the batch's row.
+
+        Raises StateAhead, StaleAttempt, TerminalError as the last writer says; Incomplete (R7); SchemaMismatch.
+        """
+        there = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
+        if not there:
+            return
+        identity = _identity(ledger)
+        committed = {row["state"]: row["applied_txid"] for row in _states(ledger, topology)}
+        databases = (str(aggregate.state.database) for aggregate in there)
+        with beating(ledger), self._all(databases, "commit.apart_committed") as connections:
+            for number, aggregate in enumerate(there):
+                name, connection = aggregate.state.name, connections[str(aggregate.state.database)]
+                state = apart.check(connection, identity, topology.name, aggregate)
+                statements = statements_of(aggregate, f"staged_{number}")
+                view = _view(ledger, topology.name, state.last, committed[name])
+                state.apply(statements, assignment, view, partials[name], manifest.states[name])
+            failpoints.hit("commit.apart_loaded")
+            still_there(ledger)
+        states = [aggregate.state.name for aggregate in there]
+        ledger.execute(query("apart_committed"), {"states": states, "txid": assignment.attempt.txid})
+
+    def take_back(self, ledger: Connection, batch: Batch) -> None:
+        """Undo what attempts of a batch that is to be aborted wrote, and keep them out from now on (R16).
+
+        TerminalError when rows are there that cannot be taken back. Nothing can be there while a lower txid is open.
+        """
+        ids = {"topology": batch.topology, "txid": batch.txid}
+        if not batch.fence or rows.one(ledger, "neighbours", **ids)["open_before"] is not None:
+            return
+        with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
+            for state in states:
+                state.take_back(batch)
+            still_there(ledger)
+
+    def prepare_skip(self, ledger: Connection, pending: Sequence[Batch]) -> None:
+        """Keep the open batch that may hold an aborted one's records from being half committed there, before those are given up.
+
+        TerminalError when it is. `pending` are the batches in flight, locked, oldest first: above the first nothing can be
+        there.
+        """
+        for turn in pending[:1]:
+            with self._owned(ledger, turn.topology, "abort.apart_committed") as states:
+                for state in states:
+                    state.prepare_skip(turn)
+                still_there(ledger)
+
+    def ahead(self, ledger: Connection, topology: str) -> list[dict[str, Any]]:
+        """The states apart that have rows of a txid which the ledger has not committed, or are not well (`problem`)."""
+        left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
+        found: list[dict[str, Any]] = [{**row, "problem": LEFT} for row in left]
+        for row in _states(ledger, topology):
+            told: dict[str, Any] = {"state": row["state"], "database": row["database"]}
+            try:
+                with transaction(self.engine(row["database"])) as connection:
+                    last = apart.peek(connection, row["state"])
+                _check_not_set_back(ledger, row, last)
+            except TxbatchError as error:
+                found.append({**told, "problem": str(error)})
+                continue
+            if last.applied(last.txid) and last.txid > (row["applied_txid"] or 0):
+                found.append({**told, "txid": last.txid, "attempt": str(last.attempt)})
+        return found
+
+    def drop(self, ledger: Connection, topology: str) -> None:
+        """Drop the states apart that the ledger knows of a topology, and what those that came back have left."""
+        left = ledger.execute(query("left_behind"), {"topology": topology}).mappings()
+        for database in sorted({row["database"] for row in (*_states(ledger, topology), *left)}):
+            self.drop_in(database, topology, _identity(ledger))
+
+    def owners(self, database: str, topology: str) -> list[RowMapping]:
+        """Whose states a topology has in one database: `ledger`, `states`, and `txid`, the newest one."""
+        with transaction(self.engine(database)) as connection:
+            return apart.owners(connection, topology)
+
+    def drop_in(self, database: str, topology: str, ledger: str) -> list[str]:
+        """Drop the states that a topology of this ledger has in one database; returns their names."""
+        with transaction(self.engine(database)) as connection:
+            return apart.drop(connection, topology, ledger)
+
+    def check(self, ledger: Connection) -> str:
+        """How many states apart are well; SchemaMismatch, TerminalError or Unavailable for the first that is not.
+
+        TerminalError names each right that this role lacks in the first database where it lacks one.
+        """
+        states = list(ledger.execute(query("states_apart")).mappings())
+        for database in sorted({row["database"] for row in states}):
+            with transaction(self.engine(database)) as connection:
+                check_rights_apart(
+                    connection, database, [row["state"] for row in states if row["database"] == database]
+                )
+        for row in states:
+            with transaction(self.engine(row["database"])) as connection:
+                _well(ledger, connection, row)
+        databases = ", ".join(sorted({row["database"] for row in states}))
+        return f"{len(states)} states in {databases}" if states else "no states apart"
+
+    @contextmanager
+    def _owned(self, ledger: Connection, topology: str, failpoint: str) -> Iterator[list[StateApart]]:
+        """Context manager. Lock the states apart of a topology, in a transaction of each of their databases."""
+        found = _states(ledger, topology)
+        with self._all((row["database"] for row in found), failpoint) as connections:
+            yield [_well(ledger, connections[row["database"]], row) for row in found]
+
+    @contextmanager
+    def _all(self, databases: Iterable[str], failpoint: str) -> Iterator[dict[str, Connection]]:
+        """Context manager. Begin a transaction in each; they end one after the other, an error undoes those that have not."""
+        with ExitStack() as stack:
+            yield {
+                database: stack.enter_context(_transaction(self.engine(database), failpoint))
+                for database in sorted(set(databases))
+            }
+
+
+@contextmanager
+def _transaction(engine: Engine, failpoint: str | None) -> Iterator[Connection]:
+    """Context manager. One transaction, after which the failpoint is reached."""
+    with transaction(engine) as connection:
+        yield connection
+    if failpoint is not None:
+        failpoints.hit(failpoint)
+
+
+def _well(ledger: Connection, connection: Connection, row: RowMapping) -> StateApart:
+    """Return a state apart of the ledger's, its row locked; SchemaMismatch or TerminalError when it is not what it was."""
+    state = apart.owned(connection, row["state"], row["database"], _identity(ledger), row["topology"])
+    _check_not_set_back(ledger, row, state.last)
+    return state
+
+
+def _check_not_set_back(ledger: Connection, row: RowMapping, last: LastWriter) -> None:
+    view = _view(ledger, row["topology"], last, row["applied_txid"])
+    check_not_set_back(apart.where(row["state"], row["database"]), last, view)
+
+
+def _view(ledger: Connection, topology: str, last: LastWriter, committed: int | None) -> LedgerView:
+    if last.token is None:  # nobody has written, or it is taken back
+        return LedgerView(committed)
+    wrote = {"topology": topology, "txid": last.txid, "attempt_id": last.attempt_id, "token": last.token}
+    return LedgerView(committed, bool(ledger.execute(query("knows_attempt"), wrote).scalar_one()))
+
+
+def _states(ledger: Connection, topology: Topology | str) -> list[RowMapping]:
+    name = topology if isinstance(topology, str) else topology.name
+    found = ledger.execute(query("states_of"), {"topology": name}).mappings()
+    return [row for row in found if row["database"] is not None]
+
+
+def identity_of(engine: Engine) -> str:
+    """Which ledger a database holds."""
+    with transaction(engine) as ledger:
+        return _identity(ledger)
+
+
+def _identity(ledger: Connection) -> str:
+    return str(ledger.execute(query("ledger")).scalar_one())
+
+
+def still_there(ledger: Connection) -> None:
+    """Fail if our session of the ledger, and with it what it has locked, is gone. Called right before COMMIT elsewhere."""
+    ledger.execute(query("clock"))

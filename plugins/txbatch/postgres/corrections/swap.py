@@ -1,0 +1,227 @@
+"""The swap of a rebuild: in one transaction its generation of the states takes the place of the one that counted (R23).
+
+No report sees a mix. One that has begun to read a state holds its tables, and is waited for; one that began before the new
+generation had every batch, and may still read it, is waited for too: see `watched`. Whatever begins later sees all of the old or,
+once the swap is committed, all of the new generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg2.errors import DependentObjectsStillExist, InvalidTableDefinition, LockNotAvailable
+from sqlalchemy import Connection
+
+from txbatch.core.batch.transaction import canonical_json
+from txbatch.core.corrections.rebuild import Rebuild
+from txbatch.core.definition.definition import check_owner
+from txbatch.core.errors import TerminalError, Unavailable
+from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.expressions import pg_name
+from txbatch.postgres.database.generations import CURRENT, Generation, coming, past
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.schema import past_reports, report_views, state_tables
+from txbatch.postgres.schema.kept_reports import KeptReports
+from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, execute, run_all
+from txbatch.postgres.tables import definitions, rows
+
+# So long the swap waits for each lock, and whoever came after it waits for the swap.
+LOCK_TIMEOUT = "500ms"
+
+
+def hurry(connection: Connection) -> None:
+    """Let this transaction wait for no lock for long."""
+    execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
+def alone(connection: Connection, topology: str) -> None:
+    """Keep plans and commits of the topology out until the transaction ends; Unavailable where one does not end soon."""
+    hurry(connection)
+    try:
+        connection.execute(query("lock_topology_alone"), {"topology": topology})
+    except Exception as error:
+        if isinstance(getattr(error, "orig", None), LockNotAvailable):
+            raise Unavailable(
+                f"{topology}: a batch is being committed, and the swap waits for that; try again"
+            ) from error
+        raise
+
+
+def watched(connection: Connection, rebuild: Rebuild) -> str | None:
+    """Return who began before the new generation had every batch, and would see it without the last; None: nobody is left."""
+    last = connection.execute(query("last_counted"), {"rebuild": rebuild.number}).mappings().first()
+    if last is None:
+        return None
+    found = connection.execute(query("snapshots_before"), {"counted_in": last["counted_in"]}).mappings()
+    return "; ".join("session {pid} of {role} since {since}".format_map(row) for row in found) or None
+
+
+def analyze(connection: Connection, topology: Topology, generation: Generation) -> None:
+    """Let the planner know the new tables before anybody reads them."""
+    for aggregate in topology.aggregates:
+        execute(connection, f"ANALYZE {generation.state(aggregate.state.name)}")
+
+
+def check_readers(connection: Connection, state: str) -> None:
+    """TerminalError where a view of somebody's own reads the tables of a state: it would go on reading the old generation."""
+    tables = {"state": CURRENT.state(state), "contribution": CURRENT.contribution(state), "base": CURRENT.base(state)}
+    found = connection.execute(query("others_of_state"), {**tables, "name": state}).scalars().all()
+    if found:
+        raise TerminalError(
+            f"{', '.join(found)} reads {tables['state']} itself, and would keep the old generation: let it read "
+            f"report.{pg_name(state)}, or drop it"
+        )
+
+
+def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
+    """Let the rebuild's generation count; return the newest txid of the old one. The topology's row is locked, for this alone.
+
+    Unavailable names who uses a table; TerminalError whose view depends on a column that is gone.
+    """
+    old = [dict(row) for row in connection.execute(query("states_whole"), {"topology": topology.name}).mappings()]
+    names = [row["state"] for row in old]
+    _lock(connection, names)
+    for name in names:
+        check_readers(connection, name)
+    _move(connection, names, CURRENT, past(rebuild.number), make=True)
+    txid = int(connection.execute(query("newest_cut"), {"topology": topology.name}).scalar_one())
+    run_all(connection, past_reports.kept(connection, names, rebuild.number, txid))
+    connection.execute(query("forget_windows_left"), {"topology": topology.name})
+    defined = [aggregate.state.name for aggregate in topology.aggregates]
+    _move(connection, defined, coming(rebuild.number), CURRENT)
+    for schema in coming(rebuild.number).schemas:
+        execute(connection, f"DROP SCHEMA {schema}")
+    _forget(connection, [name for name in names if name not in defined])
+    for aggregate in topology.aggregates:
+        _define(connection, topology.name, aggregate)
+    for counts in ("counts_as_rebuilt", "records_as_rebuilt"):
+        connection.execute(query(counts), {"rebuild": rebuild.number, "topology": topology.name})
+    known = definitions.known(connection, topology)
+    connection.execute(query("streams_as_rebuilt"), definitions.row(topology, rebuild.job, known))
+    definitions.store(connection, topology, rebuild.job)
+    _emit_again(connection, topology.name)
+    done = {"rebuild": rebuild.number, "txid": txid, "past": canonical_json({row["state"]: _past(row) for row in old})}
+    connection.execute(query("rebuild_swapped"), done)
+    return txid
+
+
+def _past(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a state that does not count any more."""
+    names = ("kind", "contributions", "columns", "streams", "horizon", "values_since", "joined", "pruned")
+    return {name: row[name] for name in names} | ({"left": row["left"]} if row["left"] else {})
+
+
+def _lock(connection: Connection, names: list[str]) -> None:
+    """Take the tables and reports of all states at once, so that no report is kept waiting for longer than that takes."""
+    tables = [each for name in names for each in _there(connection, name, CURRENT)]
+    execute(connection, "SAVEPOINT unlocked")
+    try:
+        for name in names:
+            run_all(connection, report_views.lock(connection, name))
+        execute(connection, f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+    except LockNotAvailable as error:
+        execute(connection, "ROLLBACK TO unlocked")
+        held = [
+            "session {pid} of {role} ({state}) since {since}".format_map(row)
+            for name in names
+            for row in connection.execute(query("who_uses"), {"state": name, "changes": changes_name(name)}).mappings()
+        ]
+        raise Unavailable(
+            f"the states {', '.join(names)} are read by others: {'; '.join(dict.fromkeys(held)) or 'they have ended by now'}; "
+            "the swap waits until they end, or try again"
+        ) from error
+
+
+def _there(connection: Connection, name: str, generation: Generation) -> list[str]:
+    """Return those tables of a state that are there."""
+    tables = (generation.state(name), generation.contribution(name), generation.base(name))
+    return [each for each in tables if connection.execute(query("relation_exists"), {"name": each}).scalar_one()]
+
+
+def _move(
+    connection: Connection, names: list[str], source: Generation, target: Generation, *, make: bool = False
+) -> None:
+    """Move the tables of states from schema to schema; `make` creates these."""
+    for schema in target.schemas if make else ():
+        execute(connection, f"CREATE SCHEMA {schema}")
+    for name in names:
+        partitions = connection.execute(query("partitions_of"), {"name": source.contribution(name)}).scalars().all()
+        for partition in partitions:
+            execute(connection, f"ALTER TABLE {source.schemas[3]}.{partition} SET SCHEMA {target.schemas[3]}")
+        for table in _there(connection, name, source):
+            kind = table.partition(".")[0].removesuffix(source.suffix)
+            execute(connection, f"ALTER TABLE {table} SET SCHEMA {kind}{target.suffix}")
+
+
+def _forget(connection: Connection, names: list[str]) -> None:
+    """Take the reports of states away that the new definition does not have."""
+    for name in names:
+        with _dependents_told(name):
+            run_all(connection, report_views.drop(connection, name))
+        connection.execute(query("forget_state"), {"state": name})
+
+
+def _define(connection: Connection, topology: str, aggregate: PersistentAggregate) -> None:
+    """Keep what a state is now, and let its reports read the new tables."""
+    name, row = aggregate.state.name, state_tables.state_row(topology, aggregate)
+    there = connection.execute(query("state"), {"state": name}).mappings().first()
+    if connection.execute(query("replace_state"), row).first() is None:
+        check_owner(name, rows.one(connection, "state", state=name)["topology"], topology)
+    if aggregate.state.contributions:
+        for txid in _room(connection, topology):
+            state_tables.create_partition(connection, name, txid)
+    if there is None:
+        run_all(connection, report_views.statements(connection, aggregate))
+        return
+    with _dependents_told(name):
+        _report(connection, aggregate, anew=there["contributions"] != aggregate.state.contributions)
+
+
+def _report(connection: Connection, aggregate: PersistentAggregate, *, anew: bool) -> None:
+    """Replace the reports of a state in place, or make them anew, also where columns are gone or retyped; grants are put back."""
+    name = aggregate.state.name
+    kept = KeptReports.of(connection, name)
+    execute(connection, "SAVEPOINT replaced")
+    try:
+        if anew:
+            raise InvalidTableDefinition
+        execute(
+            connection, f"DROP VIEW IF EXISTS report.{pg_name(versions_name(name))}"
+        )  # functions read it by its name
+        run_all(connection, report_views.replaced(connection, aggregate))
+    except InvalidTableDefinition:
+        execute(connection, "ROLLBACK TO replaced")
+        run_all(connection, report_views.drop(connection, name))
+        run_all(connection, report_views.replaced(connection, aggregate, kept.columns({})))
+    run_all(connection, kept.grants(connection))
+
+
+@contextmanager
+def _dependents_told(state: str) -> Iterator[None]:
+    """Context manager. TerminalError names whose view depends on what goes away."""
+    try:
+        yield
+    except DependentObjectsStillExist as error:
+        told = (error.diag.message_detail or "").replace("\n", "; ")
+        raise TerminalError(
+            f"report.{pg_name(state)} changes its columns, and others depend on them: {told}; drop these, and make them anew "
+            "after the rebuild"
+        ) from error
+
+
+def _room(connection: Connection, topology: str) -> list[int]:
+    """Return the txids whose contributions need room: those in flight, and the next."""
+    in_flight = [batch.txid for batch in rows.batches(connection, "open_batches", topology=topology)]
+    following = rows.last_txid(connection, topology) + 1
+    return [*in_flight[:1], following, following + PARTITION_TXIDS // 2]
+
+
+def _emit_again(connection: Connection, topology: str) -> None:
+    """Let no attempt that was made by the definition before be committed any more (R5)."""
+    rows.batches(connection, "lock_open_batches", topology=topology)
+    for txid in connection.execute(query("emit_again"), {"topology": topology}).scalars().all():
+        connection.execute(query("supersede_attempts"), {"topology": topology, "txid": txid})

@@ -1,0 +1,257 @@
+"""Connections: our own session settings, and the driver's errors in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, cast
+
+import psycopg2
+from psycopg2 import errors
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from txbatch.core.errors import (
+    BadRecord,
+    DefinitionError,
+    NotMigrated,
+    OutcomeUnknown,
+    SchemaMismatch,
+    TerminalError,
+    TransientError,
+    TxbatchError,
+    Unavailable,
+)
+from txbatch.postgres.database import pooler
+from txbatch.postgres.database.url import no_url, parse
+
+SERVER_VERSION_MIN = 150000
+# A session keeps the temporary tables of its commits, which no vacuum may freeze: none lives for weeks.
+RECYCLE_SECONDS = 3600
+_SESSION = {
+    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "on",
+    "lock_timeout": "60s",
+    "idle_in_transaction_session_timeout": "600s",
+    "idle_session_timeout": "0",  # a session that holds a run's name idles as long as Spark is at work
+    "statement_timeout": "0",
+    "array_nulls": "on",  # else a null in an array is the text NULL
+    "exit_on_error": "off",  # errors are expected behind savepoints
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",  # else doubles are read rounded
+    "search_path": "pg_catalog",
+    "client_min_messages": "warning",  # what SQLAlchemy would log else: that a table is there already
+    "jit": "off",
+    **pooler.MARK,
+    # A client or a server whose host is gone is known to be within two minutes.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
+_KEEPALIVES = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
+# By the version that brought them: an older server refuses a connection that names them, and logs that.
+_SESSION_SINCE = {170000: {"transaction_timeout": "0"}}
+_NOT_THERE = ("3F000", "42P01")
+_NO_SETTING = re.compile(r"invalid |definition of service|service file|could not find a .*home directory")
+_DENIED = re.compile(r"permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)")
+# By what PostgreSQL calls a thing: what a writer needs on it.
+_RIGHTS = {
+    "schema": "USAGE or CREATE",
+    "database": "CREATE",
+    "table": "SELECT, INSERT, UPDATE or DELETE",
+    "view": "SELECT",
+    "function": "EXECUTE",
+}
+# How rights are granted that the ledger's owner cannot grant.
+BY_AN_ADMINISTRATOR = "and an administrator what is on a database, by the same with `--create` (docs/database.md)"
+_BAD_RECORD = {
+    "22003": "a value is out of range",
+    "22007": "a date or time that PostgreSQL cannot store",
+    "22008": "a date or time that PostgreSQL cannot store",
+    "22021": "invalid UTF-8 or U+0000",
+    "22P05": "a character cannot be stored",
+    "23502": "a key is null",
+    "54000": "a key or a name is too long for an index",
+}
+
+
+def connect(
+    url: str,
+    *,
+    application_name: str = "txbatch",
+    what: str = "TXBATCH_DATABASE_URL",
+    warehouse: str | None = None,
+) -> Engine:
+    """An engine on this SQLAlchemy URL, which errors call `what`. DefinitionError when it is no psycopg2 URL; no connection
+    is made yet. `warehouse`: the name of a database with states apart, by which errors name its grants.
+
+    Isolation, timeouts and search path are set by us, whatever the role or the database has as default (R10).
+    """
+    try:
+        engine = create_engine(
+            parse(url, what),
+            pool_size=2,
+            pool_pre_ping=True,  # a batch's steps lie minutes apart
+            pool_recycle=RECYCLE_SECONDS,
+            isolation_level="READ COMMITTED",
+            execution_options={"warehouse": warehouse},
+            connect_args={
+                "application_name": application_name[:63],
+                "client_encoding": "UTF8",
+                "connect_timeout": 10,
+                **_KEEPALIVES,
+            },
+        )
+    except (ArgumentError, NoSuchModuleError, ValueError):  # whose text may hold the password
+        raise no_url(what) from None
+    event.listen(engine, "do_connect", _connecting())
+    return engine
+
+
+def _options(settings: Mapping[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def _connecting() -> Callable[..., DBAPIConnection]:
+    """Return what makes an engine's connections, with all settings that its server knows.
+
+    The first connection is made anew where the server knows more than it was asked for.
+    """
+    settings = _SESSION
+
+    def connecting(dialect: Dialect, _: object, args: Sequence[Any], options: dict[str, Any]) -> DBAPIConnection:
+        nonlocal settings
+        asked = settings  # another thread may set it while this one connects
+        connection: Any = dialect.connect(*args, **options | {"options": _options(asked)})
+        if asked != (known := _settings(connection.server_version)):
+            connection.close()
+            settings = known
+            connection = dialect.connect(*args, **options | {"options": _options(known)})
+        pooler.check_settings(connection)
+        return cast("DBAPIConnection", connection)
+
+    return connecting
+
+
+def _settings(version: int) -> dict[str, str]:
+    """Return the settings that a server of this version knows."""
+    newer = (settings for since, settings in _SESSION_SINCE.items() if version >= since)
+    return _SESSION | dict(chain.from_iterable(each.items() for each in newer))
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Context manager. One transaction. Raises txbatch errors, OutcomeUnknown where the answer to COMMIT is lost (R10)."""
+    committing, session = False, None
+    try:
+        with engine.connect() as connection:
+            session = connection.connection.dbapi_connection
+            begun = connection.begin()
+            try:
+                yield connection
+            except BaseException:
+                if not connection.closed and not connection.invalidated:
+                    begun.rollback()
+                raise
+            committing = True
+            begun.commit()
+    except DBAPIError as error:
+        raise translated(error.orig, committing, _warehouse(engine, session, error.orig)) from error
+    except psycopg2.Error as error:
+        raise translated(error, committing, _warehouse(engine, session, error)) from error
+
+
+def _warehouse(engine: Engine, session: object, error: object) -> str | None:
+    """Return the warehouse in whose session an error is; the ledger may be asked while a transaction of a warehouse is open."""
+    cursor = getattr(error, "cursor", None)
+    own = cursor is None or cursor.connection is session
+    return engine.get_execution_options().get("warehouse") if own else None
+
+
+def translated(error: BaseException | None, committing: bool = False, warehouse: str | None = None) -> TxbatchError:
+    """The driver's error in our words; `warehouse` names the database with states apart that has it."""
+    code = getattr(error, "pgcode", None)
+    message = str(error).strip().split("\n")[0]
+    if code in _NOT_THERE:
+        return _not_there(message)
+    if code == "42501":
+        return _not_allowed(error, message, warehouse)
+    if code is None and (problem := pooler.refused(message)):
+        return problem
+    if code is None and _NO_SETTING.match(message):
+        return DefinitionError(f"the database's URL is wrong: {message}; mend it")
+    if code in _BAD_RECORD:
+        return BadRecord(f"{_BAD_RECORD[code]}: {message}")
+    if committing and (code is None or code.startswith(("08", "57"))):
+        return OutcomeUnknown(
+            "outcome unknown: the answer to COMMIT was lost; try again: the ledger knows whether it happened"
+        )
+    if code is None or code.startswith(("08", "40", "53", "55", "57")):
+        return Unavailable(f"PostgreSQL: {message}; try again, or see `txbatch doctor`")
+    return TransientError(f"PostgreSQL refused: {message} ({code})")
+
+
+@contextmanager
+def unless_made(connection: Connection) -> Iterator[None]:
+    """Context manager. Create something; if another session was quicker and has ended, create nothing and leave the block."""
+    cursor = connection.connection.cursor()
+    cursor.execute("SAVEPOINT unmade")
+    try:
+        yield
+    except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable):
+        cursor.execute("ROLLBACK TO unmade")
+
+
+def _not_there(message: str) -> TxbatchError:
+    """For a table or a schema that is missing: the ledger's are made by a migration, a state's by its topology."""
+    if re.search(r'"(state|contribution|contribution_base|contribution_partition|report)\.', message):
+        return SchemaMismatch(
+            f"a table or view of a state is gone ({message}), dropped by hand or by another ledger: restore that database, or "
+            "`txbatch drop` the topology and run it again from the start"
+        )
+    return NotMigrated(f"the database lacks a table of the ledger ({message}): run `txbatch migrate`")
+
+
+def _not_allowed(error: object, message: str, warehouse: str | None) -> TerminalError:
+    """For a right that is missing: names the role, the object and what to grant, and what readers have instead."""
+    denied = _DENIED.fullmatch(message)
+    on = f"{denied['kind']} {denied['name']}" if denied else "what it names"
+    right = _RIGHTS.get(denied["kind"], "a right") if denied else "a right"
+    return TerminalError(
+        f"{message}: {_role(error)} lacks {right} on {on}. A role that runs batches or rebuilds needs it: "
+        f"{granted_by(warehouse)}, and `txbatch doctor` names each right that is missing. A role that reads has "
+        f"{'' if warehouse else '`txbatch psql` and '}the schema report, and needs no more"
+    )
+
+
+def granted_by(warehouse: str | None) -> str:
+    """Return who grants what a writer lacks, in the ledger's database or in a warehouse, and how."""
+    if warehouse is None:
+        return f"the ledger's owner grants it by `txbatch grants OWNER WRITER READER`, {BY_AN_ADMINISTRATOR}"
+    return (
+        f"the owner of database {warehouse!r} grants it by `txbatch grants OWNER WRITER READER --warehouse {warehouse}`, "
+        f"{BY_AN_ADMINISTRATOR}; a table there that another role made is given by ALTER TABLE ... OWNER TO"
+    )
+
+
+def _role(error: object) -> str:
+    """Return which role the session of an error has; of one that has ended nobody knows."""
+    connection = getattr(getattr(error, "cursor", None), "connection", None)
+    if connection is None or connection.closed:
+        return "this role"
+    return f"role {connection.info.user!r}"
+
+
+def check_server(connection: Connection) -> None:
+    """DefinitionError for a server older than PostgreSQL 15 or one that cannot be written to."""
+    raw = connection.connection.dbapi_connection
+    version = getattr(raw, "server_version", 0)
+    if version < SERVER_VERSION_MIN:
+        raise DefinitionError(f"PostgreSQL {version // 10000} is too old: txbatch needs 15 or newer")

@@ -1,0 +1,97 @@
+"""`txbatch migrate`: numbered migrations, applied once each, in one transaction."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine
+
+from txbatch.core.errors import NotMigrated, SchemaMismatch
+from txbatch.core.state.state import REPORTS
+from txbatch.core.text import told_numbers
+from txbatch.postgres.database.engine import check_server, transaction, unless_made
+from txbatch.postgres.database.queries import query, sql_root
+
+_FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A numbered file of `sql/migrations/` or `sql/warehouse/`."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations(folder: str = "migrations") -> list[Migration]:
+    """Return all migrations of a folder below `sql/`, in order."""
+    found = []
+    for file in (sql_root() / folder).iterdir():
+        match = _FILE_NAME.fullmatch(file.name)
+        if match:
+            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def migrate(engine: Engine) -> list[Migration]:
+    """Apply what is missing; returns what was applied. Safe to call at any time, also by several at once."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        if not _missing(connection):
+            return []
+        if not connection.execute(query("has_ledger")).scalar_one():  # then there is nothing to lock yet
+            with unless_made(connection):
+                return _apply(connection)
+        connection.execute(query("lock_migrations"))
+        _check_names(connection)
+        return _apply(connection)
+
+
+def _check_names(connection: Connection) -> None:
+    """SchemaMismatch for a state that is called as a report is, which an earlier version did not have."""
+    for state in connection.execute(query("states_called"), {"names": sorted(REPORTS)}).scalars():
+        raise SchemaMismatch(
+            f"state {state!r} has the name of a report that this version brings: give it another one by the version that runs "
+            f'it, OpaqueState("another", was="{state}") and `txbatch change`, then migrate again'
+        )
+
+
+def _apply(connection: Connection) -> list[Migration]:
+    missing = _missing(connection)
+    for migration in missing:
+        connection.connection.cursor().execute(migration.sql)
+        connection.execute(query("insert_migration"), {"number": migration.number, "name": migration.name})
+    return missing
+
+
+def _missing(connection: Connection) -> list[Migration]:
+    done = _applied(connection)
+    return [migration for migration in migrations() if migration.number not in done]
+
+
+def has_ledger(engine: Engine) -> bool:
+    """Return whether the database has a ledger, of whatever version."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        return bool(connection.execute(query("has_ledger")).scalar_one())
+
+
+def check_migrated(engine: Engine) -> None:
+    """NotMigrated when the database lacks a migration of this version, or has one this version does not know."""
+    with transaction(engine) as connection:
+        check_server(connection)
+        applied, known = _applied(connection), {migration.number for migration in migrations()}
+    if known - applied:
+        raise NotMigrated(f"the database lacks {told_numbers('migration', known - applied)}: run `txbatch migrate`")
+    if applied - known:
+        raise NotMigrated(
+            f"the database has {told_numbers('migration', applied - known)} of a newer txbatch: update this one"
+        )
+
+
+def _applied(connection: Connection) -> set[int]:
+    if not connection.execute(query("has_ledger")).scalar_one():
+        return set()
+    return set(connection.execute(query("migrations")).scalars())

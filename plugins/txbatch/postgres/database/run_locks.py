@@ -1,0 +1,50 @@
+"""Hold a run's name in one process until it ends, so that a killed run is known to be dead at once.
+
+The name stands in a table that only writers reach, with the random key of an advisory lock that the process's session
+holds: who may only read can neither take a name nor keep one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from txbatch.postgres.database.engine import transaction, translated
+from txbatch.postgres.database.queries import query
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRunLocks:
+    """`core.protocol.run_locks.RunLocks` on a migrated database."""
+
+    engine: Engine
+
+    @contextmanager
+    def hold(self, topology: str, name: str) -> Iterator[bool]:
+        """Context manager. Hold a name of a topology until the block ends; yields False while a living process holds it."""
+        mine = {"topology": topology, "name": name, "key": secrets.randbits(63)}
+        try:
+            with self.engine.connect() as connection:
+                try:
+                    connection.execute(query("prove_alive"), mine)
+                    held = connection.execute(query("hold_name"), mine).first() is not None
+                    connection.commit()
+                    yield held
+                finally:
+                    with suppress(DBAPIError):  # of a session that is gone, which holds nothing
+                        connection.rollback()
+                        connection.execute(query("release_name"), mine)
+                        connection.commit()
+                    connection.invalidate()  # the session itself must end, and with it the lock
+        except DBAPIError as error:
+            raise translated(error.orig) from error
+
+    def held(self, topology: str, name: str) -> bool:
+        """True while a living process holds the name."""
+        with transaction(self.engine) as connection:
+            return bool(connection.execute(query("name_held"), {"topology": topology, "name": name}).scalar_one())

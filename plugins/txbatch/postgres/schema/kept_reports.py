@@ -1,0 +1,95 @@
+"""What of a state's views and functions outlives that they are made anew: the order of columns, and who may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from txbatch.core.state.state import changes_name, versions_name
+from txbatch.postgres.database.expressions import pg_name
+from txbatch.postgres.database.functions import PREFIXES
+from txbatch.postgres.database.queries import query
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grant:
+    """What a role, which is quoted, may do with a view or function. `kind`: what GRANT calls it."""
+
+    kind: str
+    name: str
+    role: str
+    privilege: str
+    grantable: bool
+
+    def statement(self) -> str:
+        """Return what grants it."""
+        return f"GRANT {self.privilege} ON {self._on} TO {self.role}{' WITH GRANT OPTION' if self.grantable else ''}"
+
+    def undone(self) -> str:
+        """Return what takes it away."""
+        return f"REVOKE {self.privilege} ON {self._on} FROM {self.role}"
+
+    @property
+    def _on(self) -> str:
+        return f"{self.kind} report.{pg_name(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReports:
+    """The views and functions of a state as they were: columns of views in order, and grants."""
+
+    views: Mapping[str, Sequence[str]]
+    functions: Sequence[str]
+    granted: frozenset[Grant]
+
+    @classmethod
+    def of(cls, connection: Connection, state: str) -> KeptReports:
+        """Read them."""
+        found = connection.execute(query("report_columns"), {"views": _views(state)}).mappings()
+        views = {row["view"]: row["columns"] for row in found}
+        functions = [
+            row["name"]
+            for row in connection.execute(query("report_functions"), {"names": _functions(state)}).mappings()
+        ]
+        return cls(views, functions, _granted(connection, [*views], functions))
+
+    def named(self, was: str, state: str) -> KeptReports:
+        """The same of a state that has another name now."""
+        views = dict(zip(_views(was), _views(state), strict=True))
+        functions = dict(zip(_functions(was), _functions(state), strict=True))
+        names = {"TABLE": views, "FUNCTION": functions}
+        return KeptReports(
+            {views[view]: columns for view, columns in self.views.items()},
+            [functions[name] for name in self.functions],
+            frozenset(replace(grant, name=names[grant.kind][grant.name]) for grant in self.granted),
+        )
+
+    def columns(self, renamed: Mapping[str, str]) -> dict[str, list[str]]:
+        """The columns of each view, in order, some of them by another name."""
+        return {view: [renamed.get(name, name) for name in names] for view, names in self.views.items()}
+
+    def of_view(self, view: str) -> list[Grant]:
+        """What roles may do with one of the views."""
+        return sorted(grant for grant in self.granted if (grant.kind, grant.name) == ("TABLE", view))
+
+    def grants(self, connection: Connection) -> Iterator[str]:
+        """Yield what makes the grants what they were; what is new since keeps those that it was made with."""
+        now = _granted(connection, [*self.views], self.functions)
+        there = {(grant.kind, grant.name) for grant in now}
+        yield from (grant.undone() for grant in sorted(now - self.granted))
+        yield from (grant.statement() for grant in sorted(self.granted - now) if (grant.kind, grant.name) in there)
+
+
+def _views(state: str) -> list[str]:
+    return [state, changes_name(state), versions_name(state)]
+
+
+def _functions(state: str) -> list[str]:
+    return [f"{prefix}_{state}" for prefix in PREFIXES]
+
+
+def _granted(connection: Connection, views: Sequence[str], functions: Sequence[str]) -> frozenset[Grant]:
+    rows = connection.execute(query("report_grants"), {"views": views, "functions": functions}).mappings()
+    return frozenset(Grant(**row) for row in rows)

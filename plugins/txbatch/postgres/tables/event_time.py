@@ -1,0 +1,110 @@
+"""The event time of the ledger in PostgreSQL (R25, R26, R28): read under its locks, decided by `core.protocol.event_time`,
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Batch, BatchKind, canonical_json
+from txbatch.core.protocol.event_time import Known, Marks, advanced, ahead_of, closed, fixed, largest, late_of
+from txbatch.core.protocol.ledger import RunPlan
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.tables.ranges import Ended
+
+
+def marks(connection: Connection, topology: str) -> Marks:
+    """Return the watermarks of a topology's streams as of its last commit."""
+    return connection.execute(query("watermarks"), {"topology": topology}).scalar() or {}
+
+
+def closed_to(connection: Connection, topology: str) -> Marks:
+    """Return up to when the windows of each state are closed since the last commit of its topology."""
+    return connection.execute(query("closed_to"), {"topology": topology}).scalar() or {}
+
+
+def fix(connection: Connection, topology: Topology, plans: Sequence[RunPlan]) -> list[RunPlan]:
+    """Return plans that say by which watermarks their records are late; a restate has those of its position.
+
+    No commit closes windows until the transaction ends (R26).
+    """
+    if topology.closes:
+        let_plan(connection, topology.name)
+    known, now = marks(connection, topology.name), connection.execute(query("clock")).scalar_one()
+    watermarks, behind = topology.watermarks, topology.behind
+    return [(run, plan if run.restate else fixed(plan, watermarks, known, now, behind)) for run, plan in plans]
+
+
+def let_plan(connection: Connection, topology: str) -> None:
+    """Wait until no commit closes windows, and let none do so until the transaction ends (R26).
+
+    After this the transaction takes no lock that a commit holds.
+    """
+    connection.execute(query("let_plan"), {"topology": topology})
+
+
+def commit(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest, ranges: list[Ended]) -> None:
+    """Write where the watermarks are once this batch is committed, which windows it closes, and how many were late or ahead.
+
+    `ranges` are those that it read. A restate moves no watermark, and closes nothing.
+    """
+    watermarks = topology.watermarks
+    if not watermarks:
+        return
+    told: dict[str, Any] = {"watermark": None, "closed_to": None, "closed": None, "late": late_of(manifest)}
+    if batch.kind is not BatchKind.RESTATE:
+        known = Known(
+            marks(connection, batch.topology),
+            _read(connection, batch, ranges),
+            lambda stream: _behind(connection, batch.topology, stream),
+            lambda reached: _whole_to(connection, batch.topology, reached),
+        )
+        told["watermark"] = after = advanced(watermarks, batch.plan, known, topology.behind)
+        if topology.closes:
+            connection.execute(query("close_alone"), {"topology": batch.topology})
+            before, plans = closed_to(connection, batch.topology), _open_plans(connection, topology, batch)
+            told["closed_to"], told["closed"] = closed(topology.aggregates, before, after, plans)
+    written = {name: canonical_json(value) if value else None for name, value in told.items()}
+    ahead, to = ahead_of(manifest) or (None, None)
+    of = {"topology": batch.topology, "txid": batch.txid, "ahead": ahead, "ahead_to": to}
+    connection.execute(query("batch_times"), {**of, **written})
+
+
+def _open_plans(connection: Connection, topology: Topology, batch: Batch) -> list[Marks]:
+    """Return the watermarks of the other plans that may still count for the first time."""
+    names = {"topology": batch.topology, "txid": batch.txid}
+    found = connection.execute(query("open_watermarks"), names)
+    plans = (BatchPlan({}, watermark=row.watermark or {}, planned_at=row.planned_at) for row in found)
+    return [plan.marks(topology.watermarks) for plan in plans]
+
+
+def _read(connection: Connection, batch: Batch, ranges: list[Ended]) -> dict[str, list[int | None]]:
+    """Return the largest time of each partition that the batch read, with what was read of it before."""
+    found: dict[str, list[int | None]] = {}
+    for stream, planned in batch.plan.streams.items():
+        read = {
+            row["partition"]: row["latest"] for row in ranges if row["stream"] == stream and row["status"] == "read"
+        }
+        names = {"topology": batch.topology, "stream": stream, "partitions": list(read)}
+        before: dict[str, int | None] = {}
+        if stream in batch.plan.partitioned and planned.ranges:
+            before = {row.partition: row.latest for row in connection.execute(query("latest_of"), names)}
+        found[stream] = [largest([latest, before.get(partition)]) for partition, latest in read.items()]
+    return found
+
+
+def _behind(connection: Connection, topology: str, stream: str) -> list[int | None]:
+    names = {"topology": topology, "stream": stream}
+    return list(connection.execute(query("behind"), names).scalars())
+
+
+def _whole_to(connection: Connection, topology: str, reached: int | None) -> datetime | None:
+    end: datetime | None = connection.execute(query("whole_to"), {"topology": topology, "reached": reached}).scalar()
+    return end

@@ -1,0 +1,166 @@
+"""Sessions that a batch closed, as of its closing, found by the index on the last times of pieces (R26, R27).
+
+What else there was of the keys of these is found by key. Whether a session had been closed before is asked, by
+`core.upstream.closed_sessions`, only of those that something changed behind what was closed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection
+
+from txbatch.core.records.cuts import micros_of
+from txbatch.core.state.state import versions_name
+from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
+from txbatch.core.upstream.upstream import UpstreamState
+from txbatch.postgres.database.expressions import listed, pg_name, pg_text
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.reading.reader import doubled
+
+# What a row says beside what reports show: whether something changed in the session behind what was closed then.
+CHANGED_BEHIND = "_txbatch_changed_behind"
+
+
+@dataclass(frozen=True)
+class ClosedSessions:
+    """Those of a state, in the schema `reports` of a generation; the last of the `keys` is the start, `end` is the last time.
+
+    `before` are the generations of earlier cuts, each by its last cut and its schema, None where it had no such sessions.
+    """
+
+    connection: Connection
+    of: UpstreamState
+    reports: str
+    keys: Sequence[str]
+    end: str
+    before: Sequence[tuple[int, str | None]] = ()
+    touching: bool = True
+
+    def rows(self, shown: str) -> str:
+        """Return the SQL of those that end from `first` to before `end`, of what `shown` selects: the state as of `cut`."""
+        end = _quoted(self.end)
+        ended = f"SELECT {self._others('v')} FROM {self._versions} v WHERE {_within(f'v.{end}')} AND v.txid <= %(cut)s"
+        also = f"{self._changed_behind()} AS {_quoted(CHANGED_BEHIND)}"
+        return f"SELECT s.*, {also} FROM {self._of_keys(ended, shown)} WHERE {_within(f's.{end}')}"
+
+    def changed(self, shown: str) -> str:
+        """Return the SQL of those that end at `first` or later, and in which something changed behind, since the cut `since`."""
+        of, replaced = f"SELECT {self._others('v')} FROM {self._versions} v WHERE v.txid", self._replaced()
+        came = f"{of} > %(since)s AND v.txid <= %(cut)s AND {self._behind()}"
+        gone = f"{of} = ANY (ARRAY({replaced} AND b.replaced_by > %(since)s))"
+        keys = f"{came} UNION {gone}"
+        # What was swapped is asked of all: it may have been closed in any session.
+        read = f"({shown}) s" if self._views_before else self._of_keys(keys, shown)
+        behind = self._changed_behind()
+        also = f"{behind} AS {_quoted(CHANGED_BEHIND)}"
+        return f"SELECT s.*, {also} FROM {read} WHERE s.{_quoted(self.end)} >= {_time('first')} AND {behind}"
+
+    def _others(self, row: str) -> str:
+        return listed(f"{row}.{_quoted(each)}" for each in self.keys[:-1])
+
+    def _of_keys(self, keys: str, shown: str) -> str:
+        """What of `shown` has these keys, but for the start; all of it where there is no other key."""
+        if len(self.keys) == 1:
+            return f"({shown}) s"
+        # OFFSET 0: each key by a search of its own, for which the planner must not make one join of all.
+        same = " AND ".join(f"a.{each} = c.{each}" for each in map(_quoted, self.keys[:-1]))
+        asked = f"SELECT DISTINCT * FROM ({keys}) k"
+        return f"({asked}) c CROSS JOIN LATERAL (SELECT * FROM ({shown}) a WHERE {same} OFFSET 0) s"
+
+    def closed_since(self, gap: int, cut: int, since: int, row: Mapping[str, Any]) -> int | None:
+        """Return the first cut, from `since` on, as of which something of a session, a row by names, was closed.
+
+        None: nothing was before the cut as of which it is the session.
+        """
+        if not row[CHANGED_BEHIND]:
+            return None
+        session = micros_of(row[self.keys[-1]]), micros_of(row[self.end])
+        before = [
+            Before([*self._versions_of(row, last, self._view(reports))] if reports else [], last)
+            for last, reports in self.before
+        ]
+        own = [*self._versions_of(row, cut, self._versions)]
+        return first_closed(session, own, cut, Asked(gap, self._closings, since, self.touching), before)
+
+    def _changed_behind(self) -> str:
+        """Whether a version that begins within the session was replaced, or begins before what was closed when it came.
+
+        Or, of what is `touching`, whether one that begins before the session and reaches into it was replaced, or an earlier
+        generation had anything there.
+        """
+        start, end = (_quoted(each) for each in (self.keys[-1], self.end))
+        same = "".join(f"v.{each} = s.{each} AND " for each in map(_quoted, self.keys[:-1]))
+        own = (
+            f"EXISTS (SELECT FROM {self._versions} v WHERE {same}v.{start} BETWEEN s.{start} AND s.{end} AND v.txid <= %(cut)s "
+            f"AND (v.txid IN ({self._replaced()}) OR {self._behind()}))"
+        )
+        of_earlier = (
+            f"EXISTS ({self._replaced()}) AND EXISTS (SELECT FROM {self._versions} v "
+            f"WHERE {same}v.{start} < s.{start} AND v.{end} >= s.{start} AND v.txid IN ({self._replaced()}))"
+        )
+        before = (
+            f"EXISTS (SELECT FROM {view} v WHERE {same}v.{start} <= s.{end} AND v.{end} >= s.{start})"
+            for view in self._views_before
+        )
+        return f"({' OR '.join([own, *([of_earlier] if self.touching else []), *before])})"
+
+    def _replaced(self) -> str:
+        """The txids that were replaced as of the cut."""
+        topology = doubled(pg_text(self.of.topology))
+        return f"SELECT b.txid FROM txbatch.batch b WHERE b.topology = {topology} AND b.replaced_by <= %(cut)s"
+
+    def _behind(self) -> str:
+        """Whether a version `v` begins before what was closed when it came."""
+        topology, state = doubled(pg_text(self.of.topology)), doubled(pg_text(self.of.state))
+        closed_to = (
+            f"SELECT (b.closed_to ->> {state})::bigint FROM txbatch.batch b WHERE b.topology = {topology} AND b.txid < v.txid "
+            "AND b.status = 'committed' AND b.closed_to IS NOT NULL ORDER BY b.txid DESC LIMIT 1"
+        )
+        return f"v.{_quoted(self.keys[-1])} < timestamptz 'epoch' + ({closed_to}) * interval '1 microsecond'"
+
+    def _versions_of(self, row: Mapping[str, Any], cut: int, view: str) -> Iterator[Version]:
+        """Yield all versions of the key of a row, up to a cut, of those that a view has."""
+        others = range(len(self.keys) - 1)
+        given = {f"k{n}": row[self.keys[n]] for n in others} | {"cut": cut}
+        same = "".join(f"v.{_quoted(self.keys[n])} = %(k{n})s AND " for n in others)
+        replaced = "CASE WHEN v.position > 0 THEN b.replaced_by END"
+        statement = (
+            f"SELECT v.{_quoted(self.keys[-1])}, v.{_quoted(self.end)}, v.txid, {replaced} FROM {view} v "
+            f"LEFT JOIN txbatch.batch b ON b.topology = {doubled(pg_text(self.of.topology))} AND b.txid = v.txid "
+            f"WHERE {same}v.txid <= %(cut)s"
+        )
+        for each in self.connection.exec_driver_sql(statement, given):
+            yield Version.of(*each)
+
+    @cached_property
+    def _closings(self) -> list[tuple[int, int]]:
+        """The commits that say up to when sessions are closed, by txid."""
+        given = {"topology": self.of.topology, "state": self.of.state}
+        return [(row.txid, row.closed_to) for row in self.connection.execute(query("upstream_closed_to"), given)]
+
+    @property
+    def _versions(self) -> str:
+        return self._view(self.reports)
+
+    @property
+    def _views_before(self) -> list[str]:
+        return [self._view(reports) for _, reports in self.before if reports]
+
+    def _view(self, reports: str) -> str:
+        return f"{reports}.{_quoted(versions_name(self.of.state))}"
+
+
+def _within(sql: str) -> str:
+    return f"{sql} >= {_time('first')} AND {sql} < {_time('end')}"
+
+
+def _time(parameter: str) -> str:
+    return f"timestamptz 'epoch' + %({parameter})s * interval '1 microsecond'"
+
+
+def _quoted(name: str) -> str:
+    return doubled(pg_name(name))
