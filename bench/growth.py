@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from bench import batches
-from bench.commit import MILLION, WITHOUT, Case
+from bench.case import WITHOUT, Case
+from bench.commit import MILLION
 from bench.database import server
 from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results

@@ -6,7 +6,8 @@ from functools import partial
 from unittest.mock import patch
 
 from bench import batches
-from bench.commit import MILLION, WITH, Case
+from bench.case import WITH, Case
+from bench.commit import MILLION
 from bench.database import server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results

@@ -20,7 +20,7 @@ from bench.measure import LeftOut, Stopwatch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bench.commit import Case
+    from bench.case import Case
 
 MERGE = (
     "MERGE INTO state.counts s USING staged b ON s.key = b.key "

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from bench import batches
-from bench.commit import as_csv
+from bench.case import as_csv
 from bench.database import Server, server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedFile, StagedState
 from txbatch.core.batch.plan import BatchPlan, Gone, OfInterval, Range, Ranges, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.topology.loaded import Loaded
 from txbatch.storage.staging import error_json
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "protocol.md"

@@ -16,7 +16,8 @@ from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.errors import TerminalError, TransientError, TxbatchError
 from txbatch.core.records.fields import decimal_scale
-from txbatch.core.topology.operations import Node, per_batch
+from txbatch.core.topology.nodes import Node
+from txbatch.core.topology.operations import per_batch
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.direct import operations

@@ -30,8 +30,7 @@ from txbatch.core.sources.spout import (
 from txbatch.core.state.append import AppendState
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.state import NonTransactionalState, OpaqueState, TransactionalState
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.static import StaticState
+from txbatch.core.topology.look_up import LiveState, StaticState
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.session_window import session_window

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from txbatch import settings
 from txbatch.core.errors import TerminalError
-from txbatch.core.topology.operations import LiveLookup
+from txbatch.core.topology.nodes import LiveLookup
 from txbatch.core.topology.topology import Topology
 from txbatch.direct.queries import answers
 from txbatch.launch.jobs import jobs_above

@@ -17,13 +17,13 @@ from support import LogSpout, run
 
 from txbatch import Count, LiveState, OpaqueState, StateSpout, Topology, failpoints, session_window, window
 from txbatch.core.batch.transaction import Assignment, Batch, TransactionAttempt
-from txbatch.core.corrections.keep_windows import KeptWindows
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.records.cuts import micros_of
 from txbatch.core.state.keep import Keep
+from txbatch.core.topology.kept_windows import KeptWindows
 from txbatch.core.upstream.look_ups import export
 from txbatch.run.windows import let_go, told
 

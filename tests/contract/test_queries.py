@@ -13,7 +13,7 @@ from support import LogSpout
 from txbatch import Avg, Count, Max, Min, OpaqueState, StaticState, Sum, Topology
 from txbatch.core.errors import DefinitionError, TerminalError, UnknownName
 from txbatch.core.topology.query_stream import QueryStream
-from txbatch.direct.queries import ask
+from txbatch.memory.ask import ask
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.reports import Reports
 from txbatch.settings import Settings

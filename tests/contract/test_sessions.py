@@ -29,8 +29,8 @@ from txbatch.core.state.state import State
 from txbatch.core.upstream.upstream import export
 from txbatch.direct.emitter import partials_of
 from txbatch.direct.operations import records
-from txbatch.direct.queries import ask as in_memory
 from txbatch.failpoints import FailpointReached
+from txbatch.memory.ask import ask as in_memory
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.reports import Reports
 from txbatch.settings import Settings

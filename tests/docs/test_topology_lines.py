@@ -8,7 +8,7 @@ import pytest
 from operation_cases import DOCUMENT, LINES, QUERIES, QUERY_LINES, documented, given, in_memory
 
 from txbatch import Stream, Topology
-from txbatch.direct.queries import ask
+from txbatch.memory.ask import ask
 from txbatch.memory.runner import run
 
 

@@ -54,11 +54,10 @@ from txbatch.memory import apart as apart_in_memory
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.apart import apart
-from txbatch.postgres.database.engine import connect, translated
+from txbatch.postgres.database.engine import connect, execute, translated
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.report_views import create_report
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state.state_writer import (
     ApartWriter,
     LedgerWriter,

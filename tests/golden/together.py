@@ -22,7 +22,7 @@ from txbatch import PartitionUnreadable
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
-from txbatch.direct.emitter import MemoryApplication
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging

@@ -38,7 +38,7 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.protocol import Wait
-from txbatch.direct.emitter import MemoryApplication
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

@@ -25,7 +25,7 @@ from txbatch.core.corrections import rebuild
 from txbatch.core.definition import definition
 from txbatch.core.upstream import look_ups
 from txbatch.core.upstream import upstream as upstreams
-from txbatch.core.upstream.upstream import replaced_with
+from txbatch.core.upstream.ranges import replaced_with
 from txbatch.memory import event_time, redefinitions, retention, upstream
 from txbatch.memory.tables import Tables
 

@@ -20,8 +20,8 @@ from txbatch.core.state.update import Change
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.direct.emitter import partials_of
 from txbatch.postgres.corrections import retention
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.schema.report_views import create_report
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state import by_python
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.state_writer import LedgerWriter

@@ -14,7 +14,7 @@ from txbatch import Avg, Count, Max, OpaqueState, Topology
 from txbatch.core.aggregates.merge import Merger
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.update import Change
-from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of
 

@@ -17,7 +17,7 @@ from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.state import update
 from txbatch.core.state.state import OpaqueValue, StateKind
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.state.state_writer import ApartWriter, LedgerWriter, OpaqueReplay
 from txbatch.postgres.state.statements import statements_of
 

@@ -21,7 +21,7 @@ from txbatch.core.batch.transaction import Batch, Interval, Restate
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.ledger import Ledger
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.ledger import PostgresLedger
 from txbatch.postgres.reading.reader import Reader
 from txbatch.postgres.schema import state_tables
@@ -99,7 +99,7 @@ def test_both_ledgers_agree(engine: Engine, shape: str, history: list[Any]) -> N
 def stored(ledger: PostgresLedger, shape: str) -> dict[Any, list[Any]]:
     values = ["count", "least", "most", "mean_sum", "mean_count"]
     with ledger.engine.connect() as connection:
-        found = state_tables.execute(connection, "SELECT to_jsonb(s) FROM state.agree s").fetchall()
+        found = execute(connection, "SELECT to_jsonb(s) FROM state.agree s").fetchall()
     rows = {}
     for (row,) in found:
         prev = [row[f"prev_{name}"] for name in values] if row.get("prev_txid") else []

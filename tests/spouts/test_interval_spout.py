@@ -12,13 +12,8 @@ import pytest
 
 from txbatch import Count, Interval, IntervalSpout, Topology, TransactionalState
 from txbatch.core.batch.transaction import Metadata, Run, TransactionAttempt
-from txbatch.core.definition.definition import (
-    Known,
-    check_definition,
-    state_definition,
-    stream_definitions,
-    stream_fields,
-)
+from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.stored import Known, state_definition, stream_definitions, stream_fields
 from txbatch.core.errors import DefinitionError, SchemaMismatch, TransientError
 from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.planning import plan_batch

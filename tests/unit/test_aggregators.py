@@ -31,9 +31,9 @@ from txbatch import (
     TopN,
     Variance,
 )
-from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, EXACT, LEAST, Merger
+from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST, Merger
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.records.fields import Field
+from txbatch.core.records.fields import EXACT, Field
 from txbatch.core.records.spark_sql import spark_name
 from txbatch.core.records.where import check_where
 from txbatch.core.state.fold import Contribution, fold

@@ -10,7 +10,7 @@ import pytest
 
 from txbatch import AppendState, Count, FixedBatchSpout, OpaqueState, ParquetFiles, SpoutKind, Stream, Topology
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.definition.definition import columns
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.memory.runner import run

@@ -25,7 +25,7 @@ from txbatch.cli import cron
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.batch.transaction import Batch, BatchStatus, Metadata
 from txbatch.core.errors import BadRecord, DefinitionError, LeaseHeld, PartitionUnreadable, StaleAttempt, Unavailable
-from txbatch.direct.emitter import MemoryApplication
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

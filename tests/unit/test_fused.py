@@ -33,8 +33,8 @@ from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, Incomplete, IntervalNotOver, TransientError
 from txbatch.core.protocol.fused import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, spans, why_not
-from txbatch.direct.emitter import MemoryApplication
 from txbatch.launch.fused import Attempt, Halving, Load
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

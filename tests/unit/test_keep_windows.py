@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 
 from txbatch import Avg, Count, FixedBatchSpout, Keep, OpaqueState, Stream, Sum, Topology, session_window, window
-from txbatch.core.corrections.keep_windows import (
-    KeptWindows,
-    Known,
-    Leaving,
-    Left,
-    decided,
-    kept_windows,
-    told_policy,
-    told_time,
-)
+from txbatch.core.corrections.keep_windows import Known, Leaving, decided
+from txbatch.core.definition.keep_policy import kept_windows, told_policy
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.cuts import micros_of
+from txbatch.core.topology.kept_windows import KeptWindows, Left, told_time
 from txbatch.run import windows
 
 pytestmark = pytest.mark.rule("R30")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from txbatch.core.errors import RecordsGone
-from txbatch.core.upstream.upstream import Replaced, UpstreamState, check_known_rows
+from txbatch.core.upstream.ranges import Replaced, UpstreamState
+from txbatch.core.upstream.upstream import check_known_rows
 
 
 @pytest.mark.parametrize(("last_counted", "refused"), [(6, True), (9, True), (None, False)])

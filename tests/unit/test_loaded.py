@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from txbatch.core.batch.heartbeat import Heartbeat
+from txbatch.core.batch.loaded import Loaded, check_same
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError, TransientError
-from txbatch.core.topology.loaded import Loaded, check_same, loaded
+from txbatch.core.topology.loaded import loaded
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import load_job
 from txbatch.storage.staging import AttemptFolder

@@ -34,7 +34,7 @@ from txbatch import (
 )
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.records.ordered_texts import BETWEEN, ordered_text
-from txbatch.direct.queries import ask
+from txbatch.memory.ask import ask
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.runner import run
 from txbatch.testing import FeederPartitionedSpout

@@ -10,7 +10,7 @@ from every_aggregate import Span, Weighted, Words, every_aggregate
 
 from txbatch import CombinerAggregator, Count, FixedBatchSpout, OpaqueState, Topology
 from txbatch.core.aggregates.merge import folded
-from txbatch.core.definition.definition import columns
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError
 from txbatch.core.records.python_types import misfit
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

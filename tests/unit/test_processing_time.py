@@ -14,8 +14,8 @@ from support import LogSpout
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology, session_window, window
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges, Whole
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.definition.definition import Known as Defined
-from txbatch.core.definition.definition import stream_watermarks
+from txbatch.core.definition.stored import Known as Defined
+from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
 from txbatch.core.protocol.event_time import Known, advanced, closed, fixed
 from txbatch.core.protocol.fused import as_one, go_together

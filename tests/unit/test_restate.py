@@ -13,7 +13,7 @@ from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Restat
 from txbatch.core.errors import DefinitionError, TerminalError, TransientError, UnknownName
 from txbatch.core.protocol.restate import check_topology
 from txbatch.core.sources.spout import Metadata
-from txbatch.direct.emitter import MemoryApplication
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

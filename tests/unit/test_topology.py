@@ -22,9 +22,10 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core.definition.definition import column_changes, columns
+from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
-from txbatch.core.topology.operations import Each, Filter, FlatMap
+from txbatch.core.topology.nodes import Each, Filter, FlatMap
 
 STATES = {"transactional": TransactionalState, "opaque": OpaqueState, "non_transactional": NonTransactionalState}
 EXACTLY_ONCE = {("transactional", "transactional"), ("transactional", "opaque"), ("opaque", "opaque")}

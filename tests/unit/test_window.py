@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
-from txbatch.core.definition.definition import column_changes, columns
+from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.cuts import micros_of, time_of
 from txbatch.core.topology.guarantee import guarantees

@@ -11,7 +11,8 @@ from operation_cases import PATHS, SPARK_ONLY, OperationCase
 from support import ListSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Sum, Topology, TransactionalState
-from txbatch.core.definition.definition import column_changes, columns
+from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.operations import one_for_one, per_batch

@@ -16,10 +16,10 @@ from txbatch.cli.ask import _question
 from txbatch.cli.printing import errors_told
 from txbatch.core.batch.manifest import StagedFile, StagedState
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
-from txbatch.core.corrections.keep_windows import told_time
 from txbatch.core.errors import DefinitionError, Incomplete, TerminalError
 from txbatch.core.records.fields import Field, parse_fields
 from txbatch.core.text import told_numbers
+from txbatch.core.topology.kept_windows import told_time
 from txbatch.direct.queries import _records
 from txbatch.launch.job_file import load_job
 from txbatch.orchestration.intervals import _written

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import click
 from sqlalchemy import Engine
 
 from txbatch import settings
+from txbatch.cli import database
+from txbatch.cli.main import demo
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated, migrate
 from txbatch.postgres.database.psql import make_reader
@@ -30,3 +33,22 @@ def migrated(where: settings.Settings) -> Engine:
         make_reader(engine)
     check_migrated(engine)
     return engine
+
+
+def _connect(where: settings.Settings) -> Engine:
+    return connect(where.database_url)
+
+
+def _where() -> settings.Settings:
+    """Return the settings of a command, or the demos' own for one below `txbatch demo`; the database is started."""
+    context = click.get_current_context()
+    if context.parent is not None and context.parent.command is demo:
+        from txbatch.local.databases import demo_settings
+
+        return demo_settings(settings.home())
+    return database.started()
+
+
+def _engine(where: settings.Settings | None = None) -> Engine:
+    """A migrated database; the embedded one is migrated by whoever comes first."""
+    return database.migrated(where or _where())

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.corrections import growth
-from txbatch.core.corrections.keep_windows import kept_windows, told_policy
+from txbatch.core.definition.keep_policy import kept_windows, told_policy
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.keep_windows import PostgresWindows

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
-from txbatch.core.batch.plan import BatchPlan, StreamPlan
-from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
 from txbatch.core.called import naming, told
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
@@ -27,8 +26,6 @@ from txbatch.core.topology.quarantine import QuarantineState, check_number
 from txbatch.core.topology.storable import check_storable
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.look_ups import live_states
-from txbatch.core.upstream.upstream import stream_numbers
 from txbatch.core.windows.watermark import MERGE
 from txbatch.direct.appended import appended
 from txbatch.direct.functions import holds, init_of, record_of, refused
@@ -36,49 +33,9 @@ from txbatch.direct.operations import Read, records
 from txbatch.direct.sessions import own_sessions
 from txbatch.direct.state_query import NO_TABLES, Tables
 from txbatch.direct.within_batch import Record
-from txbatch.memory.staging import MemoryStaging
 
 # Of a digest as many as make a number that fits a manifest.
 FINGERPRINT_DIGITS = 30
-
-
-class MemoryApplication:
-    """`core.protocol.application.Application` in this process: emits into a `MemoryStaging`."""
-
-    killed, stage = False, ""
-
-    def __init__(self, topology: Topology, staging: MemoryStaging) -> None:
-        self.topology, self.staging = topology, staging
-
-    def start(self, plans: Sequence[BatchPlan], code: str) -> None:
-        """Nothing has to be started."""
-
-    def emit(self, folder: AttemptFolder, assignment: Assignment) -> None:
-        """Read the attempt's batch and stage what it contributes."""
-        at = self.staging.attempt(assignment)
-        numbers, planned = stream_numbers(self.topology), assignment.plan.streams
-        exports = {name: at.read_export(number) for name, number in numbers.items() if name in planned}
-        tables = {state: at.read_export(number) for state, number in live_states(self.topology).items()}
-        at.write_result(*emit_batch(self.topology, assignment, exports, tables))
-
-    def emit_fused(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Emit one after the other; what fails stages nothing."""
-        for folder, assignment in attempts:
-            with suppress(TxbatchError):
-                self.emit(folder, assignment)
-
-    def begin(self, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:
-        """Do all of it at once."""
-        self.emit_fused(attempts)
-
-    def wait(self) -> None:
-        """It is done."""
-
-    def let_end(self) -> None:
-        """Nothing was started."""
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def emit_batch(

@@ -13,7 +13,8 @@ from txbatch.core.aggregates.merge import Partial
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.records.cuts import micros_of, time_of
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
-from txbatch.core.topology.python_steps import is_of_record, name_of, told
+from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.topology.python_steps import name_of
 
 
 def called(what: str, function: Any) -> Any:

@@ -10,30 +10,38 @@ from txbatch.arrow import arrow_array
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.records.cuts import time_of
+from txbatch.core.records.functions import is_of_record, told
 from txbatch.core.text import shown_record
-from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import (
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
     BatchStep,
+    Distinct,
     Each,
+    Failed,
     Filter,
+    FirstN,
     FlatMap,
+    Join,
     LiveLookup,
     Lookup,
     Map,
+    Merged,
     Node,
+    Numbered,
     Peek,
     Project,
     RecordStep,
+    Reduce,
     Repartition,
+    Source,
     Step,
     Transform,
     Watermarked,
     Windowed,
-    needs_ask,
-    parted,
 )
-from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Rows, is_of_record, operation_of, rows_of, told
+from txbatch.core.topology.operations import needs_ask, parted
+from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Rows, operation_of, rows_of
 from txbatch.core.topology.quarantine import FIELDS, failed_row
 from txbatch.direct.functions import needs_spark, record_of
 from txbatch.direct.state_query import NO_TABLES, Tables, state_query

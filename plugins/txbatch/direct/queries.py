@@ -20,26 +20,21 @@ from functools import partial
 from typing import Any, TypeVar
 
 from txbatch.arrow import arrow_array
-from txbatch.core.aggregates.merge import Partial
-from txbatch.core.errors import BadRecord, TerminalError, TxbatchError, UnknownName
+from txbatch.core.errors import BadRecord, TerminalError, TxbatchError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import values_of
 from txbatch.core.records.fields import Field
-from txbatch.core.state.state import Value
+from txbatch.core.records.python_types import fitted
 from txbatch.core.text import shown, text_of
-from txbatch.core.topology.batch_steps import Aggregate, fitted
-from txbatch.core.topology.nodes import How
-from txbatch.core.topology.operations import LiveLookup, Lookup, Step
+from txbatch.core.topology.look_up import How
+from txbatch.core.topology.nodes import Aggregate, LiveLookup, Lookup, Step
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.python_steps import Row, name_of, rows_of
 from txbatch.core.topology.query_stream import QueryStream
-from txbatch.core.topology.sessions import joined
-from txbatch.core.topology.topology import Topology
 from txbatch.direct.functions import record_of
 from txbatch.direct.operations import step_records
 from txbatch.direct.state_query import by_key, looked_up
 from txbatch.direct.within_batch import Record, aggregated
-from txbatch.memory.ledger import MemoryLedger
 
 Key = tuple[Any, ...]
 Of = TypeVar("Of")
@@ -47,21 +42,6 @@ Made = TypeVar("Made")
 # Returns the values of each key of a state, None for one that is absent.
 LookUp = Callable[[PersistentAggregate, Sequence[Key]], Sequence[Mapping[str, Any] | None]]
 _SHOWN_MAX = 200
-
-
-def ask(ledger: MemoryLedger, topology: Topology, query: str, questions: Sequence[Any]) -> list[list[Record]]:
-    """Return the answer to each question from the states in memory, all of one moment; compare `Reports.ask`."""
-    with ledger.transaction() as tables:
-        rows = {name: ledger.rows(name) for name in tables.states}
-
-    def look_up(aggregate: PersistentAggregate, keys: Sequence[Key]) -> list[Mapping[str, Any] | None]:
-        name = aggregate.state.name
-        if name not in rows:
-            raise UnknownName(f"no state {name!r} is known; run its topology first")
-        found = _partials(aggregate, rows[name])
-        return [_finished(aggregate, found.get(key)) for key in keys]
-
-    return answers(topology.query_stream(query), questions, look_up)
 
 
 def answers(query: QueryStream, questions: Sequence[Any], look_up: LookUp) -> list[list[Record]]:
@@ -156,21 +136,6 @@ def _live(batches: Sequence[list[Record]], step: LiveLookup, look_up: LookUp) ->
 
 def _values(step: LiveLookup, found: Mapping[str, Any] | None) -> Record:
     return {value.name: None if found is None else fitted(found[value.name], value.type) for value in step.values}
-
-
-def _partials(aggregate: PersistentAggregate, rows: Mapping[Key, Value]) -> Mapping[Key, Partial]:
-    """Return the values of rows in memory, but of tombstones; of a state by sessions what their pieces come to."""
-    there = {key: (row.value, row.txid) for key, row in rows.items() if row.value is not None}
-    return {key: partial for key, (partial, _) in joined(aggregate, there).items()}
-
-
-def _finished(aggregate: PersistentAggregate, partial: Partial | None) -> Mapping[str, Any] | None:
-    """Return the values of a key as a report shows them; None for no such key."""
-    if partial is None:
-        return None
-    of = {name: [n for n, each in enumerate(aggregate.columns) if each.value == name] for name in aggregate.aggregates}
-    values = aggregate.aggregates.items()
-    return {name: aggregator.finish(tuple(partial[n] for n in of[name])) for name, aggregator in values}
 
 
 def _records(of: str, fields: Sequence[Field], questions: Sequence[Any]) -> list[Record]:

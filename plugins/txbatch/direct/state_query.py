@@ -9,10 +9,7 @@ from typing import Any
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.comparing import key_of
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.nodes import How
-from txbatch.core.topology.state_query import KEY_CHARACTERS, StateQuery
-from txbatch.core.topology.static import Versioned
+from txbatch.core.topology.look_up import KEY_CHARACTERS, How, LiveState, StateQuery, Versioned
 from txbatch.direct.functions import record_of
 from txbatch.direct.within_batch import Record
 

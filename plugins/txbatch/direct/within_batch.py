@@ -10,9 +10,10 @@ from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.errors import BadFunction, BadRecord
 from txbatch.core.records.comparing import grouped_by, key_of, order_of
 from txbatch.core.records.fields import Field
+from txbatch.core.records.python_types import fitted
 from txbatch.core.text import shown_record
-from txbatch.core.topology.batch_steps import Aggregate, BatchValue, FirstN, Numbered, Reduce, fitted
-from txbatch.core.topology.nodes import How, Join
+from txbatch.core.topology.look_up import How
+from txbatch.core.topology.nodes import Aggregate, BatchValue, FirstN, Join, Numbered, Reduce
 from txbatch.direct.functions import init_of, record_of, refused
 
 Record = dict[str, Any]

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from txbatch.core.batch.loaded import check_same
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, check_manifest
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.text import how_many, shown_lines
 from txbatch.core.topology.late import check_kept_aside
-from txbatch.core.topology.loaded import check_same, loaded
+from txbatch.core.topology.loaded import loaded
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states

@@ -12,19 +12,23 @@ from typing import NamedTuple
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
-from txbatch.core.topology.batch_steps import Aggregate
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import (
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
     Each,
+    Failed,
     Filter,
     FlatMap,
     Function,
+    Join,
     LiveLookup,
     Lookup,
     Map,
+    Merged,
     Node,
     Peek,
     Repartition,
+    Source,
     Transform,
     Watermarked,
     Windowed,

@@ -25,7 +25,8 @@ from txbatch.core.batch.apart import (
 )
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.called import naming
-from txbatch.core.definition.definition import state_definition, way_out
+from txbatch.core.definition.checks import way_out
+from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Incomplete, SchemaMismatch
 from txbatch.core.state import update
 from txbatch.core.state.state import StateKind, Value

@@ -12,7 +12,7 @@ from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.cuts import micros_of
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed, same_sessions
 from txbatch.core.upstream.closings import asked_since, asks_touching
-from txbatch.core.upstream.upstream import Replaced
+from txbatch.core.upstream.ranges import Replaced
 from txbatch.memory.tables import StoredState, Tables
 
 Key = tuple[Any, ...]

@@ -11,9 +11,11 @@ from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import BatchStatus
-from txbatch.core.corrections.keep_windows import KeptWindows, Known, Leaving, Left, decided
+from txbatch.core.corrections.keep_windows import Known, Leaving, decided
 from txbatch.core.records.cuts import micros_of
-from txbatch.core.upstream.upstream import ALL, STATE_SPOUT
+from txbatch.core.topology.kept_windows import KeptWindows, Left
+from txbatch.core.upstream.ranges import ALL
+from txbatch.core.upstream.upstream import STATE_SPOUT
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.memory import event_time
 from txbatch.memory.ledger import MemoryLedger

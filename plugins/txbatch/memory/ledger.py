@@ -41,17 +41,18 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.called import naming
-from txbatch.core.corrections.keep_windows import check_interval_not_left
-from txbatch.core.definition.definition import redefinitions, state_definition
+from txbatch.core.definition.definition import redefinitions
 from txbatch.core.definition.jobs import Jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
+from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
 from txbatch.core.protocol import protocol
 from txbatch.core.protocol.given_up import given_up
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
+from txbatch.core.protocol.record_numbers import check_base, check_same_number, fixed
 from txbatch.core.protocol.restate import check_not_folded, check_version
 from txbatch.core.text import shown
-from txbatch.core.topology import numbered
+from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.quarantine import check_joined
 from txbatch.core.topology.topology import Topology
 from txbatch.memory import event_time
@@ -192,7 +193,7 @@ class MemoryLedger:
                 plans = event_time.fix(tables, topology, plans, now)
             for run, metadata in protocol.before_refused(plans, partial(self._check_plan, tables, head.topology)):
                 if numbers and run.restate is None:
-                    metadata = numbered.fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
+                    metadata = fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
                 if run.interval:
                     tables.intervals[head.topology, batch.txid] = run.interval
@@ -359,10 +360,10 @@ class MemoryLedger:
             if now.kind is BatchKind.RESTATE:
                 version = tables.version(now.topology, now.position)
                 check_not_folded(version)
-                numbered.check_same_number(version, numbers, newest.manifest)
+                check_same_number(version, numbers, newest.manifest)
                 tables.take_place(now)
             else:
-                numbered.check_base(now, numbers, lambda: tables.next_numbers(now.topology, numbers))
+                check_base(now, numbers, lambda: tables.next_numbers(now.topology, numbers))
             for aggregate in topology.aggregates:
                 name = aggregate.state.name
                 if aggregate.state.database is None:

@@ -14,11 +14,12 @@ from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import rebuild as decided
 from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
-from txbatch.core.definition.definition import check_owner, state_definition, stream_fields, stream_watermarks
+from txbatch.core.definition.definition import check_owner
+from txbatch.core.definition.stored import state_definition, stream_fields, stream_watermarks
 from txbatch.core.protocol.event_time import late_of
-from txbatch.core.topology.numbered import check_same_number
+from txbatch.core.protocol.record_numbers import check_same_number
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.upstream import check_past_read
+from txbatch.core.upstream.readers import check_past_read
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import Counting, StoredState, Tables, Times
 from txbatch.memory.upstream import looked_up, readers, replaced_generations

@@ -11,14 +11,8 @@ from txbatch.core.batch.apart import ApartStatus, LastWriter
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import BatchStatus
-from txbatch.core.definition.definition import (
-    StateDefinition,
-    after_steps,
-    check_change,
-    check_names_kept,
-    check_none_runs,
-    state_definition,
-)
+from txbatch.core.definition.checks import check_change, check_names_kept
+from txbatch.core.definition.definition import after_steps, check_none_runs
 from txbatch.core.definition.redefinition import (
     AddState,
     DropState,
@@ -33,12 +27,13 @@ from txbatch.core.definition.redefinition import (
     sources,
     steps_of,
 )
+from txbatch.core.definition.stored import StateDefinition, state_definition
 from txbatch.core.protocol import protocol
 from txbatch.core.state.pruned import begun
 from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.upstream import check_changed
+from txbatch.core.upstream.readers import check_changed
 from txbatch.memory.tables import Changed, Rows, StoredState, Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 

@@ -22,7 +22,7 @@ from txbatch.core.state.pruned import more_pruned
 from txbatch.core.state.state import TransactionalValue
 from txbatch.core.state.update import Change
 from txbatch.core.topology.quarantine import quarantine_name
-from txbatch.core.upstream.upstream import held
+from txbatch.core.upstream.readers import held
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.tables import StoredState, Tables
 from txbatch.memory.upstream import looked_up, readers

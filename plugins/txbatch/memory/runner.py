@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txbatch.core.topology.loaded import Loaded, loaded
+from txbatch.core.batch.loaded import Loaded
+from txbatch.core.topology.loaded import loaded
 from txbatch.core.topology.topology import Topology
-from txbatch.direct.emitter import MemoryApplication
+from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.staging import MemoryStaging

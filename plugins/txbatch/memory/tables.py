@@ -23,20 +23,20 @@ from txbatch.core.batch.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.core.corrections.keep_windows import KeptWindows, Left, policy, stored_windows
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.core.definition.definition import (
+from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.keep_policy import policy, stored_windows
+from txbatch.core.definition.redefinition import (
+    Redefinition,
+)
+from txbatch.core.definition.renames import by_name
+from txbatch.core.definition.stored import (
     Known,
     StateDefinition,
-    by_name,
-    check_definition,
     state_definition,
     stream_definitions,
     stream_fields,
     stream_watermarks,
-)
-from txbatch.core.definition.redefinition import (
-    Redefinition,
 )
 from txbatch.core.errors import Incomplete, UnknownName
 from txbatch.core.protocol import protocol
@@ -44,12 +44,13 @@ from txbatch.core.protocol.event_time import Ahead, Closed, Marks
 from txbatch.core.protocol.ledger import Head, ReadBy, Version
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.keep import Keep
-from txbatch.core.state.new_values import changed, finished
+from txbatch.core.state.new_values import changed
 from txbatch.core.state.pruned import Spans
 from txbatch.core.state.state import TransactionalValue, Value
 from txbatch.core.state.update import Change, in_ledger
 from txbatch.core.text import shown
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.kept_windows import KeptWindows, Left
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, finished
 from txbatch.core.topology.topology import Topology
 
 Rows = Mapping[Any, Value]

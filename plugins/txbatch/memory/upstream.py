@@ -8,36 +8,40 @@ from typing import TYPE_CHECKING, Any, cast
 
 from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
-from txbatch.core.corrections.keep_windows import may_count_in
 from txbatch.core.errors import UnknownName
 from txbatch.core.records.cuts import micros_of
 from txbatch.core.records.fields import free_name
 from txbatch.core.state.append import BATCH
 from txbatch.core.state.fold import Contribution, fold, last_changed
-from txbatch.core.state.new_values import changed, finished
+from txbatch.core.state.new_values import changed
 from txbatch.core.state.pruned import has_gone
 from txbatch.core.state.state import changes_columns
+from txbatch.core.topology.kept_windows import may_count_in
+from txbatch.core.topology.persistent_aggregate import finished
 from txbatch.core.topology.sessions import joined
-from txbatch.core.upstream.closings import Closing, asked_before, asked_next, asked_since, closed_columns, taken
-from txbatch.core.upstream.upstream import (
+from txbatch.core.upstream.closings import asked_before, asked_next, asked_since, closed_columns, taken
+from txbatch.core.upstream.ranges import (
     CLOSED_BY,
-    FINAL,
-    STATE_SPOUT,
-    Reader,
+    Closing,
     Replaced,
     UpstreamState,
-    check_asked,
-    check_dated,
     check_gone,
     check_kept,
-    check_keys,
-    check_merged,
     check_same,
     left_between,
     pruned_between,
     replaced_with,
-    shown_columns,
     within_generation,
+)
+from txbatch.core.upstream.upstream import (
+    FINAL,
+    STATE_SPOUT,
+    Reader,
+    check_asked,
+    check_dated,
+    check_keys,
+    check_merged,
+    shown_columns,
 )
 from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since

@@ -14,11 +14,11 @@ from sqlalchemy import Connection
 from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, canonical_json
-from txbatch.core.definition.definition import Known
+from txbatch.core.definition.stored import Known
 from txbatch.core.protocol.ledger import Committed
 from txbatch.core.protocol.protocol import check_commit
+from txbatch.core.protocol.record_numbers import check_base, check_same_number
 from txbatch.core.protocol.restate import check_not_folded
-from txbatch.core.topology.numbered import check_base, check_same_number
 from txbatch.core.topology.quarantine import check_joined
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses

@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
-from txbatch.core.corrections.keep_windows import check_interval_not_left
 from txbatch.core.protocol import protocol
 from txbatch.core.protocol.ledger import Head, RunPlan
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import shown
+from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
 from txbatch.postgres.tables import rows

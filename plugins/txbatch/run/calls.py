@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from txbatch.core.batch.transaction import Metadata, Restate, Run
 from txbatch.core.errors import LeaseHeld
-from txbatch.core.protocol.run_locks import RunLocks
+from txbatch.core.protocol.application import RunLocks
 
 RUN_PREFIX = "cli:"
 # Between the name of a call that plans several batches ahead and the number of one of its runs.

@@ -19,8 +19,8 @@ from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt,
 from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
 from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
 from txbatch.core.protocol import fused, planning, restate
+from txbatch.core.protocol.application import REBUILD
 from txbatch.core.protocol.ledger import Version
-from txbatch.core.protocol.run_locks import REBUILD
 from txbatch.core.protocol.weight import Weight
 from txbatch.run.steps import Steps
 

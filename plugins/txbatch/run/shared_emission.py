@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.protocol.application import Application
+from txbatch.core.protocol.application import Application, RunLocks
 from txbatch.core.protocol.protocol import Wait, waited_for
-from txbatch.core.protocol.run_locks import RunLocks
 from txbatch.core.text import shown
 from txbatch.run.fused import Planned, emit_ahead
 from txbatch.run.steps import Steps

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from txbatch import failpoints
+from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
@@ -22,16 +23,13 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.protocol import advice, coordinator, interval_warnings, protocol, restate
-from txbatch.core.protocol.application import Job, Submit
+from txbatch.core.protocol.application import Job, Repeat, RunLocks, Submit, repeated
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.protocol import Wait, WaitReason
-from txbatch.core.protocol.repeat import Repeat, repeated
-from txbatch.core.protocol.run_locks import RunLocks
 from txbatch.core.text import shown
-from txbatch.core.topology.loaded import Loaded
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
 from txbatch.run.lease import attempt_kept_alive

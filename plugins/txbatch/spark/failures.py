@@ -14,9 +14,9 @@ from py4j.protocol import Py4JNetworkError
 
 from txbatch.core import errors
 from txbatch.core.errors import BadRecord, DefinitionError, TerminalError, TransientError, TxbatchError
+from txbatch.core.records.functions import is_of_record
 from txbatch.core.records.own_code import is_own
 from txbatch.core.text import shown_record, text_of
-from txbatch.core.topology.python_steps import is_of_record
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: \w{5}.*$| If necessary set .*$| Use [`']?try_.*$")

@@ -10,28 +10,35 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.records.fields import Field
 from txbatch.core.records.spark_sql import spark_name
 from txbatch.core.records.where import Condition
-from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import (
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
     BatchStep,
+    Distinct,
     Each,
+    Failed,
     Filter,
+    FirstN,
     FlatMap,
     Function,
+    Join,
     LiveLookup,
     Lookup,
     Map,
+    Merged,
     Node,
+    Numbered,
     Peek,
     Project,
     RecordStep,
+    Reduce,
     Repartition,
+    Source,
     Transform,
     Watermarked,
     Windowed,
-    needs_ask,
-    parted,
 )
+from txbatch.core.topology.operations import needs_ask, parted
 from txbatch.core.topology.python_steps import name_of, operation_of, rows_of
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import Called, run_failed, run_python

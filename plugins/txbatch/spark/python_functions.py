@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from txbatch.arrow import arrow_array
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import Field
+from txbatch.core.records.functions import is_of_record
 from txbatch.core.sources.spout import PartitionedSpout
 from txbatch.core.text import shown_record
 from txbatch.core.topology import quarantine
-from txbatch.core.topology.nodes import Source
-from txbatch.core.topology.operations import Node
-from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Row, Rows, is_of_record, operation_of
+from txbatch.core.topology.nodes import Node, Source
+from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Row, Rows, operation_of
 from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl
 from txbatch.spark.within_batch import OF_FIELD, carried

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from txbatch.arrow import arrow_array
 from txbatch.core.records.fields import Field
-from txbatch.core.topology.batch_steps import Reduce
+from txbatch.core.topology.nodes import Reduce
 from txbatch.spark.frames import ddl
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.records.spark_sql import spark_name
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.state_query import KEY_CHARACTERS, StateQuery
-from txbatch.core.topology.static import StaticState, Versioned
+from txbatch.core.topology.look_up import KEY_CHARACTERS, LiveState, StateQuery, StaticState, Versioned
 from txbatch.spark.frames import ddl, of_rows
 
 if TYPE_CHECKING:

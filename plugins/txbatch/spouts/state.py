@@ -12,6 +12,7 @@ from txbatch.core.records.fields import checked_name, parse_fields
 from txbatch.core.records.spark_sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN
 from txbatch.core.upstream.closings import check_closes, check_told, next_closed
+from txbatch.core.upstream.ranges import next_range
 from txbatch.core.upstream.upstream import (
     CHANGES,
     FINAL,
@@ -21,7 +22,6 @@ from txbatch.core.upstream.upstream import (
     check_columns,
     check_known_rows,
     check_known_windows,
-    next_range,
 )
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import ABORT, DefinitionError, TransientError
-from txbatch.core.topology.static import Versioned
+from txbatch.core.topology.look_up import Versioned
 from txbatch.formats.listing import absolute, escaped, files_below, name_pattern
 
 if TYPE_CHECKING:

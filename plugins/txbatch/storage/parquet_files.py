@@ -16,7 +16,8 @@ from txbatch.core.state.append import BATCH
 
 if TYPE_CHECKING:
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.core.upstream.upstream import Upstream, UpstreamState
+    from txbatch.core.upstream.ranges import UpstreamState
+    from txbatch.core.upstream.upstream import Upstream
 
 NAME = "batch-{:012d}.parquet"
 MARK, WRITING = "_written.json", "_writing"  # names that Spark passes over

@@ -18,9 +18,8 @@ from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import fields_ddl, values_of
 from txbatch.core.records.fields import Field, array_of, parse_fields
-from txbatch.core.records.python_types import misfit
+from txbatch.core.records.python_types import fitted, misfit
 from txbatch.core.text import shown_record
-from txbatch.core.topology.batch_steps import fitted
 from txbatch.direct.functions import init_of
 from txbatch.testing.values import some_value
 

@@ -32,10 +32,10 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.sessions import joined
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.window import Window
-from txbatch.direct.emitter import MemoryApplication
-from txbatch.direct.queries import ask
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.job_file import load_job
+from txbatch.memory.application import MemoryApplication
+from txbatch.memory.ask import ask
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob

@@ -14,13 +14,27 @@ from txbatch.core.records.fields import Field
 from txbatch.core.records.spark_sql import spark_name
 from txbatch.core.records.where import Condition
 from txbatch.core.sources.spout import PartitionedSpout, Spout
-from txbatch.core.topology.batch_steps import Aggregate
+from txbatch.core.topology.checks import checked
 from txbatch.core.topology.late import LateState
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import Each, Filter, FlatMap, Function, Lookup, Map, Node, Step, Transform
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked
-from txbatch.core.topology.static import StaticState
+from txbatch.core.topology.look_up import LiveState, StaticState
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
+    Each,
+    Failed,
+    Filter,
+    FlatMap,
+    Function,
+    Join,
+    Lookup,
+    Map,
+    Merged,
+    Node,
+    Source,
+    Step,
+    Transform,
+)
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
 from txbatch.testing.expressions import plain_function

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.aggregates.merge import (
     ADD,
     DECIMAL_DIGITS_MAX,
-    EXACT,
     GREATEST,
     LEAST,
     Merge,
@@ -26,6 +25,7 @@ from txbatch.core.aggregates.merge import (
 )
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import (
+    EXACT,
     FLOATING_TYPES,
     INTEGER_TYPES,
     Field,

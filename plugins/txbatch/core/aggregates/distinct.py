@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn, required
-from txbatch.core.aggregates.merge import EXACT, Partial, Smallest
+from txbatch.core.aggregates.merge import Partial, Smallest
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.fields import FLOATING_TYPES, Field, decimal_scale
+from txbatch.core.records.fields import EXACT, FLOATING_TYPES, Field, decimal_scale
 from txbatch.core.records.spark_sql import spark_name
 from txbatch.core.records.texts import text_of, text_sql
 from txbatch.core.records.where import Condition

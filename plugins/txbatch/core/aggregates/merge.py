@@ -15,17 +15,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from enum import StrEnum
 from functools import reduce
 from typing import Any, ClassVar
 
 from txbatch.core.errors import BadRecord
-from txbatch.core.records.fields import FLOATING_TYPES, array_of
+from txbatch.core.records.fields import EXACT, FLOATING_TYPES, array_of
 
 BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 DECIMAL_DIGITS_MAX = 38
-EXACT = Context(prec=80)
 Partial = tuple[Any, ...]
 
 

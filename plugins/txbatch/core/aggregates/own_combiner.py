@@ -11,9 +11,9 @@ from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Partial, RowMerge
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError, TerminalError, TxbatchError
 from txbatch.core.records.fields import FLOATING_TYPES, Field, checked_array, checked_type, parse_fields
+from txbatch.core.records.functions import is_of_record, told
 from txbatch.core.records.python_types import all_fit, misfit
 from txbatch.core.text import repr_of
-from txbatch.core.topology.python_steps import is_of_record, told
 
 _SHOWN_MAX = 100
 _COMBINE = "combine"

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from txbatch.core.aggregates.aggregator import PartialColumn, Sum, required
-from txbatch.core.aggregates.merge import ADD, EXACT, Partial
+from txbatch.core.aggregates.merge import ADD, Partial
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.records.fields import Field, decimal_scale
+from txbatch.core.records.fields import EXACT, Field, decimal_scale
 from txbatch.core.records.spark_sql import spark_name
 from txbatch.core.records.where import Condition
 

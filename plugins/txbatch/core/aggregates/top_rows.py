@@ -11,8 +11,7 @@ from txbatch.core.aggregates.several import checked_size
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import Field
 from txbatch.core.records.ordered_texts import BETWEEN, BETWEEN_SQL, ordered_text, ordered_text_sql, shown
-from txbatch.core.records.pg_sql import pg_text
-from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.records.spark_sql import pg_text, spark_name, spark_text
 from txbatch.core.records.where import Condition
 
 # Of 1,000 such rows a key has 64 MB.

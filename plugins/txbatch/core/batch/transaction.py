@@ -14,8 +14,8 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.formats import check_format
 
 if TYPE_CHECKING:
+    from txbatch.core.batch.loaded import Loaded
     from txbatch.core.batch.plan import BatchPlan
-    from txbatch.core.topology.loaded import Loaded
 
 INIT_TXID = 1
 INTERVAL_KEY = "interval:"
@@ -247,7 +247,7 @@ class Assignment:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Assignment:
         """Return what `to_json` made; raise NewerFormat for what a newer txbatch wrote."""
-        from txbatch.core.topology.loaded import Loaded
+        from txbatch.core.batch.loaded import Loaded
 
         check_format("the assignment", value, ASSIGNMENT_FORMAT)
         attempt = TransactionAttempt(value["txid"], value["attempt_id"])

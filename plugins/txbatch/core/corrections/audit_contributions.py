@@ -14,7 +14,7 @@ from txbatch.core.aggregates.merge import Total
 from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.transaction import BatchKind
 from txbatch.core.corrections.audit import Entry
-from txbatch.core.definition.definition import StateDefinition
+from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 

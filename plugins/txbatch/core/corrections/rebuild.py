@@ -17,13 +17,15 @@ from typing import Any, Never, Protocol
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
-from txbatch.core.definition.definition import Known, source_changes, state_definition, watermark_times
+from txbatch.core.definition.definition import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
+from txbatch.core.definition.stored import Known, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
-from txbatch.core.upstream.upstream import Reader, check_changed
+from txbatch.core.upstream.readers import check_changed
+from txbatch.core.upstream.upstream import Reader
 
 
 @dataclass(frozen=True, slots=True)

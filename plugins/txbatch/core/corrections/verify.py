@@ -211,11 +211,6 @@ def sample(positions: Sequence[int], size: int, seed: int) -> list[int]:
     return sorted(Random(seed).sample(positions, min(size, len(positions))))  # noqa: S311 (no secret)
 
 
-def restate_command(topology: str, txid: int) -> str:
-    """Return the command that counts a batch again."""
-    return f'txbatch restate {topology} {txid} --why "..."'
-
-
 @dataclass(frozen=True, slots=True)
 class Again:
     """What a batch came to when it was read again, and what its driver was told."""

@@ -6,12 +6,12 @@ as it is when they are emitted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from txbatch.core.batch.transaction import Batch, Metadata, canonical_json
+from txbatch.core.batch.transaction import Metadata, canonical_json
 from txbatch.core.definition.redefinition import (
     AddState,
     AddValue,
@@ -25,27 +25,30 @@ from txbatch.core.definition.redefinition import (
     NeedsRebuild,
     Prune,
     Redefinition,
-    RenameState,
-    RenameStream,
-    RenameTopology,
     RenameValue,
     Step,
     ValueStep,
     stepped,
     value_changes,
-    ways,
     widens,
 )
+from txbatch.core.definition.renames import _topology_renamed, renamed
+from txbatch.core.definition.stored import (
+    _DROPPED,
+    Known,
+    StateDefinition,
+    StreamDefinition,
+    state_definition,
+    stream_definitions,
+    stream_fields,
+    stream_watermarks,
+)
 from txbatch.core.errors import ChangeTooEarly, DefinitionError, SchemaMismatch
-from txbatch.core.records.fields import parse_fields
 from txbatch.core.state.state import changes_name
-from txbatch.core.topology.operations import per_batch, windows
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.watermark import MERGE, Watermark
 
-# Marks a watermark that a stream had, where those of streams are kept.
-_DROPPED = "dropped"
 # Entries of a source's identity that ledgers of earlier versions lack: what is defined when they are first met is taken.
 _NOT_ALWAYS_KEPT = ("times", "pattern", "reads")
 # What a report of changes has of each batch, beside its txid.
@@ -61,123 +64,10 @@ _MERGES = {
 _SOURCE_LENGTH_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDefinition:
-    """The identity and kind of a stream's spout, and the types of its fields; None: stored before they were kept."""
-
-    source: Metadata
-    fields: Mapping[str, str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class StateDefinition:
-    """What a state is. `columns` are its keys and values with their types, `streams` those it counts; None: as above.
-
-    `since` says of values that joined later from which txid on they count, `joined` the same of the state.
-    """
-
-    kind: str
-    contributions: bool
-    database: str | None
-    columns: Metadata
-    streams: Sequence[str] | None
-    since: Mapping[str, int] = field(default_factory=dict)
-    joined: int = 1
-
-    def uncounted(self, aggregate: PersistentAggregate, position: int) -> frozenset[str]:
-        """Return the columns of values that joined after this position; all of them where the state did."""
-        late = {value for value in aggregate.aggregates if position < max(self.joined, self.since.get(value, 1))}
-        return frozenset(column.name for column in aggregate.columns if column.value in late)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a ledger knows of a topology: its definition, and how far its history goes.
-
-    `txid` is its newest that was not aborted, `committed` the newest that was committed, with the states that it counted;
-    both None before the first. `owners` says to which topology a state's name belongs. `planned` says whether there are batches
-    at all: what is aborted can still be given up, and is of the source that it was planned from. `counted` says whether any of
-    them is committed, be it one that was given up or counted again. `was` is the name by which all this is known, where that is
-    not the topology's. `watermarks` are those of its streams, as they are stored (R25).
-    """
-
-    job: str
-    by_interval: bool
-    streams: Mapping[str, StreamDefinition]
-    states: Mapping[str, StateDefinition]
-    owners: Mapping[str, str]
-    txid: int | None
-    committed: tuple[int, Collection[str]] | None
-    planned: bool = False
-    was: str | None = None
-    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
-    counted: bool = False
-
-    def counts(self, state: str) -> bool:
-        """True if the state is the topology's, and its newest committed txid counted it, or came before the state joined."""
-        if state not in self.states or self.committed is None:
-            return state in self.states
-        txid, counted = self.committed
-        return state in counted or txid < self.states[state].joined
-
-
-def check_definition(topology: Topology, job: str, known: Known) -> None:
-    """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
-    name, found = topology.name, redefinitions(topology, known)
-    changes = "; ".join(each.what for each in found)
-    first = (
-        ""
-        if known.was or job == known.job
-        else f"{known.job} defines it already; if {job} is a second job, give its topology another name there. "
-    )
-    if found and not known.counted:
-        back = "" if known.txid is None else "put it back as it was; or "
-        raise SchemaMismatch(
-            f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"
-            f"`txbatch drop {known.was or name}` and run it again"
-        )
-    if found:
-        raise SchemaMismatch(
-            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
-            f"{ways(name, job, found, way_out(name))}"
-        )
-
-
-def check_change(topology: Topology, job: str, known: Known, pending: Sequence[Batch]) -> list[Redefinition]:
-    """Return what of a changed definition is to be applied; empty: nothing has changed.
-
-    SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.
-    """
-    found = redefinitions(topology, known)
-    if any(isinstance(each, NeedsRebuild) for each in found):
-        check_definition(topology, job, known)
-    if found and pending:
-        first = pending[0]
-        raise ChangeTooEarly(
-            f"topology {topology.name!r} cannot be changed while txid {first.txid} of {first.lease_run} is open "
-            f"({first.status}), which is of the definition before: let that run finish by the job as it was, or "
-            f"`txbatch abort {topology.name} {first.txid} --why '...'`"
-        )
-    return found
-
-
 def check_none_runs(topology: str, found: Sequence[Redefinition], told: str | None) -> None:
     """ChangeTooEarly for what changes while a rebuild runs, which is `told` of: it counts by the definition before."""
     if found and told is not None:
         raise ChangeTooEarly(f"topology {topology!r} cannot be changed now: {told}")
-
-
-def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
-    """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
-
-    So does a value that goes: another one may have the name later. None: no such generation is there.
-    """
-    named = RenameTopology | RenameState | RenameValue | DropValue
-    if replaced is not None and any(isinstance(step, named) for step in steps):
-        raise ChangeTooEarly(
-            f"topology {topology!r} and its states keep their names while what they were before rebuild {replaced} can be asked "
-            f"for, and so do their values: change the names after `txbatch rebuild {topology} --drop-past`"
-        )
 
 
 def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
@@ -196,59 +86,6 @@ def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     for state in (aggregate.state.name for aggregate in topology.aggregates):
         check_owner(state, known.owners.get(state, topology.name), topology.name)
     return [*renamings, *_changes(topology, known)]
-
-
-def _topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
-    apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
-    what = f"topology {topology.name!r} was {was!r}"
-    if apart:
-        return NeedsRebuild(f"{what}, which state {apart[0]} knows it by: there it keeps that name")
-    return InPlace(what, RenameTopology(was))
-
-
-def by_name(known: Known, was: str, topology: Topology) -> Known:
-    """Return what is known of a topology that had another name."""
-    owners = {state: topology.name if owner == was else owner for state, owner in known.owners.items()}
-    return replace(known, owners=owners, was=was)
-
-
-def renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
-    """Return what is known by the names that streams and states have now, and how they got them."""
-    now = {aggregate.state.name: aggregate.state for aggregate in topology.aggregates}
-    names = {
-        state.was: state.name
-        for state in now.values()
-        if state.was is not None and state.was in known.states and state.was not in now
-        if state.name not in known.owners and state.database is None and known.states[state.was].database is None
-    }
-    known, found = _streams_renamed(topology, known)
-    if not names:
-        return known, found
-    found += [InPlace(f"state {name!r} was {was!r}", RenameState(name, was)) for was, name in names.items()]
-    counted = known.committed and (known.committed[0], [names.get(state, state) for state in known.committed[1]])
-    states = {names.get(name, name): state for name, state in known.states.items()}
-    owners = {names.get(name, name): owner for name, owner in known.owners.items()}
-    return replace(known, states=states, owners=owners, committed=counted), found
-
-
-def _streams_renamed(topology: Topology, known: Known) -> tuple[Known, list[InPlace]]:
-    now = {name: stream.roots[0].was for name, stream in topology.streams.items()}
-    steps = [
-        RenameStream(name, was)
-        for name, was in now.items()
-        if was is not None and was in known.streams and was not in now and name not in known.streams
-    ]
-    if not steps:
-        return known, []
-    names = {step.was: step.stream for step in steps}
-    streams = {names.get(name, name): stream for name, stream in known.streams.items()}
-    states = {
-        name: replace(state, streams=state.streams and sorted(names.get(each, each) for each in state.streams))
-        for name, state in known.states.items()
-    }
-    watermarks = {names.get(name, name): each for name, each in known.watermarks.items()}
-    found = [InPlace(f"stream {step.stream!r} was {step.was!r}", step) for step in steps]
-    return replace(known, streams=streams, states=states, watermarks=watermarks), found
 
 
 def _check_reported(aggregate: PersistentAggregate) -> None:
@@ -277,23 +114,6 @@ def check_owner(state: str, owner: str, topology: str) -> None:
         )
 
 
-def way_out(topology: str) -> str:
-    """Return what can be done about a changed definition."""
-    return (
-        f'Put it back as it was; or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, '
-        "while reports go on; or define another topology, with states of other names, which counts beside this one all that "
-        f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
-        "reports are empty until then"
-    )
-
-
-def state_definition(aggregate: PersistentAggregate) -> StateDefinition:
-    """A state as it is defined now."""
-    state = aggregate.state
-    roots = sorted(root.name for root in aggregate.stream.roots)
-    return StateDefinition(str(state.kind), state.contributions, state.database, columns(aggregate), roots)
-
-
 def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefinition, txid: int = 0) -> StateDefinition:
     """Return what a state is after some steps, of which those that are of values count; new values count from `txid` on.
 
@@ -315,51 +135,6 @@ def after_steps(stored: StateDefinition, steps: Iterable[Step], now: StateDefini
     if sorted(columns["values"]) == sorted(now.columns["values"]) and stored.columns["values"] != columns["values"]:
         columns = {**columns, "values": now.columns["values"]}
     return replace(stored, columns=columns, since=since)
-
-
-def stream_fields(topology: Topology) -> dict[str, dict[str, str]]:
-    """The fields of each stream with their types, as its spout gives them."""
-    return {
-        name: {field.name: field.type for field in parse_fields(stream.spout.fields)}
-        for name, stream in topology.streams.items()
-    }
-
-
-def stream_watermarks(topology: Topology, known: Known) -> dict[str, dict[str, Any]]:
-    """The watermarks of its streams, and those that were dropped since there are batches: their marks are of that time."""
-    stored = {} if known.txid is None else known.watermarks
-    now = {name: says.to_json() for name, says in topology.watermarks.items()}
-    names = {stream.roots[0].was: name for name, stream in topology.streams.items() if name not in stored}
-    kept = {names.get(name, name): says for name, says in stored.items()}
-    return {name: {**says, _DROPPED: True} for name, says in kept.items()} | now
-
-
-def stream_definitions(
-    source: Mapping[str, Metadata], fields: Mapping[str, Mapping[str, str]] | None
-) -> dict[str, StreamDefinition]:
-    """The streams of a topology, as a ledger keeps them; `fields` None: stored before they were kept."""
-    return {name: StreamDefinition(identity, (fields or {}).get(name)) for name, identity in source.items()}
-
-
-def columns(aggregate: PersistentAggregate) -> dict[str, Any]:
-    """Keys and values with their types, and the aggregate of each value, as a ledger keeps them.
-
-    Of a state that counts results of single batches also the operations that make them; of one by windows which these are, and
-    of sessions what their end is called; of one that keeps records their fields, which say what a row's key is made of.
-    """
-    values = [[column.name, column.partial.type, str(column.partial.merge)] for column in aggregate.columns]
-    keys = [[key.name, key.type] for key in aggregate.keys]
-    aggregates = {name: each.described for name, each in aggregate.aggregates.items()}
-    remove = {"remove": True} if aggregate.removable else {}
-    operations = per_batch(aggregate.stream)
-    within = {"batch": list(operations)} if operations else {}
-    cut = [window.described for window in windows(aggregate.stream)]
-    by_window: dict[str, Any] = {"windows": cut} if cut else {}
-    if aggregate.sessions:
-        by_window["sessions"] = aggregate.sessions.end_name
-    rows = {"rows": [[field.name, field.type] for field in aggregate.rows_of]} if aggregate.state.appends else {}
-    prune = {"prune": True} if aggregate.state.prune else {}
-    return {"keys": keys, "values": values, "aggregates": aggregates, **remove, **within, **by_window, **rows, **prune}
 
 
 def column_changes(state: str, stored: Metadata, defined: Metadata) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.aggregates.own_combiner import by_python
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.definition.definition import columns
+from txbatch.core.definition.stored import columns
 from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.topology.loaded import Loaded
 from txbatch.core.topology.topology import Topology
+
+REBUILD = "rebuild"  # held by who rebuilds; no run is called so
 
 # Runs the job on an attempt's folder; raises when it fails.
 Submit = Callable[[AttemptFolder, Assignment], None]
@@ -71,3 +75,41 @@ class Application(Protocol):
 
     def close(self) -> None:
         """End it, and wait until it has ended."""
+
+
+class RunLocks(Protocol):
+    """A killed process holds no name any more. `postgres.database.run_locks` has the real ones, `memory.run_locks` their twin."""
+
+    def hold(self, topology: str, name: str) -> AbstractContextManager[bool]:
+        """Context manager. Hold a name of a topology until the block ends; yields False while a living process holds it."""
+
+    def held(self, topology: str, name: str) -> bool:
+        """True while a living process holds the name."""
+
+
+class Repeat(Protocol):
+    """The clock of what is kept alive: `repeated` in production, one that stands still in the model."""
+
+    def __call__(self, call: Callable[[], object], *, seconds: float, name: str) -> AbstractContextManager[None]:
+        """Context manager. Call again and again, every so many seconds, until the block ends."""
+
+
+@contextmanager
+def repeated(call: Callable[[], object], *, seconds: float, name: str) -> Iterator[None]:
+    """Context manager. A thread of this name calls every so many seconds, until the block ends; no call outlasts the block.
+
+    `call` handles its own errors.
+    """
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(seconds):
+            call()
+
+    keeper = threading.Thread(target=repeat, name=name, daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()

@@ -25,10 +25,21 @@ from txbatch.core.errors import DefinitionError
 from txbatch.core.records.cuts import micros_of
 from txbatch.core.sources.spout import Spout
 from txbatch.core.text import shown
-from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import Lookup, Node, Transform
+from txbatch.core.topology.look_up import LiveState
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
+    Distinct,
+    Failed,
+    FirstN,
+    Join,
+    Lookup,
+    Merged,
+    Node,
+    Numbered,
+    Source,
+    Transform,
+)
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology

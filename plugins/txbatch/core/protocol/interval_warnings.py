@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Batch, BatchKind, Interval
-from txbatch.core.corrections.keep_windows import told_time
+from txbatch.core.topology.kept_windows import told_time
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.topology.watermarked import watermarks

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Run
-from txbatch.core.corrections.keep_windows import Left
 from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.upstream import Upstream
 

@@ -16,11 +16,12 @@ from txbatch.core.formats import is_range
 from txbatch.core.protocol import restate
 from txbatch.core.protocol.ledger import Head, Version
 from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout
-from txbatch.core.topology.static import Versioned
+from txbatch.core.topology.look_up import Versioned
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import cuts
-from txbatch.core.upstream.upstream import Upstream, UpstreamCoordinator, check_acyclic, check_again, exported
+from txbatch.core.upstream.readers import check_acyclic
+from txbatch.core.upstream.upstream import Upstream, UpstreamCoordinator, check_again, exported
 
 
 class Coordinators:

@@ -18,11 +18,10 @@ from dataclasses import replace
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import OfInterval, Ranges
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus, Interval, Restate
-from txbatch.core.corrections.keep_windows import check_not_left
-from txbatch.core.corrections.verify import restate_command
 from txbatch.core.errors import TerminalError
 from txbatch.core.protocol.ledger import Version
 from txbatch.core.sources.spout import SpoutKind
+from txbatch.core.topology.kept_windows import check_not_left
 from txbatch.core.topology.topology import Topology
 
 # As many files that changed are named.
@@ -182,3 +181,8 @@ def ranges_again(stream: str, planned: Ranges, version: Version) -> Ranges:
     read = version.first_read.get(stream, {})
     names = [name for name in planned.partitions if not ordinary or read.get(name) is not None]
     return Ranges({name: replace(planned.partitions[name], gone=None) for name in names}, rest=planned.rest)
+
+
+def restate_command(topology: str, txid: int) -> str:
+    """Return the command that counts a batch again."""
+    return f'txbatch restate {topology} {txid} --why "..."'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Context
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,8 @@ from txbatch.core.records.declared import fields_ddl
 
 if TYPE_CHECKING:
     from txbatch.core.records.declared import Fields
+
+EXACT = Context(prec=80)
 
 
 class SimpleType(NamedTuple):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from decimal import DecimalException
 
-from txbatch.core.errors import DefinitionError
+from txbatch.core.errors import BadRecord, DefinitionError, TxbatchError
 from txbatch.core.records.fields import Field
+from txbatch.core.text import text_of
 
 
 def check_condition(of: str, condition: object) -> None:
@@ -71,3 +73,25 @@ def check_callable(of: str, function: object) -> None:
 
 def _is_sql(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
+
+
+def is_of_record(error: Exception) -> bool:
+    """True if a record may be why a function failed for it, and not a disk, a network, memory, or what the job itself says."""
+    ours = isinstance(error, TxbatchError) and not isinstance(error, BadRecord)
+    return not (ours or isinstance(error, OSError | MemoryError))
+
+
+def told(error: Exception, *, show: bool) -> str:
+    """Return an exception in one line; its text may have values of the record, which are not always shown.
+
+    >>> from decimal import Decimal
+    >>> try:
+    ...     Decimal("1,5")
+    ... except ArithmeticError as error:
+    ...     told(error, show=True)
+    'InvalidOperation: ConversionSyntax'
+    """
+    text = text_of(error)
+    if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
+        text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
+    return f"{type(error).__name__}: {text}" if show else type(error).__name__

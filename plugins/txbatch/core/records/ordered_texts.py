@@ -17,9 +17,16 @@ from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any
 
-from txbatch.core.aggregates.merge import EXACT
 from txbatch.core.records.cuts import micros_of, time_of
-from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, TIME_RANGES, YEAR_MAX, Field, decimal_scale
+from txbatch.core.records.fields import (
+    EXACT,
+    FLOATING_TYPES,
+    INTEGER_TYPES,
+    TIME_RANGES,
+    YEAR_MAX,
+    Field,
+    decimal_scale,
+)
 from txbatch.core.records.spark_sql import spark_name, spark_text
 
 # Between two texts; it is below all characters, which texts have escaped.

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from numbers import Integral, Real
 from typing import Any
 
-from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, array_of, decimal_digits, encodable
+from txbatch.core.errors import BadRecord
+from txbatch.core.records.fields import (
+    EXACT,
+    FLOATING_TYPES,
+    INTEGER_TYPES,
+    array_of,
+    decimal_digits,
+    decimal_scale,
+    encodable,
+)
 
 # What a field takes from Python, and what of that it does not: Arrow itself cuts fractions, and takes numbers for times. Of
 # booleans it takes nothing else.
@@ -75,3 +84,21 @@ def _out_of_range(value: Any, type_: str) -> str | None:
         return "it is out of range"
     exponent = exact.as_tuple().exponent
     return None if isinstance(exponent, int) and -exponent <= scale else "it has more digits after the point"
+
+
+def fitted(finished: Any, type_: str) -> Any:
+    """Return a finished value as one of its field's type: a decimal has as many digits after the point.
+
+    BadRecord for a decimal that is out of range.
+    """
+    if finished is None:
+        return None
+    if type_ in FLOATING_TYPES:
+        return float(finished)
+    scale = decimal_scale(type_)
+    if scale is None:
+        return finished
+    rounded = Decimal(finished).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+    if misfit(rounded, type_):
+        raise BadRecord(f"what it comes to is out of range for {type_}; filter such records out in the job")
+    return rounded

@@ -15,3 +15,9 @@ def spark_name(name: str) -> str:
 def spark_text(text: str) -> str:
     """Return a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def pg_text(text: str) -> str:
+    """Return a string literal of PostgreSQL, which means the same whatever a session says of backslashes."""
+    quoted = text.replace("'", "''")
+    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.aggregates.aggregator import Max
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, unique
-from txbatch.core.state.files import Files, check_files
+from txbatch.core.state.checks import check_files
+from txbatch.core.state.files import Files
 from txbatch.core.state.state import OpaqueState
 
 if TYPE_CHECKING:

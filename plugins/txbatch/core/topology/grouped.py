@@ -15,9 +15,10 @@ from txbatch.core.records.functions import check_number
 from txbatch.core.records.where import Condition
 from txbatch.core.state.append import check_aggregates
 from txbatch.core.state.state import State
-from txbatch.core.topology.batch_steps import Aggregate, FirstN, Reduce, batch_value
-from txbatch.core.topology.operations import Node, parted
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked, sessions_of
+from txbatch.core.topology.checks import checked
+from txbatch.core.topology.nodes import Aggregate, FirstN, Node, Reduce, batch_value
+from txbatch.core.topology.operations import parted
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate, sessions_of
 from txbatch.core.topology.sessions import with_last
 
 if TYPE_CHECKING:

@@ -8,21 +8,20 @@ file, line or name of a module is.
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from itertools import zip_longest
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from txbatch.core.errors import DefinitionError, TransientError
+from txbatch.core.batch.loaded import Loaded, python_version
 from txbatch.core.records.own_code import is_own
 from txbatch.core.text import shown
-from txbatch.core.topology.nodes import Join, Merged, Source
-from txbatch.core.topology.operations import Node, on_the_way
+from txbatch.core.topology.nodes import Join, Merged, Node, Source
+from txbatch.core.topology.operations import on_the_way
 from txbatch.core.topology.python_steps import operation_of
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology
@@ -37,60 +36,6 @@ _SHOWN_MAX = 60
 _OF_EACH_CLASS = frozenset(
     {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__", "__annotations__"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A job as one process loaded it: the version of its Python, and each part with its digest.
-
-    `variables` are those of the process's environment that the job's files name.
-    """
-
-    python: str
-    parts: Sequence[tuple[str, str]]
-    variables: Sequence[str] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {"python": self.python, "parts": list(map(list, self.parts)), "variables": list(self.variables)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Loaded:
-        """Return what `to_json` made."""
-        return cls(value["python"], [(name, digest) for name, digest in value["parts"]], value["variables"])
-
-    def differs_from(self, other: Loaded) -> str | None:
-        """Return the first part that is another one there, and None where all are the same."""
-        for one, there in zip_longest(self.parts, other.parts, fillvalue=("nothing", "")):
-            if one != there:
-                return one[0] if one[0] == there[0] else f"{one[0]}, which is {there[0]} there"
-        return None
-
-
-def check_same(asked: Loaded, here: Loaded, given: Container[str], of: str) -> None:
-    """Refuse a job that is another one here than where it was checked; `given` are the variables that are known here.
-
-    DefinitionError where one is not given that the job's files name; else TransientError: a file beside it may have changed.
-    """
-    differs = asked.differs_from(here)
-    if differs is None:
-        return
-    what = f"{of}: the job is another one in Spark than where it was checked: {differs}, differs"
-    missing = [name for name in asked.variables if name not in given]
-    if missing:
-        raise DefinitionError(
-            f"{what}; the job's files name {', '.join(missing)}, which Spark was not given: name what Spark needs in "
-            "TXBATCH_SPARK_ENVIRONMENT (docs/security.md), or read no such variable while the job is loaded"
-        )
-    raise TransientError(
-        f"{what}; emit again, and if that helps not, let the job load alike each time: by no clock, no __name__, and by no "
-        "variable or file that is another one in Spark"
-    )
-
-
-def python_version() -> str:
-    """Return the version within which the same source is the same code."""
-    return "{}.{}".format(*sys.version_info)
 
 
 def loaded(topology: Topology, folder: str = "", variables: Sequence[str] = ()) -> Loaded:

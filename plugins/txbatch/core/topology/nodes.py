@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
+from txbatch.core.aggregates.reducer import ReducerAggregator, Reducing
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
+from txbatch.core.records.where import Condition as Condition
+from txbatch.core.records.where import check_where
 from txbatch.core.sources.spout import Spout, SpoutKind
+from txbatch.core.topology.look_up import How, StateQuery
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.watermark import Watermark
+from txbatch.core.windows.window import Window
 
 if TYPE_CHECKING:
-    from txbatch.core.topology.operations import Node
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
-
-
-class How(StrEnum):
-    """Of which side of a join the records stay that match none of the other side."""
-
-    INNER = "inner"
-    LEFT = "left"
-    RIGHT = "right"
-    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,3 +138,239 @@ class After(Records):
 def _roots(nodes: Iterable[Node]) -> tuple[Source, ...]:
     """The sources of several nodes, each once."""
     return tuple({root.name: root for each in nodes for root in each.roots}.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(After):
+    """The batch's different records, each once."""
+
+    def __str__(self) -> str:
+        return "distinct"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbered(After):
+    """The batch's records, each with its number in the stream, the last field: in the batch they are in the order of all fields.
+
+    Null where the plan does not say from which number on they are.
+    """
+
+    @property
+    def number(self) -> str:
+        """The name of the field."""
+        return self.fields[-1].name
+
+    def __str__(self) -> str:
+        return f"numbered by {self.number}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstN(After):
+    """The batch's first records by a field, of each group if there are keys; of equal ones the least by all fields.
+
+    Nulls come last; with `known` alone, those that are null in the field are none of them.
+    """
+
+    keys: tuple[Field, ...]
+    number: int
+    by: Field
+    descending: bool
+    known: bool
+
+    def __str__(self) -> str:
+        of = f" of each {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        if self.known:
+            return f"{'max' if self.descending else 'min'}_by {self.by.name}{of}"
+        return f"first {self.number} by {self.by.name}{' descending' if self.descending else ''}{of}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchValue:
+    """A value that an aggregate of a batch makes: its name and finished type, and the partial columns it is made of."""
+
+    name: str
+    aggregator: CombinerAggregator
+    type: str
+    partials: tuple[PartialColumn, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.aggregator.described}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(After):
+    """A record for each key: the key, and the values over the batch's records of it.
+
+    Without keys it is one record, also of no records. `partitions`: apart for each of the spouts' partitions that has records.
+    """
+
+    keys: tuple[Field, ...]
+    aggregates: Mapping[str, CombinerAggregator]
+    partitions: bool = False
+
+    @property
+    def values(self) -> tuple[BatchValue, ...]:
+        """What is aggregated, in order."""
+        return tuple(map(self._value, self.aggregates))
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        partition = " in each partition" if self.partitions else ""
+        return f"aggregate {', '.join(map(str, self.values))}{by}{partition}"
+
+    def _value(self, name: str) -> BatchValue:
+        return batch_value(self.before, name, self.aggregates[name])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(After):
+    """A record for each key: the key, and what reducers make of the batch's records of it. Without keys it is one in any case."""
+
+    keys: tuple[Field, ...]
+    reducers: Mapping[str, ReducerAggregator]
+
+    @property
+    def reducing(self) -> Reducing:
+        """Return what makes the rows of sorted records."""
+        of = f"stream {self.name!r}: aggregate"
+        return Reducing(of, tuple(key.name for key in self.keys), self.reducers, self.show_records)
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        return f"aggregate {', '.join(f'{name} {type(each).__name__}' for name, each in self.reducers.items())}{by}"
+
+
+def batch_value(records: Records, name: str, aggregator: CombinerAggregator | ReducerAggregator) -> BatchValue:
+    """Return what an aggregator makes of records; DefinitionError when it cannot, or not within a batch."""
+    of = f"stream {records.name!r}: aggregate {name}"
+    if isinstance(aggregator, ReducerAggregator):
+        raise DefinitionError(f"{of} is a ReducerAggregator, which aggregate takes alone; give a CombinerAggregator")
+    if not isinstance(aggregator, CombinerAggregator):
+        raise DefinitionError(f"{of} is {aggregator!r}; give an aggregator, such as {name}=Count()")
+    if aggregator.was or aggregator.since:
+        raise DefinitionError(
+            f"{of}: was and since are of a state's values; this value is of one batch: leave them out"
+        )
+    partials = aggregator.columns_of(records.field)
+    for column in partials if aggregator.where is not None else ():
+        check_where(of, aggregator.where, column.aggregate)
+    return BatchValue(name, aggregator, aggregator.result_type(records.field), partials)
+
+
+# A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
+Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(After):
+    """The records for which the condition is true."""
+
+    condition: Condition
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Each(After):
+    """Each record with more fields; as often as a Python function says, which returns a list."""
+
+    function: Function
+    quarantined: bool = False
+
+    @property
+    def appended(self) -> tuple[Field, ...]:
+        """The fields that are new."""
+        return self.fields[len(self.before.fields) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(After):
+    """Another record for each."""
+
+    function: Function
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatMap(After):
+    """Any number of records for each."""
+
+    function: Function
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transform(After):
+    """What Spark code makes of the DataFrame."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Project(After):
+    """Each record with only the fields that are left."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup(After):
+    """Each record with the fields that a state has for its key; of an inner look-up, or of one with many rows, not just once."""
+
+    query: StateQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveLookup(After):
+    """Each record with values that a state has for its key when it is asked: a query stream's, which no batch has.
+
+    `how` says whether a record whose key is absent stays.
+    """
+
+    aggregate: PersistentAggregate
+    how: How
+
+    @property
+    def values(self) -> tuple[Field, ...]:
+        """The fields that it appends."""
+        return self.fields[len(self.before.fields) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peek(After):
+    """The same records, each of which a function has seen."""
+
+    function: Callable[[Mapping[str, Any]], object]
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repartition(After):
+    """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
+
+    number: int
+    by: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windowed(After):
+    """Each record with the start of the window that its time is in; of windows that slide, once for each of them.
+
+    Of sessions with its own time: where these begin is seen with all records of a key.
+    """
+
+    window: Window | SessionWindow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermarked(After):
+    """The same records, straight from their source; the watermark follows their times, and says which are late.
+
+    Of processing time they have one more field: when their batch was planned, null where its plan does not say.
+    """
+
+    watermark: Watermark
+
+
+SameRecords = Peek | Repartition | Watermarked
+RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | SameRecords | Windowed
+BatchStep = Distinct | Numbered | FirstN | Aggregate | Reduce
+Step = RecordStep | BatchStep
+Node = Source | Arguments | Merged | Join | Failed | Step

@@ -8,140 +8,39 @@ those are in the quarantine's node, `Failed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Iterator
+from typing import assert_never
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.fields import Field
 from txbatch.core.records.where import Condition as Condition
-from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered, Reduce
-from txbatch.core.topology.nodes import After, Arguments, Failed, How, Join, Merged, Source
-from txbatch.core.topology.state_query import StateQuery
+from txbatch.core.topology.look_up import StateQuery
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Arguments,
+    Distinct,
+    Each,
+    Failed,
+    Filter,
+    FirstN,
+    FlatMap,
+    Join,
+    LiveLookup,
+    Lookup,
+    Map,
+    Merged,
+    Node,
+    Numbered,
+    Peek,
+    Project,
+    Reduce,
+    Repartition,
+    Source,
+    Transform,
+    Watermarked,
+    Windowed,
+)
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.watermark import Watermark
 from txbatch.core.windows.window import Window
-
-if TYPE_CHECKING:
-    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-
-# A Spark SQL expression, one per output field, or a Python function from a record (a dict) to the output.
-Function = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Filter(After):
-    """The records for which the condition is true."""
-
-    condition: Condition
-    quarantined: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Each(After):
-    """Each record with more fields; as often as a Python function says, which returns a list."""
-
-    function: Function
-    quarantined: bool = False
-
-    @property
-    def appended(self) -> tuple[Field, ...]:
-        """The fields that are new."""
-        return self.fields[len(self.before.fields) :]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Map(After):
-    """Another record for each."""
-
-    function: Function
-    quarantined: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FlatMap(After):
-    """Any number of records for each."""
-
-    function: Function
-    quarantined: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Transform(After):
-    """What Spark code makes of the DataFrame."""
-
-    function: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Project(After):
-    """Each record with only the fields that are left."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lookup(After):
-    """Each record with the fields that a state has for its key; of an inner look-up, or of one with many rows, not just once."""
-
-    query: StateQuery
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveLookup(After):
-    """Each record with values that a state has for its key when it is asked: a query stream's, which no batch has.
-
-    `how` says whether a record whose key is absent stays.
-    """
-
-    aggregate: PersistentAggregate
-    how: How
-
-    @property
-    def values(self) -> tuple[Field, ...]:
-        """The fields that it appends."""
-        return self.fields[len(self.before.fields) :]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Peek(After):
-    """The same records, each of which a function has seen."""
-
-    function: Callable[[Mapping[str, Any]], object]
-    quarantined: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Repartition(After):
-    """The same records, spread over so many of Spark's partitions; those that are equal in `by` in the same one."""
-
-    number: int
-    by: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Windowed(After):
-    """Each record with the start of the window that its time is in; of windows that slide, once for each of them.
-
-    Of sessions with its own time: where these begin is seen with all records of a key.
-    """
-
-    window: Window | SessionWindow
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Watermarked(After):
-    """The same records, straight from their source; the watermark follows their times, and says which are late.
-
-    Of processing time they have one more field: when their batch was planned, null where its plan does not say.
-    """
-
-    watermark: Watermark
-
-
-SameRecords = Peek | Repartition | Watermarked
-RecordStep = Filter | Each | Map | FlatMap | Transform | Project | Lookup | LiveLookup | SameRecords | Windowed
-BatchStep = Distinct | Numbered | FirstN | Aggregate | Reduce
-Step = RecordStep | BatchStep
-Node = Source | Arguments | Merged | Join | Failed | Step
 
 
 def origin_of(node: Node) -> Source | Arguments | Merged | Join | Failed:

@@ -6,14 +6,13 @@ They make rows, with a value for each field of the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import DecimalException
 from typing import Any
 
-from txbatch.core.errors import BadRecord, TxbatchError
+from txbatch.core.errors import BadRecord
 from txbatch.core.records.declared import values_of
-from txbatch.core.text import repr_of, shown, text_of
-from txbatch.core.topology.nodes import Arguments, Failed, Join, Merged, Source
-from txbatch.core.topology.operations import Each, Filter, FlatMap, Map, Node, Peek, on_the_way
+from txbatch.core.text import repr_of, shown
+from txbatch.core.topology.nodes import Arguments, Each, Failed, Filter, FlatMap, Join, Map, Merged, Node, Peek, Source
+from txbatch.core.topology.operations import on_the_way
 
 Row = tuple[Any, ...]
 # A function may change the dict that it is given: the rows are made of the record as it was.
@@ -109,25 +108,3 @@ def _seen(record: dict[str, Any], function: Callable[[dict[str, Any]], object]) 
     before = tuple(record.values())
     function(record)
     return [before]
-
-
-def is_of_record(error: Exception) -> bool:
-    """True if a record may be why a function failed for it, and not a disk, a network, memory, or what the job itself says."""
-    ours = isinstance(error, TxbatchError) and not isinstance(error, BadRecord)
-    return not (ours or isinstance(error, OSError | MemoryError))
-
-
-def told(error: Exception, *, show: bool) -> str:
-    """Return an exception in one line; its text may have values of the record, which are not always shown.
-
-    >>> from decimal import Decimal
-    >>> try:
-    ...     Decimal("1,5")
-    ... except ArithmeticError as error:
-    ...     told(error, show=True)
-    'InvalidOperation: ConversionSyntax'
-    """
-    text = text_of(error)
-    if isinstance(error, DecimalException) and error.args and isinstance(error.args[0], list):
-        text = ", ".join(signal.__name__ for signal in error.args[0])  # as text they are Python's classes
-    return f"{type(error).__name__}: {text}" if show else type(error).__name__

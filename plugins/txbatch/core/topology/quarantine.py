@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.core.errors import DefinitionError, QuarantineFull
 from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.functions import told
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.text import escape_json, shown
-from txbatch.core.topology.nodes import Failed, Source
-from txbatch.core.topology.operations import Node, on_the_way
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked
-from txbatch.core.topology.python_steps import told
+from txbatch.core.topology.checks import checked
+from txbatch.core.topology.nodes import Failed, Node, Source
+from txbatch.core.topology.operations import on_the_way
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest

@@ -8,12 +8,22 @@ from typing import Any
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, unique
-from txbatch.core.topology.batch_steps import Aggregate
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.nodes import After, Arguments, How
-from txbatch.core.topology.operations import Each, Filter, FlatMap, LiveLookup, Lookup, Map, Step, Transform, origin_of
+from txbatch.core.topology.look_up import How, LiveState, StaticState
+from txbatch.core.topology.nodes import (
+    After,
+    Aggregate,
+    Arguments,
+    Each,
+    Filter,
+    FlatMap,
+    LiveLookup,
+    Lookup,
+    Map,
+    Step,
+    Transform,
+)
+from txbatch.core.topology.operations import origin_of
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.topology.static import StaticState
 from txbatch.core.topology.stream import Stream
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.reducer import ReducerAggregator
@@ -15,56 +15,38 @@ from txbatch.core.records.where import Condition
 from txbatch.core.sources.spout import Spout, SpoutKind
 from txbatch.core.state.append import ROW_KEYS, AppendState, check_appends, values_of
 from txbatch.core.state.state import State
-from txbatch.core.topology.batch_steps import Distinct
+from txbatch.core.topology.checks import checked
 from txbatch.core.topology.grouped import GroupedStream
-from txbatch.core.topology.live_state import LiveState
-from txbatch.core.topology.nodes import How, Merged, Source
-from txbatch.core.topology.numbered import numbered
-from txbatch.core.topology.operations import (
+from txbatch.core.topology.look_up import How, LiveState, StateQuery, StaticState, checked_how
+from txbatch.core.topology.nodes import (
+    Distinct,
     Each,
     Filter,
     FlatMap,
     Function,
     Lookup,
     Map,
+    Merged,
     Node,
     Peek,
     Project,
     Repartition,
+    Source,
     Step,
     Transform,
     Windowed,
-    origin_of,
 )
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate, checked
+from txbatch.core.topology.numbered import numbered
+from txbatch.core.topology.operations import origin_of
+from txbatch.core.topology.owner import Owner
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantines
-from txbatch.core.topology.state_query import StateQuery, checked_how
-from txbatch.core.topology.static import StaticState
 from txbatch.core.topology.watermarked import check_window, timed_by_plan, watermarked
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.core.windows.watermark import Watermark
 from txbatch.core.windows.window import Window
 
 if TYPE_CHECKING:
     from txbatch.core.records.declared import Fields
-    from txbatch.core.topology.query_stream import QueryStream
-
-
-class Owner(Protocol):
-    """What a stream knows of its topology."""
-
-    name: str
-    static_states: dict[str, StaticState]
-    quarantine: int | None
-    aggregates: list[PersistentAggregate]
-    query_streams: dict[str, QueryStream]
-
-    @property
-    def watermarks(self) -> Mapping[str, Watermark]:
-        """The watermarks by stream, of those that have one."""
-
-    def add(self, aggregate: PersistentAggregate) -> None:
-        """Take a persistent aggregate in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

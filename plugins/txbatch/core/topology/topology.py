@@ -7,23 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.corrections.keep_windows import check_folds
 from txbatch.core.errors import DefinitionError, UnknownName
 from txbatch.core.records.fields import checked_name, parse_fields, unique
 from txbatch.core.sources.spout import Spout, check_identity, how_it_reads
-from txbatch.core.state.files import check_folders
+from txbatch.core.state.checks import check_folders, check_tables
 from txbatch.core.state.keep import Keep
-from txbatch.core.state.new_values import check_tables
 from txbatch.core.state.state import check_reports
+from txbatch.core.topology.kept_windows import check_folds
 from txbatch.core.topology.late import kept_aside
+from txbatch.core.topology.look_up import StateQuery, StaticState
 from txbatch.core.topology.nodes import Arguments, Source
 from txbatch.core.topology.numbered import streams_of
 from txbatch.core.topology.operations import per_batch, queries
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState, check_limit, quarantine_of
 from txbatch.core.topology.query_stream import QueryStream
-from txbatch.core.topology.state_query import StateQuery
-from txbatch.core.topology.static import StaticState
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.united import joined, merged
 from txbatch.core.topology.watermarked import watermarks_of

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, unique
-from txbatch.core.topology.nodes import How, Join, Merged
+from txbatch.core.topology.look_up import How
+from txbatch.core.topology.nodes import Join, Merged
 from txbatch.core.topology.stream import Stream
 
 

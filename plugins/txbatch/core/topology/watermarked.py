@@ -7,20 +7,24 @@ from dataclasses import replace
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, checked_name
-from txbatch.core.topology.batch_steps import Aggregate, Distinct, FirstN, Numbered
-from txbatch.core.topology.nodes import Merged, Source
-from txbatch.core.topology.operations import (
+from txbatch.core.topology.nodes import (
+    Aggregate,
+    Distinct,
     Each,
     Filter,
+    FirstN,
     Lookup,
+    Merged,
     Node,
+    Numbered,
     Peek,
     Project,
     Repartition,
+    Source,
     Watermarked,
     Windowed,
-    on_the_way,
 )
+from txbatch.core.topology.operations import on_the_way
 from txbatch.core.windows.watermark import MERGE, Watermark, checked_late
 from txbatch.core.windows.window import Timed, micros
 

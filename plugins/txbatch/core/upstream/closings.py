@@ -11,15 +11,15 @@ those that were closed before, too: all as of the oldest cut from which on every
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.errors import RecordsGone, TerminalError
-from txbatch.core.upstream.upstream import (
+from txbatch.core.upstream.ranges import (
     ALL,
     ANEW,
     NEW,
+    Closing,
     Replaced,
     UpstreamState,
     check_kept,
@@ -29,25 +29,6 @@ from txbatch.core.upstream.upstream import (
     next_range,
     replaced_with,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """A batch that closed windows of a state: those whose key `key`, in microseconds, is from `first` to before `end`.
-
-    Of sessions that is the last time. Since the batch all is closed that has ended by `closed_to`.
-    """
-
-    txid: int
-    key: str
-    first: int
-    end: int
-    closed_to: int
-
-    @property
-    def gap(self) -> int:
-        """How long after their last records sessions are closed."""
-        return self.closed_to - self.end
 
 
 def check_closes(known: UpstreamState) -> None:
@@ -100,7 +81,7 @@ def oldest(known: UpstreamState, asked: Collection[str] = ()) -> int:
 
     0: nothing of it is folded or dropped.
 
-    >>> from txbatch.core.upstream.upstream import Replaced
+    >>> from txbatch.core.upstream.ranges import Replaced
     >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4))
     4
     >>> oldest(UpstreamState("hours", "visits", ("2026-11-23", 1), 9, 4, (Replaced(1, 6, 2),)))

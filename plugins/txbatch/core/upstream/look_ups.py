@@ -9,18 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.aggregates.merge import EXACT
 from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.called import naming
-from txbatch.core.definition.definition import state_definition
+from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
-from txbatch.core.records.fields import Field, decimal_scale
-from txbatch.core.topology.live_state import LiveState
+from txbatch.core.records.fields import EXACT, Field, decimal_scale
+from txbatch.core.topology.look_up import LiveState
 from txbatch.core.upstream import upstream as upstreams
-from txbatch.core.upstream.upstream import (
-    Upstream,
+from txbatch.core.upstream.ranges import (
     UpstreamState,
-    check_dated,
     check_gone,
     check_kept,
     check_newest,
@@ -28,8 +25,8 @@ from txbatch.core.upstream.upstream import (
     check_there,
     marked_gone,
     once_committed,
-    shown_columns,
 )
+from txbatch.core.upstream.upstream import Upstream, check_dated, shown_columns
 
 if TYPE_CHECKING:
     from txbatch.core.batch.staging import AttemptFolder

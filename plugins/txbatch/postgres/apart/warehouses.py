@@ -23,8 +23,7 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.apart import StateApart
-from txbatch.postgres.corrections.swap import hurry
-from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.database.engine import connect, hurry, transaction
 from txbatch.postgres.database.grants import check_rights_apart
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.statements import statements_of

@@ -25,9 +25,9 @@ from txbatch.core.corrections.audit_contributions import Contributed, check_cont
 from txbatch.core.errors import NewerFormat
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed, total_sql
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of
 from txbatch.postgres.tables import definitions

@@ -14,12 +14,13 @@ from sqlalchemy import Connection, Engine
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.corrections.keep_windows import STEP_ROWS, KeptWindows, Known, Leaving, Left, decided, stored_windows
+from txbatch.core.corrections.keep_windows import STEP_ROWS, Known, Leaving, decided
+from txbatch.core.definition.keep_policy import stored_windows
+from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.windows.watermark import BEGIN
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import listed, pg_name
+from txbatch.postgres.database.expressions import doubled, listed, pg_name
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import doubled
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import event_time, rows
 from txbatch.postgres.upstream.upstream import readers

@@ -20,10 +20,10 @@ from txbatch.core.errors import TerminalError, Unavailable
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart import apart
 from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import execute, run_all
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import report_views, state_tables
-from txbatch.postgres.schema.state_tables import execute, run_all
 from txbatch.postgres.state.statements import statements_of
 
 

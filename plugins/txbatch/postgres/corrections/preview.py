@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from txbatch.core.corrections.verify import Again, Compared
-from txbatch.core.definition.definition import Known
+from txbatch.core.definition.stored import Known
 from txbatch.core.protocol.ledger import Version
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.verifier import compared
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed
 from txbatch.postgres.database.generations import CURRENT, Generation
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state import by_python
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.state_writer import StateWriter

@@ -14,16 +14,15 @@ from sqlalchemy import Connection, Engine
 from txbatch.core.aggregates.merge import merge_named
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import EXAMPLES_MAX, Again, KeyDifference
-from txbatch.core.definition.definition import StateDefinition
+from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.corrections.rebuilds import check, create, write
 from txbatch.postgres.corrections.verifier import differs
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import Generation
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import definitions, rows
 

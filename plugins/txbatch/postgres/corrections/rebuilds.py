@@ -15,14 +15,15 @@ from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import STORED_BYTES_MAX, Assignment, Batch, canonical_json
 from txbatch.core.corrections import rebuild as decided
 from txbatch.core.corrections.rebuild import Behind, Progress, Rebuild, Rebuilt, Swapped, Watched
-from txbatch.core.definition.definition import Known, check_owner
+from txbatch.core.definition.definition import check_owner
+from txbatch.core.definition.stored import Known
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.event_time import late_of
-from txbatch.core.topology.numbered import check_same_number
+from txbatch.core.protocol.record_numbers import check_same_number
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.upstream import check_past_read
+from txbatch.core.upstream.readers import check_past_read
 from txbatch.postgres.corrections import swap
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import execute, hurry, transaction
 from txbatch.postgres.database.generations import Generation, coming, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
@@ -126,7 +127,7 @@ class PostgresRebuilds:
             )
             if before and rows.batch(connection, rebuild.topology, before).replaced_by != version.txid:
                 for aggregate in topology.aggregates:
-                    state_tables.execute(connection, Folds.of(aggregate, coming(rebuild.number)).redate(version.txid))
+                    execute(connection, Folds.of(aggregate, coming(rebuild.number)).redate(version.txid))
             _insert(connection, rebuild, version, keys, assignment, manifest)
             failpoints.hit("rebuild.before_commit")
         failpoints.hit("rebuild.counted")
@@ -138,7 +139,7 @@ class PostgresRebuilds:
         Unavailable names who reads the old one for so long that its tables cannot be moved.
         """
         with transaction(self.engine) as connection:
-            swap.hurry(connection)
+            hurry(connection)
             _lock(connection, rebuild)
             swap.analyze(connection, topology, coming(rebuild.number))
         with transaction(self.engine) as connection:
@@ -203,7 +204,7 @@ def _check_states_stay(connection: Connection, topology: Topology, known: Known)
 
 def create(connection: Connection, topology: Topology, generation: Generation) -> None:
     for schema in generation.schemas:
-        state_tables.execute(connection, f"CREATE SCHEMA {schema}")
+        execute(connection, f"CREATE SCHEMA {schema}")
     for aggregate in topology.aggregates:
         state_tables.create(connection, aggregate, [1], generation)
 
@@ -231,9 +232,7 @@ def write(
         elif before:
             decided.refuse_again(version, aggregate.state.name)
         keys[writer.name] = writer.apply(writer.load(partials[writer.name], manifest.states[writer.name]))
-        state_tables.execute(
-            connection, f"TRUNCATE {statements.staged}"
-        )  # for the next version, in the same transaction
+        execute(connection, f"TRUNCATE {statements.staged}")  # for the next version, in the same transaction
     return keys
 
 

@@ -10,16 +10,8 @@ from psycopg2.errors import DependentObjectsStillExist
 from sqlalchemy import Connection
 
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.definition.definition import (
-    Known,
-    StateDefinition,
-    after_steps,
-    check_change,
-    check_names_kept,
-    check_none_runs,
-    renamed,
-    state_definition,
-)
+from txbatch.core.definition.checks import check_change, check_names_kept
+from txbatch.core.definition.definition import after_steps, check_none_runs
 from txbatch.core.definition.redefinition import (
     AddState,
     AddValue,
@@ -40,15 +32,18 @@ from txbatch.core.definition.redefinition import (
     how,
     steps_of,
 )
+from txbatch.core.definition.renames import renamed
+from txbatch.core.definition.stored import Known, StateDefinition, state_definition
 from txbatch.core.errors import TerminalError
 from txbatch.core.state.pruned import begun, stored_spans
 from txbatch.core.state.state import StateKind, changes_name
 from txbatch.core.text import shown
 from txbatch.core.topology.persistent_aggregate import PREVIOUS_PREFIX, PersistentAggregate
 from txbatch.core.topology.topology import Topology
-from txbatch.core.upstream.upstream import check_changed
+from txbatch.core.upstream.readers import check_changed
 from txbatch.postgres.corrections import renamed_plans
 from txbatch.postgres.corrections.moves import Moves, check_left
+from txbatch.postgres.database.engine import run_all
 from txbatch.postgres.database.expressions import column_type, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
@@ -133,12 +128,12 @@ def _change_state(
     name, now = aggregate.state.name, state_definition(aggregate)
     changed = after_steps(stored, steps, now, txid)
     reports = KeptReports.of(connection, was)
-    state_tables.run_all(connection, report_views.drop(connection, was))
+    run_all(connection, report_views.drop(connection, was))
     if was != name:
         report_views.check_free(connection, aggregate)
         state_tables.rename(connection, aggregate.topology, was, name)
         reports = reports.named(was, name)
-    state_tables.run_all(connection, _alterations(name, stored, steps))
+    run_all(connection, _alterations(name, stored, steps))
     if KeepContributions(name) in steps:
         state_tables.keep_contributions(connection, aggregate, txid)
     row = {
@@ -150,9 +145,9 @@ def _change_state(
     if Prune(name) in steps and aggregate.state.prune:
         _prune_from_now(connection, aggregate)
     values = {step.was: step.value for step in steps if isinstance(step, RenameValue)}
-    state_tables.run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
-    state_tables.run_all(connection, reports.grants(connection))
-    state_tables.run_all(connection, _said_since(aggregate, changed.since))
+    run_all(connection, report_views.replaced(connection, aggregate, reports.columns(values)))
+    run_all(connection, reports.grants(connection))
+    run_all(connection, _said_since(aggregate, changed.since))
     new_values.rename(connection, aggregate, {now: was for was, now in values.items()})
     new_values.ensure(connection, aggregate)
 

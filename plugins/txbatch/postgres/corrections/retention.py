@@ -23,11 +23,11 @@ from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned, stored_spans
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantine_name
-from txbatch.core.upstream.upstream import held
-from txbatch.postgres.database.engine import transaction
+from txbatch.core.upstream.readers import held
+from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed, pg_text
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, execute
+from txbatch.postgres.schema.state_tables import PARTITION_TXIDS
 from txbatch.postgres.state import by_python
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of

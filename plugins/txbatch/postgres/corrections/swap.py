@@ -21,21 +21,14 @@ from txbatch.core.errors import TerminalError, Unavailable
 from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
+from txbatch.postgres.database.engine import execute, hurry, run_all
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import past_reports, report_views, state_tables
 from txbatch.postgres.schema.kept_reports import KeptReports
-from txbatch.postgres.schema.state_tables import PARTITION_TXIDS, execute, run_all
+from txbatch.postgres.schema.state_tables import PARTITION_TXIDS
 from txbatch.postgres.tables import definitions, rows
-
-# So long the swap waits for each lock, and whoever came after it waits for the swap.
-LOCK_TIMEOUT = "500ms"
-
-
-def hurry(connection: Connection) -> None:
-    """Let this transaction wait for no lock for long."""
-    execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 def alone(connection: Connection, topology: str) -> None:

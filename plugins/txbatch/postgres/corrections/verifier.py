@@ -30,10 +30,9 @@ from txbatch.core.topology.persistent_aggregate import PersistentAggregate, Valu
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections import auditor
-from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state import by_python
 from txbatch.postgres.state.state_writer import StateWriter
 from txbatch.postgres.state.statements import StateStatements, statements_of

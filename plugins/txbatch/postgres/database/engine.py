@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, cast
@@ -27,6 +27,9 @@ from txbatch.core.errors import (
 )
 from txbatch.postgres.database import pooler
 from txbatch.postgres.database.url import no_url, parse
+
+# So long the swap waits for each lock, and whoever came after it waits for the swap.
+LOCK_TIMEOUT = "500ms"
 
 SERVER_VERSION_MIN = 150000
 # A session keeps the temporary tables of its commits, which no vacuum may freeze: none lives for weeks.
@@ -255,3 +258,21 @@ def check_server(connection: Connection) -> None:
     version = getattr(raw, "server_version", 0)
     if version < SERVER_VERSION_MIN:
         raise DefinitionError(f"PostgreSQL {version // 10000} is too old: txbatch needs 15 or newer")
+
+
+def run_all(connection: Connection, statements: Iterable[str]) -> None:
+    """Run statements one after the other."""
+    for statement in statements:
+        execute(connection, statement)
+
+
+def execute(connection: Connection, statement: str) -> Any:
+    """Run a statement made by `StateStatements`; returns the driver's cursor."""
+    cursor = connection.connection.cursor()
+    cursor.execute(statement)
+    return cursor
+
+
+def hurry(connection: Connection) -> None:
+    """Let this transaction wait for no lock for long."""
+    execute(connection, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql
 
 from txbatch.core.aggregates.merge import Total
 from txbatch.core.records.fields import SIMPLE_TYPES, array_of
-from txbatch.core.records.pg_sql import pg_text as pg_text
+from txbatch.core.records.spark_sql import pg_text as pg_text
 from txbatch.core.topology.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.
@@ -59,3 +59,8 @@ def total_sql(column: ValueColumn) -> str:
         case other:
             assert_never(other)
     return f"{total}::text"
+
+
+def doubled(sql: str) -> str:
+    """Names in a statement in which a percent sign would begin a parameter."""
+    return sql.replace("%", "%%")

@@ -20,7 +20,7 @@ from txbatch.postgres.database.queries import query
 
 @dataclass(frozen=True, slots=True)
 class PostgresRunLocks:
-    """`core.protocol.run_locks.RunLocks` on a migrated database."""
+    """`core.protocol.application.RunLocks` on a migrated database."""
 
     engine: Engine
 

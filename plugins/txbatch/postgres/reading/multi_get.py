@@ -13,9 +13,9 @@ from txbatch.core.errors import BadRecord, SchemaMismatch, TerminalError, Unknow
 from txbatch.core.records.fields import SIMPLE_TYPES, Field, encodable
 from txbatch.core.text import how_many
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.postgres.database.expressions import listed, pg_name
+from txbatch.postgres.database.expressions import doubled, listed, pg_name
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import doubled, keys_listed
+from txbatch.postgres.reading.reader import keys_listed
 from txbatch.postgres.schema.getter import getter_name
 
 # What a key is: a value, or of several columns a tuple of values.

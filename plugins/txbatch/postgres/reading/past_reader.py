@@ -14,18 +14,18 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError
 
 from txbatch.core.aggregates.merge import merge_named
-from txbatch.core.corrections.keep_windows import Left
 from txbatch.core.corrections.verify import TOLERANCE
 from txbatch.core.definition.jobs import Jobs, defined, no_jobs, python_rule
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.state.state import changes_name, versions_name
+from txbatch.core.topology.kept_windows import Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import listed, pg_name
+from txbatch.postgres.database.expressions import doubled, listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import Reader, Rows, answered, checked_key, doubled, key_type, keys_listed
+from txbatch.postgres.reading.reader import Reader, Rows, answered, checked_key, key_type, keys_listed
 from txbatch.postgres.schema.own_past import OwnPast
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.tables import rows as of_ledger

@@ -16,7 +16,7 @@ from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.text import how_many
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import pg_name, select_all, sql_type
+from txbatch.postgres.database.expressions import doubled, pg_name, select_all, sql_type
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables.rows import unknown_topology
 
@@ -209,11 +209,6 @@ def _query(state: str, typed: Mapping[str, str]) -> str:
 def key_type(type_: str) -> str:
     """Without a decimal's digits: a key with more of them is another key, and is not to be rounded to one."""
     return sql_type(type_).partition("(")[0]
-
-
-def doubled(sql: str) -> str:
-    """Names in a statement in which a percent sign would begin a parameter."""
-    return sql.replace("%", "%%")
 
 
 def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:

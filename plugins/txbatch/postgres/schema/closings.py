@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from txbatch.core.records.fields import free_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.core.upstream.upstream import CLOSED_BY
+from txbatch.core.upstream.ranges import CLOSED_BY
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.window import Window
 from txbatch.postgres.database.expressions import listed, pg_name, pg_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
@@ -11,10 +11,12 @@ from psycopg2.errors import LockNotAvailable
 from sqlalchemy import Connection
 
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.definition.definition import check_owner, state_definition
+from txbatch.core.definition.definition import check_owner
+from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Unavailable
 from txbatch.core.state.state import changes_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.postgres.database.engine import execute, run_all
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.database.queries import query
@@ -94,12 +96,6 @@ def _missing(connection: Connection, aggregate: PersistentAggregate, generation:
 
 def _exists(connection: Connection, relation: str) -> bool:
     return bool(connection.execute(query("relation_exists"), {"name": relation}).scalar_one())
-
-
-def run_all(connection: Connection, statements: Iterable[str]) -> None:
-    """Run statements one after the other."""
-    for statement in statements:
-        execute(connection, statement)
 
 
 def ensure_partitions(connection: Connection, topology: str, txid: int) -> None:
@@ -206,10 +202,3 @@ def holders_told(connection: Connection, state: str, done: str) -> Iterator[None
             f"state {state!r} cannot be {done} while others use it: {held or 'they have ended by now'}; let them end "
             "(or SELECT pg_terminate_backend(pid)), and try again"
         ) from error
-
-
-def execute(connection: Connection, statement: str) -> Any:
-    """Run a statement made by `StateStatements`; returns the driver's cursor."""
-    cursor = connection.connection.cursor()
-    cursor.execute(statement)
-    return cursor

@@ -13,8 +13,8 @@ from txbatch.core import garbage
 from txbatch.core.aggregates.merge import Merger
 from txbatch.core.aggregates.own_combiner import ByPython, OwnCombiner
 from txbatch.core.topology.persistent_aggregate import ValueColumn
+from txbatch.postgres.database.engine import execute
 from txbatch.postgres.database.expressions import listed, pg_name
-from txbatch.postgres.schema.state_tables import execute
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import StateStatements
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from txbatch.core.aggregates.merge import RowMerge, folded, merge_named
-from txbatch.core.definition.definition import columns
+from txbatch.core.definition.stored import columns
 from txbatch.core.state.state import versions_name
 from txbatch.core.topology.persistent_aggregate import GLOBAL_KEY, PersistentAggregate
 from txbatch.postgres.database.expressions import column_type, listed, pg_name, pg_text, sql_type

@@ -15,8 +15,7 @@ from txbatch.core.batch.transaction import Assignment
 from txbatch.core.called import naming
 from txbatch.core.errors import BadRecord, Incomplete, StateAhead
 from txbatch.core.state.state import StateKind
-from txbatch.postgres.database.engine import translated
-from txbatch.postgres.schema.state_tables import execute
+from txbatch.postgres.database.engine import execute, translated
 from txbatch.postgres.state import by_python
 from txbatch.postgres.state.new_values import RETURNING_VERSION_MIN, NewValues, check_rights
 from txbatch.postgres.state.refold import CHANGED, FOLDED, Refold

@@ -8,17 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.corrections.keep_windows import policy
 from txbatch.core.corrections.rebuild import Progress
-from txbatch.core.definition.definition import (
-    Known,
-    StateDefinition,
-    by_name,
-    check_definition,
-    stream_definitions,
-    stream_fields,
-    stream_watermarks,
-)
+from txbatch.core.definition.checks import check_definition
+from txbatch.core.definition.keep_policy import policy
+from txbatch.core.definition.renames import by_name
+from txbatch.core.definition.stored import Known, StateDefinition, stream_definitions, stream_fields, stream_watermarks
 from txbatch.core.errors import SchemaMismatch, UnknownName
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query

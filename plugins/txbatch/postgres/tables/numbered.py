@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection
 
 from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.topology.numbered import Bases, fixed
+from txbatch.core.protocol.record_numbers import Bases, fixed
 from txbatch.postgres.database.queries import query
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, RowMapping
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
-from txbatch.core.corrections.keep_windows import KeptWindows, Left
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol.ledger import Head, Version
 from txbatch.core.protocol.protocol import consumed
+from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.tables import stalled_commit
 

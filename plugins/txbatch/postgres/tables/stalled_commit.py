@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from txbatch.core.batch.transaction import Batch, Run, TransactionAttempt
 from txbatch.core.errors import LeaseHeld, TransientError, Unavailable
-from txbatch.core.protocol.repeat import repeated
+from txbatch.core.protocol.application import repeated
 from txbatch.postgres.database.queries import query
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,9 @@ from sqlalchemy import Connection
 from txbatch.core.records.cuts import micros_of
 from txbatch.core.state.state import versions_name
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
-from txbatch.core.upstream.upstream import UpstreamState
-from txbatch.postgres.database.expressions import listed, pg_name, pg_text
+from txbatch.core.upstream.ranges import UpstreamState
+from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_text
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import doubled
 
 # What a row says beside what reports show: whether something changed in the session behind what was closed then.
 CHANGED_BEHIND = "_txbatch_changed_behind"

@@ -13,46 +13,40 @@ from sqlalchemy.exc import ProgrammingError
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.corrections.keep_windows import KeptWindows, Left, may_count_in
 from txbatch.core.definition.jobs import Jobs, no_jobs
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.state.append import BATCH
 from txbatch.core.state.pruned import stored_spans
 from txbatch.core.state.state import changes_columns, versions_name
+from txbatch.core.topology.kept_windows import KeptWindows, Left, may_count_in
 from txbatch.core.upstream.closed_sessions import same_sessions
-from txbatch.core.upstream.closings import (
+from txbatch.core.upstream.closings import asked_before, asked_since, asks_touching, closed_columns, first_closed, taken
+from txbatch.core.upstream.ranges import (
     Closing,
-    asked_before,
-    asked_since,
-    asks_touching,
-    closed_columns,
-    first_closed,
-    taken,
-)
-from txbatch.core.upstream.upstream import (
-    Reader,
     Replaced,
     UpstreamState,
-    check_asked,
-    check_dated,
     check_gone,
     check_kept,
-    check_keys,
-    check_merged,
     check_same,
     defined_by,
     left_between,
     pruned_between,
     replaced_with,
-    reshaped,
-    shown_columns,
     within_generation,
 )
+from txbatch.core.upstream.upstream import (
+    Reader,
+    check_asked,
+    check_dated,
+    check_keys,
+    check_merged,
+    reshaped,
+    shown_columns,
+)
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import listed, pg_name, pg_text
+from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_text
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import doubled
 from txbatch.postgres.schema.closings import closings_name
 from txbatch.postgres.schema.own_past import OwnPast
 from txbatch.postgres.upstream.closed_sessions import CHANGED_BEHIND, ClosedSessions

@@ -1,0 +1,49 @@
+"""`txbatch abort`: free the records of a batch, or give them up (R16)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import click
+
+from txbatch.cli import arguments
+from txbatch.cli.database import _engine, _where
+from txbatch.cli.main import main
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.core.errors import UnknownName
+from txbatch.core.text import shown
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.ledger import PostgresLedger
+
+
+@main.command()
+@click.argument("topology", type=arguments.TEXT)
+@click.argument("txid", type=arguments.TXID)
+@click.option("--why", required=True, type=arguments.WHY, help="Kept with the batch.")
+@click.option("--skip", is_flag=True, help="Give its records up, too: no later batch reads them.")
+@click.option(
+    "--partition", type=arguments.TEXT, help="Give up those of this partition alone; the next batch reads the others."
+)
+@prints_rows(nothing="")
+def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None) -> Rows:
+    """Free the records of TOPOLOGY's uncommitted batch TXID."""
+    if partition is not None and not skip:
+        raise click.UsageError("--partition says which records --skip gives up; give both, or neither")
+    where = _where()
+    ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
+    worker = _at_work(ledger, topology, txid)
+    batch = ledger.skip(topology, txid, why, partition) if skip else ledger.abort(topology, txid, why)
+    if worker is not None:
+        click.echo(
+            shown(f"{topology}: {worker} was at work on txid {txid}; it fails, and its next try plans anew"), err=True
+        )
+    given_up = {"given up by txid": batch.txid if skip else None, **({"partition": partition} if partition else {})}
+    return [{"topology": topology, "aborted": txid, **given_up, "why": why}]
+
+
+def _at_work(ledger: PostgresLedger, topology: str, txid: int) -> str | None:
+    """Return the run that looks after an open batch; None where none does."""
+    with suppress(UnknownName):  # which `abort` says in its own words
+        batch = ledger.batch(topology, txid)
+        return batch.lease_run if batch.lease_live and not batch.status.final else None
+    return None

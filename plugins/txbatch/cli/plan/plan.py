@@ -1,0 +1,104 @@
+"""`txbatch plan`: what a job guarantees, and what a batch of it would be."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from txbatch.cli import arguments
+from txbatch.cli.database import _engine, _where
+from txbatch.cli.main import main
+from txbatch.cli.plan.explain import appeared, preview
+from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
+from txbatch.cli.plan.plan_restate import preview_restate, show_restate
+from txbatch.cli.printing import Rows, prints_rows, show_plan
+from txbatch.cli.retention import kept
+from txbatch.core.batch.transaction import Run
+from txbatch.formats.changes import changed
+from txbatch.launch.job_file import check_emission, load_job
+from txbatch.launch.jobs import jobs_above
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.ledger import PostgresLedger
+from txbatch.postgres.reading.reader import Reader
+from txbatch.run.calls import RUN_PREFIX
+
+
+def _show_plan(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        if "replaces" in row:
+            show_restate(row)
+        elif "rebuilds" in row:
+            show_rebuild(row)
+        else:
+            show_plan([row])
+
+
+@main.command()
+@click.argument("job", type=arguments.TEXT)
+@click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
+@arguments.interval_option
+@arguments.param_option
+@click.option(
+    "--restate", type=arguments.TXID, help="What counting this txid again would change: read by Spark, not stored."
+)
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="What counting all batches again would change: the newest are read by Spark, not stored.",
+)
+@click.option(
+    "--sample", type=arguments.LIMIT, help=f"As many of the newest batches are read for --rebuild; else {SAMPLE}."
+)
+@click.option("--all", "everything", is_flag=True, help="All batches are read for --rebuild.")
+@click.option(
+    "--master",
+    type=arguments.MASTER,
+    default=LOCAL_MASTER,
+    show_default=True,
+    help="Spark master of --restate and --rebuild.",
+)
+@prints_rows(nothing="", show=_show_plan)
+def plan(
+    job: str,
+    run_id: str | None,
+    interval: tuple[datetime, datetime] | None,
+    params: tuple[tuple[str, Any], ...],
+    restate: int | None,
+    rebuild: bool,
+    sample: int | None,
+    everything: bool,
+    master: str,
+) -> Rows:
+    """Say what the job file JOB guarantees, and its next batch.
+
+    Uses no txid, and starts no Spark unless --restate or --rebuild is given. What a run would be refused for is said.
+    """
+    if (restate is not None or rebuild) and (run_id or interval or params):
+        raise click.UsageError("--restate and --rebuild say what is read: leave out --run-id, --interval and --param")
+    if (restate is not None) + rebuild > 1 or (not rebuild and (sample or everything)) or (sample and everything):
+        raise click.UsageError("give --restate, or --rebuild, and with that --sample or --all")
+    loaded = load_job(job)
+    if restate is not None:
+        return [preview_restate(loaded, _where(), restate, master)]
+    if rebuild:
+        return [preview_rebuild(loaded, _where(), None if everything else sample or SAMPLE, master)]
+    check_emission(loaded)
+    between = arguments.interval(loaded, interval)
+    name = "plan" if run_id is None else run_id
+    run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
+    where = _where()
+    for aggregate in loaded.topology.aggregates:
+        if aggregate.state.database is not None:
+            where.warehouse_url(aggregate.state.database)  # a run is refused without
+    engine = _engine(where)
+    finishes = RUN_PREFIX if run_id is None else ""
+    ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
+    found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)
+    found |= kept(engine, loaded.topology)
+    found["changed"] = [
+        *changed(Reader(engine).counted(loaded.topology.name)),
+        *appeared(loaded.topology, found["next"]),
+    ]
+    return [found]

@@ -1,0 +1,86 @@
+"""The commands for a project and its stack: `txbatch init`, `up`, `down`, `migrate` and `doctor`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from txbatch.cli import arguments
+from txbatch.cli.database import _connect, _where
+from txbatch.cli.main import main
+from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks
+from txbatch.cli.project.doctor import check_all
+from txbatch.cli.project.starter import make_project
+from txbatch.core.errors import TransientError
+from txbatch.fit import check_fit
+from txbatch.places import install
+from txbatch.postgres.database.migrate import migrate as migrate_database
+from txbatch.postgres.database.psql import make_reader
+
+
+@main.command()
+@click.argument("folder", type=arguments.TEXT)
+@prints_rows("file", nothing="")
+def init(folder: str) -> Rows:
+    """Make a project of your own in FOLDER: a job that works, its DAG, its test and data to run on.
+
+    FOLDER must be empty, or not there yet. `make demo` and `make test` in it do the rest.
+    """
+    return [{"file": str(Path(folder, file))} for file in make_project(Path(folder))]
+
+
+@main.command()
+def up() -> None:
+    """Start Airflow with the project's DAGs on this machine alone, until Ctrl-C or `txbatch down`.
+
+    A project is the nearest folder at or above this one that has dags/ and jobs/.
+    """
+    with _packages_told():
+        check_fit("airflow")
+        from txbatch.local import up as local
+    sys.exit(local.main())
+
+
+@main.command()
+def down() -> None:
+    """Stop the Airflow and the PostgreSQL of this home, whoever started them."""
+    with _packages_told():
+        from txbatch.local import down as local
+    sys.exit(local.main())
+
+
+@contextmanager
+def _packages_told() -> Iterator[None]:
+    """Context manager. As `errors_told`, and for a package of the local stack that is missing say how it is installed."""
+    with errors_told():
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            raise TransientError(f"{error.name} is not installed beside txbatch; {install('embedded')}") from error
+
+
+@main.command()
+@prints_rows("number", "migration", nothing="up to date")
+def migrate() -> Rows:
+    """Bring the database's ledger to this version."""
+    where = _where()
+    engine = _connect(where)
+    applied = migrate_database(engine)
+    if where.embedded:
+        make_reader(engine)
+    return [{"number": each.number, "migration": each.name} for each in applied]
+
+
+@main.command()
+@prints_rows(nothing="", show=show_checks)
+def doctor() -> Rows:
+    """Check that everything is there, and loads.
+
+    Database, migrations, rights, states apart, Spark, Airflow, Java, staging area, DAG and job files; exit code 1 if one is
+    wrong.
+    """
+    return check_all()

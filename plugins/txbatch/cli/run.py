@@ -1,0 +1,93 @@
+"""`txbatch run`: a batch of a job, or one after the other."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from txbatch.cli import arguments
+from txbatch.cli.database import _engine, _where
+from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
+from txbatch.cli.main import main
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.progress import told
+from txbatch.cli.restate import tell_committed, tell_counted
+from txbatch.cli.status import BATCH_COLUMNS, DROPPED
+from txbatch.core.batch.transaction import Run
+from txbatch.launch.job_file import load_job
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.reading.reader import Reader
+from txbatch.run.calls import RUN_PREFIX
+from txbatch.run.progress import watched
+from txbatch.wiring import open_runner
+
+
+@main.command()
+@click.argument("job", type=arguments.TEXT)
+@click.option("--run-id", type=arguments.TEXT, help="The run's name: the same name meets the same batch again.")
+@arguments.interval_option
+@arguments.param_option
+@click.option("--cron", type=arguments.TEXT, help="Cut the interval at these times: a batch each, in order.")
+@click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
+@click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
+@click.option("--follow", is_flag=True, help="Go on for good, until SIGTERM: count what comes as soon as it is there.")
+@click.option(
+    "--since", type=arguments.MOMENT, help="Where --follow begins, for a spout that reads by time; with --cron."
+)
+@click.option("--delay", type=arguments.LIMIT, help="Take an interval for over so many seconds later: files come late.")
+@click.option(
+    "--min-batch", type=arguments.LIMIT, help="Wait for so many bytes of files, or records of a log, with --follow,"
+)
+@click.option(
+    "--max-latency", type=arguments.LIMIT, help=f"but no longer than so many seconds; else {LATENCY_SECONDS}."
+)
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
+def run(
+    job: str,
+    run_id: str | None,
+    interval: tuple[datetime, datetime] | None,
+    params: tuple[tuple[str, Any], ...],
+    cron: str | None,
+    timezone: str | None,
+    until_idle: bool,
+    follow: bool,
+    since: datetime | None,
+    min_batch: int | None,
+    max_latency: int | None,
+    delay: int | None,
+    master: str,
+) -> Rows:
+    """Run a batch of the job file JOB. First finishes what a killed call left.
+
+    \b
+      txbatch run jobs/word_count.py
+      txbatch run jobs/flights.py --interval 2013-01-01T05:00Z 2013-01-02T05:00Z
+
+    The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each interval in turn. Stops at the
+    first error; run the same command again to continue there.
+    """
+    following = Following(follow, since, min_batch, max_latency, delay, cron, timezone)
+    following.check([run_id, interval, until_idle])
+    if not follow:
+        arguments.check_cron(run_id, interval, cron, timezone)
+    loaded, where = load_job(job), _where()
+    parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
+    pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
+    reader = Reader(_engine(where))
+    with open_runner(loaded, where, master) as runner:
+        if follow:
+            return reader.batches_by_txid(loaded.topology.name, newest(following.look(runner, parameters)))
+        if pieces is None:
+            if run_id or between:
+                tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))
+            batches = runner.run(run_id, between, parameters, until_idle=until_idle)
+        else:
+            tell_counted(reader, loaded.topology.name, pieces)
+            batches = runner.run_each(pieces, parameters)
+        with told(loaded.topology.name, len(pieces) if pieces else None, runner.application) as tell:
+            of = len(pieces) if pieces else None
+            done = [each.txid for each in watched(batches, of, tell, lambda: runner.behind, runner.found)]
+    return reader.batches_by_txid(loaded.topology.name, done)

@@ -1,0 +1,150 @@
+"""`txbatch status`, `batches`, `query` and `psql`: what is committed, and what is counted."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from txbatch import settings
+from txbatch.cli import arguments
+from txbatch.cli.database import _connect, _engine, _where
+from txbatch.cli.main import main
+from txbatch.cli.printing import Rows, errors_told, prints_rows, show_reasons, show_status
+from txbatch.formats.changes import changed
+from txbatch.places import in_checkout
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import check_server, transaction
+from txbatch.postgres.database.psql import REPORT
+from txbatch.postgres.database.psql import command as psql_command
+from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.tables.rows import unknown_topology
+
+EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
+# Of a batch or of an attempt, whichever is printed.
+BATCH_COLUMNS = (
+    *(
+        "txid",
+        "attempt",
+        "status",
+        "restates",
+        "replaced_by",
+        "attempts",
+        "interval_start",
+        "interval_end",
+        "records",
+        "kept",
+        "keys",
+        "late",
+        "watermark",
+        "closed_to",
+        "ahead",
+        "ahead_to",
+    ),
+    *("run", "started_at", "committed_at", "took"),
+)
+DROPPED = (
+    "keys",
+    "kept",
+    "took",
+    "started_at",
+    "attempts",
+    "interval_end",
+    "committed_at",
+    "late",
+    "watermark",
+    "closed_to",
+    "ahead_to",
+)
+prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
+
+
+@main.command()
+@click.argument("topology", required=False, type=arguments.TEXT)
+@prints_rows(
+    *(
+        "topology",
+        "committed_txid",
+        "committed_at",
+        "records",
+        "in_flight",
+        "oldest_in_flight",
+        "gaps",
+        "aborted",
+        "states",
+    ),
+    nothing=f"no topology has run yet; `txbatch run {EXAMPLE}` runs one",
+    show=show_status,
+    drop=("aborted", "oldest_in_flight", "gaps", "records"),
+    cut=("topology", "states"),
+)
+def status(topology: str | None) -> Rows:
+    """Show each topology: what is committed, in flight, failing, waiting.
+
+    Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
+    """
+    where = _where()
+    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    rows = reader.status(topology)
+    if topology is not None and not rows:
+        raise unknown_topology(topology)
+    differ = list(changed(reader.counted(topology)))
+    return [
+        {
+            **row,
+            "half_committed": reader.half_committed(row["topology"]),
+            "changed": [each for each in differ if each["topology"] == row["topology"]],
+        }
+        for row in rows
+    ]
+
+
+@main.command()
+@click.argument("topology", type=arguments.TEXT)
+@click.option("--limit", default=20, show_default=True, type=arguments.LIMIT, help="How many, newest first.")
+@click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
+@prints_batches
+def batches(topology: str, limit: int, attempts: bool) -> Rows:
+    """List the batches of TOPOLOGY, newest first."""
+    reader = Reader(_engine())
+    if not attempts:
+        rows = reader.batches(topology, limit)
+        return [{**row, "restates": row["position"] if row["kind"] == "restate" else None} for row in rows]
+    return [{**row, "took": row["duration"]} for row in reader.attempts(topology, limit)]
+
+
+@main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
+@click.argument("state", type=arguments.TEXT)
+@click.argument("keys", nargs=-1, type=arguments.KEY)
+@prints_rows(nothing="")
+def query(state: str, keys: tuple[str, ...]) -> Rows:
+    """Look up the values of KEYS in STATE, absent ones included.
+
+    A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
+    the STATE alone.
+    """
+    where = _where()
+    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    return reader.query(state, arguments.keys(keys, reader.key_columns(state)))
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
+def psql(given: tuple[str, ...]) -> None:
+    """Open psql on the reports, read-only.
+
+    Arguments are psql's: -f FILE runs a file, -c a statement. On the embedded PostgreSQL it is the role
+    report, which can read the schema report and change nothing; elsewhere the URL's.
+    """
+    with errors_told():
+        line, environment = _psql(_where(), given)
+        os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
+
+
+def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    if where.embedded:
+        return psql_command(_engine(where), given, role=REPORT)
+    engine = _connect(where)
+    with transaction(engine) as connection:
+        check_server(connection)
+    return psql_command(engine, given)

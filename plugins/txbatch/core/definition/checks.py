@@ -1,0 +1,84 @@
+"""Which changes of a definition are refused, and which way out there is (R23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from txbatch.core.batch.transaction import Batch
+from txbatch.core.definition.definition import redefinitions
+from txbatch.core.definition.redefinition import (
+    DropValue,
+    NeedsRebuild,
+    Redefinition,
+    RenameState,
+    RenameTopology,
+    RenameValue,
+    Step,
+    ways,
+)
+from txbatch.core.definition.stored import Known
+from txbatch.core.errors import ChangeTooEarly, SchemaMismatch
+from txbatch.core.topology.topology import Topology
+
+
+def check_definition(topology: Topology, job: str, known: Known) -> None:
+    """SchemaMismatch says what is defined otherwise now than it is stored, and the ways out that lose no history unsaid."""
+    name, found = topology.name, redefinitions(topology, known)
+    changes = "; ".join(each.what for each in found)
+    first = (
+        ""
+        if known.was or job == known.job
+        else f"{known.job} defines it already; if {job} is a second job, give its topology another name there. "
+    )
+    if found and not known.counted:
+        back = "" if known.txid is None else "put it back as it was; or "
+        raise SchemaMismatch(
+            f"topology {name!r} is defined otherwise now: {changes}. {first}Nothing is counted yet: {back}"
+            f"`txbatch drop {known.was or name}` and run it again"
+        )
+    if found:
+        raise SchemaMismatch(
+            f"topology {name!r} has history, up to txid {known.txid}, and is defined otherwise now: {changes}. {first}"
+            f"{ways(name, job, found, way_out(name))}"
+        )
+
+
+def check_change(topology: Topology, job: str, known: Known, pending: Sequence[Batch]) -> list[Redefinition]:
+    """Return what of a changed definition is to be applied; empty: nothing has changed.
+
+    SchemaMismatch when a part of it needs a rebuild, ChangeTooEarly while a batch is open: it is of the definition before.
+    """
+    found = redefinitions(topology, known)
+    if any(isinstance(each, NeedsRebuild) for each in found):
+        check_definition(topology, job, known)
+    if found and pending:
+        first = pending[0]
+        raise ChangeTooEarly(
+            f"topology {topology.name!r} cannot be changed while txid {first.txid} of {first.lease_run} is open "
+            f"({first.status}), which is of the definition before: let that run finish by the job as it was, or "
+            f"`txbatch abort {topology.name} {first.txid} --why '...'`"
+        )
+    return found
+
+
+def check_names_kept(topology: str, replaced: int | None, steps: Iterable[Step]) -> None:
+    """ChangeTooEarly for names that change while a generation that a rebuild `replaced` can be asked for: it keeps its own.
+
+    So does a value that goes: another one may have the name later. None: no such generation is there.
+    """
+    named = RenameTopology | RenameState | RenameValue | DropValue
+    if replaced is not None and any(isinstance(step, named) for step in steps):
+        raise ChangeTooEarly(
+            f"topology {topology!r} and its states keep their names while what they were before rebuild {replaced} can be asked "
+            f"for, and so do their values: change the names after `txbatch rebuild {topology} --drop-past`"
+        )
+
+
+def way_out(topology: str) -> str:
+    """Return what can be done about a changed definition."""
+    return (
+        f'Put it back as it was; or `txbatch rebuild {topology} --why "..."`: it counts all batches again by the new definition, '
+        "while reports go on; or define another topology, with states of other names, which counts beside this one all that "
+        f"the source still has; or `txbatch drop {topology}` and run it again: it counts all that the source still has, and its "
+        "reports are empty until then"
+    )

@@ -1,0 +1,41 @@
+"""How much of its past a topology keeps, as the ledger stores it (R22, R30)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.state.keep import Keep, told
+from txbatch.core.topology.kept_windows import KeptWindows
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.topology import Topology
+
+
+def kept_windows(topology: Topology) -> dict[str, KeptWindows]:
+    """Return how long windows stay in the states of a topology, of those that say it."""
+    states = {each.state.name: each for each in topology.aggregates if each.state.keep_windows is not None}
+    return {name: KeptWindows.of(each, each.state.keep_windows or 0) for name, each in states.items()}
+
+
+def policy(topology: Topology) -> dict[str, Any] | None:
+    """Return what the ledger stores of how much of its past a topology keeps; None: all of it."""
+    windows = {name: each.to_json() for name, each in kept_windows(topology).items()}
+    found = {**(topology.keep.to_json() if topology.keep else {}), **({"windows": windows} if windows else {})}
+    return found or None
+
+
+def stored_windows(stored: Metadata | None) -> dict[str, KeptWindows]:
+    """Return the part of a stored policy that is of windows, by state."""
+    return {name: KeptWindows.from_json(each) for name, each in (stored or {}).get("windows", {}).items()}
+
+
+def told_policy(keep: Keep | None, windows: Mapping[str, KeptWindows]) -> str:
+    """Return how much of its past a topology keeps, in words.
+
+    >>> told_policy(Keep(days=90), {})
+    'the last 90 days'
+    """
+    more = "".join(f"; windows of state {state!r} for {each}" for state, each in sorted(windows.items()))
+    return f"{told(keep)}{more}"

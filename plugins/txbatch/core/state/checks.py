@@ -1,0 +1,71 @@
+"""Where a state may write besides: tables for its new values, folders for its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txbatch.core.errors import DefinitionError
+from txbatch.core.records.fields import checked_name
+from txbatch.core.state.files import Files
+from txbatch.core.state.new_values import NewValuesTable
+
+if TYPE_CHECKING:
+    from txbatch.core.state.state import State
+
+# Schemas that the ledger makes; those of generations begin so.
+_OURS = ("txbatch", "report", "state", "contribution", "pg_", "information_schema")
+
+
+def checked_table(state: State, table: str) -> NewValuesTable:
+    """Return the table that is named; DefinitionError for one that the state's commit cannot fill, or that is the ledger's."""
+    of = f"state {state.name!r}: new_values_into({table!r})"
+    schema, dot, name = str(table).partition(".")
+    if not dot or "." in name:
+        raise DefinitionError(
+            f"{of} names no table; write its schema and its name, such as 'audit.{state.name}_changes'"
+        )
+    if schema.startswith(_OURS):
+        raise DefinitionError(f"{of}: the schema {schema!r} is the ledger's or the server's; name one of your own")
+    if state.database is not None:
+        raise DefinitionError(f"{of}: the state is kept apart, in {state.database!r}, which is committed by itself")
+    return NewValuesTable(checked_name(schema, "schema"), checked_name(name, "table"))
+
+
+def check_tables(states: Iterable[State]) -> None:
+    """DefinitionError where two states write into one table, which then says of no row whose it is."""
+    taken: dict[NewValuesTable, str] = {}
+    for state in states:
+        if state.new_values is not None:
+            other = taken.setdefault(state.new_values, state.name)
+            if other != state.name:
+                raise DefinitionError(
+                    f"states {other!r} and {state.name!r} write their new values into one table, {state.new_values}; name two"
+                )
+
+
+def check_files(state: State, files: Files, *, pruned: bool) -> Files:
+    """Return the files of a state; DefinitionError where a batch that has to be written again may be there no more."""
+    of = f"state {state.name!r}: files={files!r}"
+    if not hasattr(files, "write"):
+        raise DefinitionError(f"{of} is no place for files; give ParquetFiles('/lake/{state.name}')")
+    if state.database is not None:
+        raise DefinitionError(f"{of}: the state is kept apart, in {state.database!r}, and files are written from here")
+    if pruned or not state.contributions:
+        raise DefinitionError(
+            f"{of}: a batch is written again after a restate or a rebuild, which need its rows and contributions; keep both"
+        )
+    return files
+
+
+def check_folders(states: Iterable[State]) -> None:
+    """DefinitionError where two states write their files into one folder."""
+    taken: dict[Path, str] = {}
+    for state in states:
+        if state.files is not None:
+            other = taken.setdefault(state.files.folder, state.name)
+            if other != state.name:
+                raise DefinitionError(
+                    f"states {other!r} and {state.name!r} write their files into one folder, {state.files.folder}; name two"
+                )

@@ -1,0 +1,201 @@
+"""How long closed windows stay in a state, as a job says it, and which have left it (R30)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from txbatch.core.aggregates.aggregator import Count
+from txbatch.core.batch.transaction import Batch, Interval, Metadata
+from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.records.cuts import Cut, Days, Instants, LocalDates, Months, time_of
+from txbatch.core.state.keep import Keep
+from txbatch.core.topology.watermarked import watermarks
+from txbatch.core.windows.session_window import SessionWindow
+from txbatch.core.windows.watermark import MERGE
+from txbatch.core.windows.window import Window, lasting
+
+if TYPE_CHECKING:
+    from txbatch.core.batch.plan import BatchPlan
+    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+
+_CUTS: Mapping[str, Callable[[str], Cut]] = {"instants": lambda _: Instants(), "days": Days, "months": Months}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWindows:
+    """The windows of a state that stay for `keep` microseconds after they have ended, as the ledger knows it without the job.
+
+    `streams` are those whose watermarks close them, each with whether it is of processing time. `records` is the value that
+    counts what they are made of; None: none does.
+    """
+
+    keep: int
+    window: Window | SessionWindow
+    streams: Mapping[str, bool]
+    records: str | None = None
+
+    def __str__(self) -> str:
+        return lasting(self.keep)
+
+    @classmethod
+    def of(cls, aggregate: PersistentAggregate, keep: int) -> KeptWindows:
+        """Return those of a state as it is defined."""
+        values = aggregate.aggregates.items()
+        counted = (name for name, each in values if isinstance(each, Count) and each.where is None and not each.since)
+        streams = {name: says.planned for name, says in sorted(watermarks(aggregate.stream).items())}
+        return cls(keep, cast("Window | SessionWindow", aggregate.window), streams, next(counted, None))
+
+    @property
+    def by(self) -> str:
+        """The column by which they leave: that of the starts of windows, or of the last times of sessions."""
+        return self.window.closes_by
+
+    @property
+    def gap(self) -> int | None:
+        """How far the records of a session are apart at most; None: it is of windows."""
+        return self.window.gap if isinstance(self.window, SessionWindow) else None
+
+    def mark(self, marks: Mapping[str, int]) -> int | None:
+        """Return up to when records are taken to be there by these watermarks; None while a stream has none."""
+        return min(marks[name] for name in self.streams) if self.streams.keys() <= marks.keys() else None
+
+    def plan_marks(self, plan: BatchPlan) -> Mapping[str, int]:
+        """Return the watermarks of a plan: of processing time when that was."""
+        known = {name: mark for name, mark in plan.watermark.items() if not self.streams.get(name)}
+        timed = [name for name, planned in self.streams.items() if planned]
+        return known if plan.planned_at is None else known | dict.fromkeys(timed, plan.planned_at)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the ledger stores of it."""
+        window = self.window
+        cut: dict[str, Any] = {"start": window.name}
+        if isinstance(window, SessionWindow):
+            cut["gap"] = window.gap
+        else:
+            zone = {"zone": window.cut.zone} if isinstance(window.cut, LocalDates) else {}
+            kind = type(window.cut).__name__.lower()
+            cut |= {"cut": kind, **zone, "size": window.size, "slide": window.slide, "origin": window.origin}
+        records = {} if self.records is None else {"records": self.records}
+        return {"keep": self.keep, "window": cut, "streams": dict(self.streams), **records}
+
+    @classmethod
+    def from_json(cls, stored: Metadata) -> KeptWindows:
+        """Return what was stored."""
+        cut, window = stored["window"], cast("Window | SessionWindow | None", None)
+        if "gap" in cut:
+            window = SessionWindow("", cut["start"], cut["gap"])
+        else:
+            by = _CUTS[cut["cut"]](cut.get("zone", ""))
+            window = Window("", cut["start"], by, cut["size"], cut["slide"], cut["origin"], "")
+        return cls(stored["keep"], window, stored["streams"], stored.get("records"))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What has left a state: all windows that begin `before` a time, and all sessions whose last record is before it.
+
+    So many `windows`, made of so many `records`, None where that is not known; `txid` was the newest committed one when the last
+    of them left. Of a call it is what that let go.
+    """
+
+    kept: KeptWindows
+    before: int
+    txid: int
+    windows: int = 0
+    records: int | None = None
+
+    @classmethod
+    def from_json(cls, stored: Metadata) -> Left:
+        """Return what a rebuild kept of the generation that it replaced."""
+        return cls(KeptWindows.from_json(stored["kept"]), stored["before"], stored["txid"])
+
+    def renamed(self, name: Callable[[str], str]) -> Left:
+        """Return the same where streams are called otherwise: `name` returns what each is."""
+        streams = {name(stream): planned for stream, planned in self.kept.streams.items()}
+        return replace(self, kept=replace(self.kept, streams=streams))
+
+    def told(self, state: str) -> str:
+        """Return which windows of a state have left it."""
+        return f"the windows of state {state!r} {which(self.kept, self.before)} have left it by retention"
+
+
+def which(kept: KeptWindows, before: int) -> str:
+    """Tell which windows are before a time."""
+    time = told_time(before)
+    return f"that begin before {time}" if kept.gap is None else f"(its sessions) that end before {time}"
+
+
+def told_time(micros: int) -> str:
+    """Return a time for people; beyond the years that Python has, its number."""
+    try:
+        return f"{time_of(micros).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC".replace(":00 UTC", " UTC")
+    except OverflowError:
+        return f"{micros} microseconds since 1970"
+
+
+def check_keeps_windows(aggregate: PersistentAggregate) -> None:
+    """DefinitionError where windows are to leave a state, and none closes there, or late records would begin them anew."""
+    state = aggregate.state
+    if state.keep_windows is None:
+        return
+    of = f"state {state.name!r}: keep_windows={lasting(state.keep_windows)!r}"
+    if aggregate.window is None:
+        raise DefinitionError(
+            f"{of} is of windows, and it is grouped by none: group_by(window(...)) or session_window(...)"
+        )
+    says = watermarks(aggregate.stream).values()
+    if not says:
+        raise DefinitionError(
+            f"{of}: none of its windows closes, as its stream has no watermark; say with_watermark(..., late='drop') before it"
+        )
+    if aggregate.late == MERGE and not all(each.planned for each in says):
+        raise DefinitionError(
+            f"{of}: a late record would begin a window anew that has left, as late='merge' counts it; say "
+            "with_watermark(..., late='drop'), or late='side', which keeps late records as rows"
+        )
+    if not state.contributions:
+        raise DefinitionError(
+            f"{of}: without contributions nobody knows what is folded, and what may still be counted again; keep them, or delete "
+            "rows that are old yourself"
+        )
+
+
+def check_folds(topology: str, aggregates: Iterable[PersistentAggregate], keep: Keep | None) -> None:
+    """DefinitionError where windows are to leave, and nothing of what they are made of is folded."""
+    for state in (each.state for each in aggregates):
+        if state.keep_windows is not None and keep is None:
+            raise DefinitionError(
+                f"state {state.name!r}: keep_windows={lasting(state.keep_windows)!r}, but its topology keeps all batches for "
+                f"restates, and so their windows: say Topology({topology!r}, keep=Keep(days=90)) as well"
+            )
+
+
+def check_not_left(asked: Batch, left: Mapping[str, Left]) -> None:
+    """TerminalError where a batch that is to be counted again may count in windows that have left a state."""
+    for gone in _gone(asked.plan, left):
+        raise TerminalError(
+            f"{asked.topology}: txid {asked.txid} may count in windows that are gone: {gone}, and were planned "
+            f'later than it; count its records as new ones, or all again: `txbatch rebuild {asked.topology} --why "..."`'
+        )
+
+
+def check_interval_not_left(topology: str, interval: Interval, plan: BatchPlan, left: Mapping[str, Left]) -> None:
+    """TerminalError where an interval that comes after later ones may count in windows that have left a state."""
+    for gone in _gone(plan, left):
+        raise TerminalError(
+            f"{topology}: interval {interval} may count in windows that are gone: {gone}; count all again, "
+            f'`txbatch rebuild {topology} --why "..."`, which brings them back, and run it before the next `txbatch gc`'
+        )
+
+
+def may_count_in(plan: BatchPlan, left: Left) -> bool:
+    """True if a plan's records in time may be of windows that have left a state."""
+    mark = left.kept.mark(left.kept.plan_marks(plan))
+    return mark is None or left.kept.window.first_open(mark) < left.before
+
+
+def _gone(plan: BatchPlan, left: Mapping[str, Left]) -> Iterator[str]:
+    """Yield which windows have left a state, of those states where a plan's records in time may be of such ones."""
+    return (each.told(state) for state, each in left.items() if may_count_in(plan, each))

@@ -1,0 +1,174 @@
+"""."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, cast
+
+from txbatch.core.batch.transaction import Metadata
+from txbatch.core.errors import BadRecord, DefinitionError
+from txbatch.core.records.declared import fields_ddl, given_values
+from txbatch.core.records.fields import Field, checked_name, parse_fields
+from txbatch.core.text import RECORD_MAX, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.records.declared import Fields
+
+# Of a key that is refused, so many characters are told.
+KEY_CHARACTERS = 100
+
+
+class How(StrEnum):
+    """Of which side of a join the records stay that match none of the other side."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class LiveState:
+    """A state, of this topology or of another one, with those `fields` of its report that are looked up.
+
+    The plan of a batch fixes as of which txid: what reports showed while that was the newest committed one. Every attempt sees
+    the same, and so does a restate.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+
+    def __init__(self, name: str, fields: Fields) -> None:
+        object.__setattr__(self, "name", checked_name(name, "state"))
+        object.__setattr__(self, "fields", parse_fields(fields))
+
+    def __str__(self) -> str:
+        return f"state {self.name!r}"
+
+    def field(self, name: str) -> Field:
+        """Return the field of this name; DefinitionError names those that are declared."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        known = ", ".join(field.name for field in self.fields)
+        raise DefinitionError(f"{self} has no field {name!r}; it has {known}")
+
+
+class Versioned(ABC):
+    """A reader that can say which version of its rows is there. `StaticFiles` is one."""
+
+    @abstractmethod
+    def version(self) -> Metadata:
+        """Return the version that is there now, as JSON. Runs where batches are planned, without Spark."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, version: Metadata) -> DataFrame:
+        """Return the rows of a version. TransientError when that is not there any more."""
+
+    @abstractmethod
+    def check(self, version: Metadata) -> None:
+        """Raise TransientError when that version is not there any more."""
+
+
+# How its rows are had: from Spark, as they are, or in the version that a batch's plan fixes.
+Reader = Callable[["SparkSession"], "DataFrame"] | Sequence[Any] | Versioned
+
+
+class StaticState:
+    """Rows with these `fields`, read anew by every attempt that looks something up.
+
+    `reader` is a `StaticFiles`, whose files' version is fixed in the plan of each batch; the rows themselves: tuples or lists in
+    the order of the fields, dicts by their names, or of a dataclass; or a function from the Spark session to a DataFrame. What
+    such a function reads belongs to no txid: should it change, batches see the change from then on, also one that is retried.
+    """
+
+    def __init__(self, name: str, reader: Reader, fields: Fields) -> None:
+        self.name, self.fields = checked_name(name, "static state"), parse_fields(fields)
+        given = not (isinstance(reader, Versioned) or callable(reader))
+        self.reader: Reader = _rows(name, cast("Sequence[Any]", reader), fields_ddl(fields)) if given else reader
+
+    def __repr__(self) -> str:
+        return f"static state {self.name!r}"
+
+    @property
+    def needs_spark(self) -> bool:
+        """True if its rows are not given, and Spark reads them."""
+        return isinstance(self.reader, Versioned) or callable(self.reader)
+
+    def field(self, name: str) -> Field:
+        """Return the field of this name; DefinitionError names those that exist."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        known = ", ".join(field.name for field in self.fields)
+        raise DefinitionError(f"{self} has no field {name!r}; it has {known}")
+
+
+def _rows(name: str, given: Sequence[Any], fields: str) -> list[tuple[Any, ...]]:
+    """Return given rows as tuples; DefinitionError names the first that has other fields."""
+    names, rows = [field.name for field in parse_fields(fields)], list[tuple[Any, ...]]()
+    for number, row in enumerate(given, 1):
+        if (values := given_values(row, names)) is None:
+            raise DefinitionError(
+                f"static state {name!r}: row {number}, {shown(repr(row), RECORD_MAX)}, has not the fields {fields!r}; give a "
+                "tuple or list of values in their order, or a dict by their names"
+            )
+        rows.append(values)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """A look-up: by `keys`, which are fields of the stream and of the state, of the fields `names` (None: all others).
+
+    `how` says whether a record without a match stays. A key has one row, or, with `many`, any number of them.
+    """
+
+    state: StaticState | LiveState
+    keys: tuple[Field, ...]
+    names: Sequence[str] | None
+    how: How = How.LEFT
+    many: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise DefinitionError(f"{self.state}: state_query needs at least one key")
+        for key in self.keys:
+            there = self.state.field(key.name)
+            if there != key:
+                raise DefinitionError(
+                    f"{self.state}: key {key.name!r} is a {there.type} there and a {key.type} in the stream; cast one of them"
+                )
+
+    @property
+    def values(self) -> tuple[Field, ...]:
+        """The fields that the look-up appends."""
+        if self.names is None:
+            return tuple(field for field in self.state.fields if field not in self.keys)
+        names = (self.names,) if isinstance(self.names, str) else self.names
+        return tuple(map(self.state.field, names))
+
+    @property
+    def one_for_one(self) -> bool:
+        """True if each record comes out once."""
+        return self.how is How.LEFT and not self.many
+
+    def twice(self, key: str = "") -> BadRecord:
+        """Return the error of a key that has several rows where one was promised; `key` is what may be shown of it."""
+        keys = ", ".join(each.name for each in self.keys)
+        told = f" ({key})" if key else ""
+        return BadRecord(
+            f"{self.state} has two rows with one {keys}{told}; a key has one, unless the look-up says many=True"
+        )
+
+
+def checked_how(how: str, what: str) -> How:
+    """Return how a look-up treats a record without a match; DefinitionError for what is neither inner nor left."""
+    if how not in (How.LEFT, How.INNER):
+        raise DefinitionError(f"{what}: how={how!r} is neither 'left', by which every record stays, nor 'inner'")
+    return How(how)

@@ -1,0 +1,110 @@
+"""What topologies that read a state hold back, and which changes of the state they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from txbatch.core.definition.redefinition import DropState, DropValue, MoveState, RenameState, RenameValue, Step
+from txbatch.core.errors import ChangeTooEarly, DefinitionError, TerminalError
+from txbatch.core.upstream.upstream import Reader, exported
+
+if TYPE_CHECKING:
+    from txbatch.core.topology.topology import Topology
+
+
+def check_acyclic(topology: Topology, readers: Collection[Reader]) -> None:
+    """DefinitionError when a topology reads, however many others lie between, a state of its own."""
+    own = {aggregate.state.name: topology.name for aggregate in topology.aggregates}
+    stored = [each for each in readers if each.topology != topology.name]
+    owners = {each.state: each.owner for each in readers} | own
+    way: dict[str | None, list[str]] = {}
+    reads = [(topology.name, each.identity["state"]) for each in exported(topology).values()]
+    while reads:
+        reader, state = reads.pop()
+        owner = owners.get(state)
+        if owner is None or owner in way:
+            continue
+        way[owner] = [*way.get(reader, [reader]), f"state {state!r} of {owner}"]
+        if owner == topology.name:
+            raise DefinitionError(
+                f"topology {topology.name!r} reads what it makes itself: {' reads '.join(way[owner])}; a chain has an end: let "
+                "one of them read another state"
+            )
+        reads += [(owner, each.state) for each in stored if each.topology == owner]
+
+
+def held(
+    readers: Iterable[Reader], topology: str, swapped: int, pruning: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Return, by reader, up to which txid a topology may be folded: the lowest cut that it reads next.
+
+    Cuts up to `swapped` are those of generations that a rebuild has replaced, which nobody folds any more. `pruning` has the
+    states whose rows go with what is folded, with their horizons: nothing is while somebody reads all of such a state.
+
+    >>> held([Reader("top", "words", "word_count", frozenset({0, 2, 7}))], "word_count", swapped=2)
+    {'top': 7}
+    >>> held([Reader("top", "hours", "visits", frozenset({2}), between=True)], "visits", swapped=4)
+    {'top': 5}
+    >>> held([Reader("top", "kept", "log", frozenset({0, 7}), opened=frozenset({0}))], "log", 0, {"kept": 3})
+    {'top': 3}
+    """
+    found: dict[str, int] = {}
+    for each in (each for each in readers if each.owner == topology):
+        needs = (max(txid, swapped + 1) if each.between else txid for txid in each.needs)
+        lowest = [txid for txid in needs if txid > swapped]
+        if pruning and each.state in pruning and each.reads_all(swapped):
+            lowest.append(pruning[each.state])
+        for txid in lowest:
+            found[each.topology] = min(txid, found.get(each.topology, txid))
+    return found
+
+
+def check_changed(readers: Iterable[Reader], looked_up: Iterable[Reader], steps: Iterable[Step]) -> None:
+    """TerminalError for a state that is renamed, goes or moves, and that streams of others read.
+
+    ChangeTooEarly while an open batch looks such a state up by its name: in other plans the state gets the new one.
+    So for a value that is renamed or goes while an open batch reads the state: the batch may read the value.
+    """
+    read, looked = list(readers), list(looked_up)
+    for step in steps:
+        match step:
+            case RenameState(was=state) | DropState(state=state) | MoveState(state=state, database=str()):
+                _check_not_known(state, read, looked)
+            case RenameValue(state=state) | DropValue(state=state):
+                _check_values_not_read(state, (*read, *looked))
+
+
+def _check_not_known(state: str, read: Iterable[Reader], looked: Iterable[Reader]) -> None:
+    for each in read:
+        if each.state == state:
+            raise TerminalError(
+                f"state {state!r} stays what it is while topology {each.topology!r} reads it: to change it all the same, "
+                f"`txbatch drop {each.topology}`, change this, and run that again"
+            )
+    for each in looked:
+        if each.state == state:
+            raise ChangeTooEarly(
+                f"state {state!r} stays what it is while an open batch of topology {each.topology!r} looks it up: let that "
+                f"end, or `txbatch abort` it, and try again; `txbatch batches {each.topology}` lists them"
+            )
+
+
+def _check_values_not_read(state: str, readers: Iterable[Reader]) -> None:
+    for each in readers:
+        if each.state == state and each.opened:
+            raise ChangeTooEarly(
+                f"the values of state {state!r} stay what they are while an open batch of topology {each.topology!r} reads the "
+                f"state or looks it up: let that end, or `txbatch abort` it; `txbatch batches {each.topology}` lists them"
+            )
+
+
+def check_past_read(readers: Iterable[Reader], topology: str, swapped: int) -> None:
+    """TerminalError while a topology stands at a cut up to `swapped`: what the swap changed it has still to read, or looks up."""
+    for each in readers:
+        if each.owner == topology and any(0 < max(txid, each.between) <= swapped for txid in each.needs):
+            raise TerminalError(
+                f"{topology}: topology {each.topology!r} has read state {each.state!r} as it was before a rebuild, and reads "
+                "what that changed with the next batch, or an open one looks up in it: drop the past when it has run, or "
+                "`txbatch drop` that topology"
+            )
