@@ -67,7 +67,7 @@ def test_a_wrong_rule_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_who_counts_again_what_was_read_of_rows_that_have_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txbatch.core.upstream.ranges.check_gone", lambda *_, **__: None)
+    monkeypatch.setattr("txbatch.core.upstream.upstream.check_gone", lambda *_, **__: None)
     monkeypatch.setattr(upstream, "check_gone", lambda *_: None)
     monkeypatch.setattr("txbatch.core.upstream.look_ups.check_gone", lambda *_, **__: None)
     with pytest.raises(AssertionError, match="two attempts are given other rows"):

@@ -276,7 +276,8 @@ def test_killed_at_any_statement_it_has_changed_nothing_or_all(engine: Engine, m
             if ran[0] == 0:
                 raise Killed
 
-    monkeypatch.setattr(redefinitions.state_tables, "run_all", run_all)
+    for module in (redefinitions, redefinitions.state_tables):
+        monkeypatch.setattr(module, "run_all", run_all)
     stored = "SELECT columns::text, contributions, horizon, values_since::text FROM txbatch.state"
     was, tried = bench.rows(stored), 0
     while True:

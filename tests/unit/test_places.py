@@ -27,7 +27,7 @@ def test_a_folder_that_may_not_be_entered_is_no_project(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_a_package_that_is_missing_is_told_in_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txbatch.cli.main.check_fit", lambda extra: "")
+    monkeypatch.setattr("txbatch.cli.project.project.check_fit", lambda extra: "")
     monkeypatch.setitem(sys.modules, "txbatch.local", None)
     called = CliRunner().invoke(main, [command])
     assert (called.exit_code, called.stdout) == (1, "")

@@ -7,8 +7,7 @@ from contextlib import suppress
 import click
 
 from txbatch.cli import arguments
-from txbatch.cli.database import _engine, _where
-from txbatch.cli.main import main
+from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
 from txbatch.core.text import shown
@@ -16,7 +15,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.ledger import PostgresLedger
 
 
-@main.command()
+@click.command()
 @click.argument("topology", type=arguments.TEXT)
 @click.argument("txid", type=arguments.TXID)
 @click.option("--why", required=True, type=arguments.WHY, help="Kept with the batch.")
@@ -29,8 +28,8 @@ def abort(topology: str, txid: int, why: str, skip: bool, partition: str | None)
     """Free the records of TOPOLOGY's uncommitted batch TXID."""
     if partition is not None and not skip:
         raise click.UsageError("--partition says which records --skip gives up; give both, or neither")
-    where = _where()
-    ledger = PostgresLedger(_engine(where), warehouses=Warehouses(where.warehouse_url))
+    where = chosen_settings()
+    ledger = PostgresLedger(chosen_engine(where), warehouses=Warehouses(where.warehouse_url))
     worker = _at_work(ledger, topology, txid)
     batch = ledger.skip(topology, txid, why, partition) if skip else ledger.abort(topology, txid, why)
     if worker is not None:

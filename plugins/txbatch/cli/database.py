@@ -6,8 +6,6 @@ import click
 from sqlalchemy import Engine
 
 from txbatch import settings
-from txbatch.cli import database
-from txbatch.cli.main import demo
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated, migrate
 from txbatch.postgres.database.psql import make_reader
@@ -35,20 +33,17 @@ def migrated(where: settings.Settings) -> Engine:
     return engine
 
 
-def _connect(where: settings.Settings) -> Engine:
+def connected(where: settings.Settings) -> Engine:
+    """Return the database as it is, migrated or not."""
     return connect(where.database_url)
 
 
-def _where() -> settings.Settings:
+def chosen_settings() -> settings.Settings:
     """Return the settings of a command, or the demos' own for one below `txbatch demo`; the database is started."""
-    context = click.get_current_context()
-    if context.parent is not None and context.parent.command is demo:
-        from txbatch.local.databases import demo_settings
-
-        return demo_settings(settings.home())
-    return database.started()
+    of_group = click.get_current_context().obj
+    return started() if of_group is None else of_group(settings.home())
 
 
-def _engine(where: settings.Settings | None = None) -> Engine:
+def chosen_engine(where: settings.Settings | None = None) -> Engine:
     """A migrated database; the embedded one is migrated by whoever comes first."""
-    return database.migrated(where or _where())
+    return migrated(where or chosen_settings())

@@ -8,8 +8,7 @@ import click
 
 from txbatch import settings
 from txbatch.cli import arguments
-from txbatch.cli.database import _engine, _where
-from txbatch.cli.main import main
+from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.errors import UnknownName
 from txbatch.core.text import shown
@@ -21,7 +20,7 @@ from txbatch.postgres.tables.rows import unknown_topology
 from txbatch.storage.staging import Staging
 
 
-@main.command()
+@click.command()
 @click.argument("topology", type=arguments.TEXT)
 @click.option("--yes", is_flag=True, help="Really drop its states, contributions and batches.")
 @click.option("--leave-apart", is_flag=True, help="Leave alone what it has in other databases.")
@@ -32,13 +31,13 @@ from txbatch.storage.staging import Staging
 @prints_rows("dropped", "states", nothing="")
 def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledger: str | None) -> Rows:
     """Drop TOPOLOGY with all its states, to count from the start."""
-    where = _where()
+    where = chosen_settings()
     warehouses = Warehouses(where.warehouse_url)
     if database is not None:
         return [_drop_in(where, database, topology, ledger, yes)]
     if ledger is not None:
         raise click.UsageError("--ledger is whose states to drop in another database: give --database, too")
-    engine = _engine(where)
+    engine = chosen_engine(where)
     known = Reader(engine).status(topology)
     if not known:
         raise unknown_topology(topology)
@@ -53,7 +52,7 @@ def drop(topology: str, yes: bool, leave_apart: bool, database: str | None, ledg
 
 def _drop_in(where: settings.Settings, database: str, topology: str, ledger: str | None, yes: bool) -> dict[str, Any]:
     """Drop what a ledger left in another database: this ledger, unless another one is named."""
-    warehouses, owner = Warehouses(where.warehouse_url), ledger or identity_of(_engine(where))
+    warehouses, owner = Warehouses(where.warehouse_url), ledger or identity_of(chosen_engine(where))
     left = {row["ledger"]: row for row in warehouses.owners(database, topology)}
     if owner not in left:
         others = "; ".join(f"--ledger {each}, its last txid is {row['txid']}" for each, row in left.items())

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 
 import click
 
-from txbatch import __version__
+from txbatch import __version__, settings
 from txbatch.cli import database
+from txbatch.cli.abort import abort
 from txbatch.cli.ask import ask
 from txbatch.cli.change import change
-from txbatch.cli.database import _where
+from txbatch.cli.database import chosen_settings
+from txbatch.cli.drop import drop
 from txbatch.cli.grants import grants
 from txbatch.cli.history import as_of, why
+from txbatch.cli.plan.plan import plan
 from txbatch.cli.printing import errors_told
+from txbatch.cli.project.project import doctor, down, init, migrate, up
 from txbatch.cli.rebuild import rebuild
 from txbatch.cli.restate import restate
 from txbatch.cli.retention import gc
+from txbatch.cli.run import run
 from txbatch.cli.status import batches, psql, query, status
 from txbatch.cli.verify import verify
 from txbatch.places import in_checkout
@@ -90,13 +96,23 @@ def main(verbose: bool) -> None:
 
 
 @main.group()
-def demo() -> None:
+@click.pass_context
+def demo(context: click.Context) -> None:
     """Watch the protocol at work, and look at what a demo counted.
 
     Demos have a database of their own in the embedded PostgreSQL, whatever TXBATCH_DATABASE_URL says.
     """
+    context.obj = _settings_of_demos
 
 
+def _settings_of_demos(home: Path) -> settings.Settings:
+    from txbatch.local.databases import demo_settings
+
+    return demo_settings(home)
+
+
+for each in (init, run, plan, status, batches, query, psql, abort, drop, doctor, up, down, migrate):
+    main.add_command(each)
 main.add_command(ask)
 main.add_command(restate)
 main.add_command(verify)
@@ -117,5 +133,5 @@ def outage(yes: bool) -> None:
     from txbatch.local.outage import play
 
     with errors_told():
-        for line in play(database.started() if yes else _where()):
+        for line in play(database.started() if yes else chosen_settings()):
             click.echo(line, err=True)

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from txbatch.cli import arguments
-from txbatch.cli.database import _engine, _where
+from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
-from txbatch.cli.main import main
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import told
 from txbatch.cli.restate import tell_committed, tell_counted
@@ -24,7 +23,7 @@ from txbatch.run.progress import watched
 from txbatch.wiring import open_runner
 
 
-@main.command()
+@click.command()
 @click.argument("job", type=arguments.TEXT)
 @click.option("--run-id", type=arguments.TEXT, help="The run's name: the same name meets the same batch again.")
 @arguments.interval_option
@@ -73,10 +72,10 @@ def run(
     following.check([run_id, interval, until_idle])
     if not follow:
         arguments.check_cron(run_id, interval, cron, timezone)
-    loaded, where = load_job(job), _where()
+    loaded, where = load_job(job), chosen_settings()
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
-    reader = Reader(_engine(where))
+    reader = Reader(chosen_engine(where))
     with open_runner(loaded, where, master) as runner:
         if follow:
             return reader.batches_by_txid(loaded.topology.name, newest(following.look(runner, parameters)))

@@ -8,8 +8,7 @@ import click
 
 from txbatch import settings
 from txbatch.cli import arguments
-from txbatch.cli.database import _connect, _engine, _where
-from txbatch.cli.main import main
+from txbatch.cli.database import chosen_engine, chosen_settings, connected
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_reasons, show_status
 from txbatch.formats.changes import changed
 from txbatch.places import in_checkout
@@ -59,7 +58,7 @@ DROPPED = (
 prints_batches = prints_rows(*BATCH_COLUMNS, nothing="nothing yet", show=show_reasons, drop=DROPPED, cut=("run",))
 
 
-@main.command()
+@click.command()
 @click.argument("topology", required=False, type=arguments.TEXT)
 @prints_rows(
     *(
@@ -83,8 +82,8 @@ def status(topology: str | None) -> Rows:
 
     Below the table stands what failed, who waits for whom, and which state in another database is ahead of the ledger.
     """
-    where = _where()
-    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    where = chosen_settings()
+    reader = Reader(chosen_engine(where), Warehouses(where.warehouse_url))
     rows = reader.status(topology)
     if topology is not None and not rows:
         raise unknown_topology(topology)
@@ -99,21 +98,21 @@ def status(topology: str | None) -> Rows:
     ]
 
 
-@main.command()
+@click.command()
 @click.argument("topology", type=arguments.TEXT)
 @click.option("--limit", default=20, show_default=True, type=arguments.LIMIT, help="How many, newest first.")
 @click.option("--attempts", is_flag=True, help="Show attempts instead of batches, and why they failed.")
 @prints_batches
 def batches(topology: str, limit: int, attempts: bool) -> Rows:
     """List the batches of TOPOLOGY, newest first."""
-    reader = Reader(_engine())
+    reader = Reader(chosen_engine())
     if not attempts:
         rows = reader.batches(topology, limit)
         return [{**row, "restates": row["position"] if row["kind"] == "restate" else None} for row in rows]
     return [{**row, "took": row["duration"]} for row in reader.attempts(topology, limit)]
 
 
-@main.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
+@click.command(context_settings={"ignore_unknown_options": True})  # -1 is a key
 @click.argument("state", type=arguments.TEXT)
 @click.argument("keys", nargs=-1, type=arguments.KEY)
 @prints_rows(nothing="")
@@ -123,12 +122,12 @@ def query(state: str, keys: tuple[str, ...]) -> Rows:
     A key of several columns is written as CSV: `txbatch query flights AA,JFK B6,LGA`. A global value has no key: name
     the STATE alone.
     """
-    where = _where()
-    reader = Reader(_engine(where), Warehouses(where.warehouse_url))
+    where = chosen_settings()
+    reader = Reader(chosen_engine(where), Warehouses(where.warehouse_url))
     return reader.query(state, arguments.keys(keys, reader.key_columns(state)))
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL'S ARGUMENTS]...")
 def psql(given: tuple[str, ...]) -> None:
     """Open psql on the reports, read-only.
@@ -137,14 +136,14 @@ def psql(given: tuple[str, ...]) -> None:
     report, which can read the schema report and change nothing; elsewhere the URL's.
     """
     with errors_told():
-        line, environment = _psql(_where(), given)
+        line, environment = _psql(chosen_settings(), given)
         os.execve(line[0], line, environment)  # noqa: S606 (no shell is meant)
 
 
 def _psql(where: settings.Settings, given: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     if where.embedded:
-        return psql_command(_engine(where), given, role=REPORT)
-    engine = _connect(where)
+        return psql_command(chosen_engine(where), given, role=REPORT)
+    engine = connected(where)
     with transaction(engine) as connection:
         check_server(connection)
     return psql_command(engine, given)

@@ -62,7 +62,7 @@ _STDERR = 2
 _PACKAGE = Path(__file__).parents[1]
 _SPARK = _PACKAGE / "spark"
 _LOG4J = _SPARK / "log4j2.properties"
-_PARENT = _SPARK / "parent.py"
+_PARENT = _SPARK / "process" / "parent.py"
 
 
 @dataclass(frozen=True, slots=True)

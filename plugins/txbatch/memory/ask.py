@@ -1,4 +1,15 @@
-"""Asks a query stream from the states in memory."""
+"""Asks a query stream, whose answers come from the states in memory.
+
+>>> from txbatch import Count, FixedBatchSpout, OpaqueState, Sum, Topology
+>>> from txbatch.memory.runner import run
+>>> topology = Topology("words")
+>>> grouped = topology.new_stream("words", FixedBatchSpout("word string", 2, "how", "are", "are")).group_by("word")
+>>> counts = grouped.persistent_aggregate(OpaqueState("words"), count=Count())
+>>> asked = topology.new_query_stream("words", "args string").flat_map(lambda r: r["args"].split(), "word string")
+>>> total = asked.state_query(counts, "word").aggregate(total=Sum("count"))
+>>> ask(run(topology), topology, "words", ["how are you", "are"])
+[[{'total': 3}], [{'total': 2}]]
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
@@ -47,16 +48,26 @@ from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since
 
 if TYPE_CHECKING:
+    from txbatch.core.definition.jobs import Jobs
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.memory.ledger import MemoryLedger
     from txbatch.memory.tables import StoredState, Tables
+
+
+class Ledger(Protocol):
+    """What is asked of the ledger in memory. `memory.ledger` has it."""
+
+    uuid: str
+    jobs: Jobs
+
+    def transaction(self) -> AbstractContextManager[Tables]:
+        """Context manager. Yield the tables under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpstream:
     """`core.upstream.upstream.Upstream` on a ledger in memory."""
 
-    ledger: MemoryLedger
+    ledger: Ledger
 
     def known(self, state: str) -> UpstreamState:
         """Return how far a state is. UnknownName when there is none, TerminalError for one whose past is not kept."""

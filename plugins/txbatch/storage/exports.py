@@ -13,12 +13,12 @@ from txbatch.arrow import arrow_array, arrow_type
 from txbatch.core.records.fields import Field
 
 if TYPE_CHECKING:
-    from txbatch.storage.staging import AttemptFolder
+    from txbatch.storage.folder import Folder
 
 ROWS_PER_GROUP = 100_000
 
 
-def write(folder: AttemptFolder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
+def write(folder: Folder, number: int, fields: Sequence[Field], records: Iterable[tuple[Any, ...]]) -> None:
     """Write the records of the n-th of these streams, however many; BadRecord for a value that is not of its field's type."""
     folder.filesystem.makedirs(folder.path("exports"), exist_ok=True)
     with folder.filesystem.open(folder.path(f"exports/{number}.parquet"), "wb") as file:

@@ -21,7 +21,7 @@ from txbatch.storage.late import Late
 from txbatch.storage.links import links_on
 
 if TYPE_CHECKING:
-    from txbatch.storage.staging import AttemptFolder
+    from txbatch.storage.folder import Folder
 
 ROWS_PER_BATCH = 64 * 1024
 # A file is read whole, to compare its digest: so many rows of partials it may have, however few files there are.
@@ -30,7 +30,7 @@ NO_WATERMARK: Mapping[str, int] = MappingProxyType({})
 
 
 def describe(
-    folder: AttemptFolder, number: int, aggregate: PersistentAggregate, watermark: Mapping[str, int] = NO_WATERMARK
+    folder: Folder, number: int, aggregate: PersistentAggregate, watermark: Mapping[str, int] = NO_WATERMARK
 ) -> StagedState:
     """Describe the files of a topology's n-th state, by reading one after the other. `watermark` is the plan's, by stream."""
     found = folder.filesystem.find(folder.path(f"partials/{number}"), detail=True)
@@ -39,7 +39,7 @@ def describe(
 
 
 def write(
-    folder: AttemptFolder,
+    folder: Folder,
     number: int,
     aggregate: PersistentAggregate,
     partials: pa.Table,
@@ -55,7 +55,7 @@ def write(
 
 
 def _staged(
-    folder: AttemptFolder,
+    folder: Folder,
     aggregate: PersistentAggregate,
     contents: Iterable[tuple[str, bytes]],
     watermark: Mapping[str, int],
@@ -83,7 +83,7 @@ def _staged(
     return StagedState(tuple(files), rows, together, known, found if late else None)
 
 
-def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]:
+def read(folder: Folder, staged: StagedState) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of a state's files. Incomplete if a file is not the one the manifest describes (R7a)."""
     for file in staged.files:
         content = _content(folder, file)
@@ -97,7 +97,7 @@ def read(folder: AttemptFolder, staged: StagedState) -> Iterator[pa.RecordBatch]
 
 
 @contextmanager
-def _readable(folder: AttemptFolder, name: str) -> Iterator[None]:
+def _readable(folder: Folder, name: str) -> Iterator[None]:
     """Context manager. Incomplete, which names the file, where Arrow cannot read it: its digest says who wrote it, not what."""
     try:
         yield
@@ -106,13 +106,13 @@ def _readable(folder: AttemptFolder, name: str) -> Iterator[None]:
         raise Incomplete(f"{folder.uri}/{name} is no Parquet that can be read ({why}); emit again") from error
 
 
-def _is_partials(folder: AttemptFolder, path: str) -> bool:
+def _is_partials(folder: Folder, path: str) -> bool:
     """Leave out what an unfinished task left below `_temporary`; Spark hides such names from its readers, too."""
     inside = path.removeprefix(folder.path("")).split("/")
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in inside)
 
 
-def _content(folder: AttemptFolder, file: StagedFile) -> bytes:
+def _content(folder: Folder, file: StagedFile) -> bytes:
     """Return the content of a file, none of what is not as long; TransientError when it cannot be read."""
     path = folder.path(file.name)
     try:
@@ -122,7 +122,7 @@ def _content(folder: AttemptFolder, file: StagedFile) -> bytes:
         raise TransientError(f"{folder.uri}/{file.name} cannot be read ({error}); commit again") from error
 
 
-def _is_here(folder: AttemptFolder, name: str) -> bool:
+def _is_here(folder: Folder, name: str) -> bool:
     """True if the path is a file of the attempt's folder, reached through no link."""
     parts = name.split("/")
     steps = [folder.path("/".join(parts[: n + 1])) for n in range(len(parts))]

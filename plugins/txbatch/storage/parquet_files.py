@@ -15,9 +15,7 @@ from txbatch.core.records.fields import Field
 from txbatch.core.state.append import BATCH
 
 if TYPE_CHECKING:
-    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.core.upstream.ranges import UpstreamState
-    from txbatch.core.upstream.upstream import Upstream
+    from txbatch.core.state.files import CommittedRecords, KeptRecords, KnownState
 
 NAME = "batch-{:012d}.parquet"
 MARK, WRITING = "_written.json", "_writing"  # names that Spark passes over
@@ -51,7 +49,7 @@ class ParquetFiles:
     def __repr__(self) -> str:
         return f"ParquetFiles({str(self.folder)!r})"
 
-    def write(self, aggregate: PersistentAggregate, upstream: Upstream) -> None:
+    def write(self, aggregate: KeptRecords, upstream: CommittedRecords) -> None:
         """Write the batches that were committed since the folder's mark.
 
         Raises TransientError when the folder cannot be written, TerminalError when it is not this state's.
@@ -66,7 +64,7 @@ class ParquetFiles:
         if not done:
             raise TransientError(f"{self.folder}: others write the same batches just now; try again")
 
-    def _written(self, aggregate: PersistentAggregate, upstream: Upstream) -> bool:
+    def _written(self, aggregate: KeptRecords, upstream: CommittedRecords) -> bool:
         """Write what is new, the oldest first; False when somebody else has begun to write the same."""
         state = aggregate.state
         (self.folder / WRITING).mkdir(parents=True, exist_ok=True)
@@ -83,7 +81,7 @@ class ParquetFiles:
             self._note(replace(now, txid=txid))
         return True
 
-    def _write(self, state: str, fields: Sequence[Field], position: int, upstream: Upstream) -> bool:
+    def _write(self, state: str, fields: Sequence[Field], position: int, upstream: CommittedRecords) -> bool:
         """Write the file of a batch. Who comes later takes what others have not finished away, and knows no less than they."""
         from txbatch.storage.exports import write_parquet  # brings Arrow, which no definition needs
 
@@ -111,7 +109,7 @@ class ParquetFiles:
         except (ValueError, TypeError) as error:
             raise self._not_ours(f"{MARK} cannot be read ({error})") from error
 
-    def _check(self, mark: Mark, now: Mark, names: Sequence[str | None], known: UpstreamState) -> None:
+    def _check(self, mark: Mark, now: Mark, names: Sequence[str | None], known: KnownState) -> None:
         """TerminalError for the mark of another state, or of what the ledger does not know any more."""
         if mark.state not in names or mark.made != now.made:
             raise self._not_ours(f"it has those of state {mark.state!r} of a topology that was made {mark.made}")

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from txbatch.cli import arguments
-from txbatch.cli.database import _engine, _where
-from txbatch.cli.main import main
+from txbatch.cli.database import chosen_engine, chosen_settings
 from txbatch.cli.plan.explain import appeared, preview
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
@@ -35,7 +34,7 @@ def _show_plan(rows: list[dict[str, Any]]) -> None:
             show_plan([row])
 
 
-@main.command()
+@click.command()
 @click.argument("job", type=arguments.TEXT)
 @click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
 @arguments.interval_option
@@ -81,18 +80,18 @@ def plan(
         raise click.UsageError("give --restate, or --rebuild, and with that --sample or --all")
     loaded = load_job(job)
     if restate is not None:
-        return [preview_restate(loaded, _where(), restate, master)]
+        return [preview_restate(loaded, chosen_settings(), restate, master)]
     if rebuild:
-        return [preview_rebuild(loaded, _where(), None if everything else sample or SAMPLE, master)]
+        return [preview_rebuild(loaded, chosen_settings(), None if everything else sample or SAMPLE, master)]
     check_emission(loaded)
     between = arguments.interval(loaded, interval)
     name = "plan" if run_id is None else run_id
     run = Run(f"{RUN_PREFIX}{name}", interval=between, parameters=arguments.parameters(loaded, params))
-    where = _where()
+    where = chosen_settings()
     for aggregate in loaded.topology.aggregates:
         if aggregate.state.database is not None:
             where.warehouse_url(aggregate.state.database)  # a run is refused without
-    engine = _engine(where)
+    engine = chosen_engine(where)
     finishes = RUN_PREFIX if run_id is None else ""
     ledger = PostgresLedger(engine, jobs=jobs_above(engine, loaded.path.parent))
     found = preview(ledger, loaded.topology, run, loaded.name, finishes=finishes)

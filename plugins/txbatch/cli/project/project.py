@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from txbatch.cli import arguments
-from txbatch.cli.database import _connect, _where
-from txbatch.cli.main import main
+from txbatch.cli.database import chosen_settings, connected
 from txbatch.cli.printing import Rows, errors_told, prints_rows, show_checks
 from txbatch.cli.project.doctor import check_all
 from txbatch.cli.project.starter import make_project
@@ -22,7 +21,7 @@ from txbatch.postgres.database.migrate import migrate as migrate_database
 from txbatch.postgres.database.psql import make_reader
 
 
-@main.command()
+@click.command()
 @click.argument("folder", type=arguments.TEXT)
 @prints_rows("file", nothing="")
 def init(folder: str) -> Rows:
@@ -33,7 +32,7 @@ def init(folder: str) -> Rows:
     return [{"file": str(Path(folder, file))} for file in make_project(Path(folder))]
 
 
-@main.command()
+@click.command()
 def up() -> None:
     """Start Airflow with the project's DAGs on this machine alone, until Ctrl-C or `txbatch down`.
 
@@ -45,7 +44,7 @@ def up() -> None:
     sys.exit(local.main())
 
 
-@main.command()
+@click.command()
 def down() -> None:
     """Stop the Airflow and the PostgreSQL of this home, whoever started them."""
     with _packages_told():
@@ -63,19 +62,19 @@ def _packages_told() -> Iterator[None]:
             raise TransientError(f"{error.name} is not installed beside txbatch; {install('embedded')}") from error
 
 
-@main.command()
+@click.command()
 @prints_rows("number", "migration", nothing="up to date")
 def migrate() -> Rows:
     """Bring the database's ledger to this version."""
-    where = _where()
-    engine = _connect(where)
+    where = chosen_settings()
+    engine = connected(where)
     applied = migrate_database(engine)
     if where.embedded:
         make_reader(engine)
     return [{"number": each.number, "migration": each.name} for each in applied]
 
 
-@main.command()
+@click.command()
 @prints_rows(nothing="", show=show_checks)
 def doctor() -> Rows:
     """Check that everything is there, and loads.

@@ -32,7 +32,7 @@ from txbatch.core.definition.redefinition import (
     value_changes,
     widens,
 )
-from txbatch.core.definition.renames import _topology_renamed, renamed
+from txbatch.core.definition.renames import renamed, topology_renamed
 from txbatch.core.definition.stored import (
     _DROPPED,
     Known,
@@ -79,7 +79,7 @@ def redefinitions(topology: Topology, known: Known) -> list[Redefinition]:
     known, found = renamed(topology, known)
     renamings: list[Redefinition] = [*found]
     if known.was is not None:
-        renamings.insert(0, _topology_renamed(topology, known, known.was))
+        renamings.insert(0, topology_renamed(topology, known, known.was))
     for aggregate in topology.aggregates:
         if aggregate.state.name not in known.states:
             _check_reported(aggregate)

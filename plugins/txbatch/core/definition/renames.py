@@ -16,7 +16,7 @@ from txbatch.core.definition.stored import Known
 from txbatch.core.topology.topology import Topology
 
 
-def _topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
+def topology_renamed(topology: Topology, known: Known, was: str) -> Redefinition:
     apart = sorted(f"{name!r} in database {state.database!r}" for name, state in known.states.items() if state.database)
     what = f"topology {topology.name!r} was {was!r}"
     if apart:

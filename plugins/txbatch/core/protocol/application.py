@@ -1,4 +1,4 @@
-"""What is run for an attempt: a job, by an application that runs it on the attempt's folder."""
+"""The ports of a run: the job, the application that runs it on an attempt's folder, names that one process holds, the clock."""
 
 from __future__ import annotations
 

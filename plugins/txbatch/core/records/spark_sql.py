@@ -1,4 +1,4 @@
-"""Names and texts in Spark SQL. PostgreSQL quotes otherwise: see `postgres.database.expressions`."""
+"""Names and texts in Spark SQL, and texts in SQL of PostgreSQL. Its names: see `postgres.database.expressions`."""
 
 from __future__ import annotations
 

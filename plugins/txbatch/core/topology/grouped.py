@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, Self, TypeVar
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.own_combiner import own_combiners
@@ -16,36 +16,58 @@ from txbatch.core.records.where import Condition
 from txbatch.core.state.append import check_aggregates
 from txbatch.core.state.state import State
 from txbatch.core.topology.checks import checked
-from txbatch.core.topology.nodes import Aggregate, FirstN, Node, Reduce, batch_value
+from txbatch.core.topology.nodes import Aggregate, FirstN, Node, Reduce, Step, batch_value
 from txbatch.core.topology.operations import parted
+from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, sessions_of
 from txbatch.core.topology.sessions import with_last
 
-if TYPE_CHECKING:
-    from txbatch.core.topology.stream import Stream
+
+class Place(Protocol):
+    """What is grouped: a stream of a topology. A step makes another place of the same kind."""
+
+    @property
+    def topology(self) -> Owner:
+        """The topology."""
+
+    @property
+    def node(self) -> Node:
+        """Where the records come from."""
+
+    def field(self, name: str) -> Field:
+        """Return the field of this name; DefinitionError where there is none."""
+
+    def of(self, operation: str) -> str:
+        """Return an operation with its stream, as errors name it."""
+
+    def then(self, step: Step) -> Self:
+        """Return the place after one more step."""
+
+
+Grouped = TypeVar("Grouped", bound=Place)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedStream:
+class GroupedStream(Generic[Grouped]):
     """A stream grouped by keys. What it makes within a batch is per batch, and a stream again."""
 
-    stream: Stream
+    stream: Grouped
     keys: tuple[Field, ...]
 
-    def min_by(self, name: str) -> Stream:
+    def min_by(self, name: str) -> Grouped:
         """Keep of each group the record in which this field is least and not null; of equal ones the least by all fields."""
         return self._first(1, name, descending=False, known=True)
 
-    def max_by(self, name: str) -> Stream:
+    def max_by(self, name: str) -> Grouped:
         """Keep of each group the record in which this field is greatest and not null; of equal ones the least by all fields."""
         return self._first(1, name, descending=True, known=True)
 
-    def first_n(self, number: int, by: str, *, descending: bool = False) -> Stream:
+    def first_n(self, number: int, by: str, *, descending: bool = False) -> Grouped:
         """Keep of each group the first records by a field, in which nulls come last; of equal ones the least by all fields."""
         check_number(self.stream.of("first_n"), number)
         return self._first(number, by, descending=descending, known=False)
 
-    def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Stream:
+    def aggregate(self, **aggregates: CombinerAggregator | ReducerAggregator) -> Grouped:
         """Make one record of each group: its keys, and a value per keyword, with its finished type.
 
         A null key is a group. DefinitionError for no aggregator, or one whose result is no field's.
@@ -61,7 +83,7 @@ class GroupedStream:
             )
         return self._reduce(reducers)
 
-    def partition_aggregate(self, **aggregates: CombinerAggregator) -> Stream:
+    def partition_aggregate(self, **aggregates: CombinerAggregator) -> Grouped:
         """Make one record of each group in each partition of the spout: it needs no other partition, as Spark's are none.
 
         DefinitionError also behind what knows no partition any more, such as a join.
@@ -99,7 +121,7 @@ class GroupedStream:
         topology.add(aggregate)
         return aggregate
 
-    def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Stream:
+    def _aggregate(self, name: str, aggregates: Mapping[str, CombinerAggregator], *, partitions: bool) -> Grouped:
         node = self._per_batch(name)
         if not aggregates:
             raise DefinitionError(f"{self.stream.of(name)}: give at least one aggregate, such as count=Count()")
@@ -108,15 +130,15 @@ class GroupedStream:
         fields = (*self.keys, *(Field(value.name, value.type) for value in made))
         return self.stream.then(Aggregate(node.name, fields, node, self.keys, own, partitions))
 
-    def _reduce(self, reducers: Mapping[str, ReducerAggregator]) -> Stream:
+    def _reduce(self, reducers: Mapping[str, ReducerAggregator]) -> Grouped:
         node = self._per_batch("aggregate")
         of = self.stream.of("aggregate")
         made = (Field(name, reducer_type(of, name, each)) for name, each in reducers.items())
         return self.stream.then(Reduce(node.name, (*self.keys, *made), node, self.keys, reducers))
 
-    def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Stream:
+    def _first(self, number: int, by: str, *, descending: bool, known: bool) -> Grouped:
         stream, before = self.stream, self._per_batch("first_n, min_by or max_by")
-        node = FirstN(stream.name, stream.fields, before, self.keys, number, stream.field(by), descending, known)
+        node = FirstN(before.name, before.fields, before, self.keys, number, stream.field(by), descending, known)
         return stream.then(node)
 
     def _per_batch(self, name: str) -> Node:

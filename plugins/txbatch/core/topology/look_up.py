@@ -1,4 +1,4 @@
-"""."""
+"""Look-ups (Trident's stateQuery): in a static state, a table that no batch changes, or in a live state of this ledger."""
 
 from __future__ import annotations
 

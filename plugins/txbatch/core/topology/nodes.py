@@ -1,11 +1,17 @@
-"""Where a stream's records come from: a spout, several nodes that are merged or joined, or the node before a step."""
+"""What a stream is made of: frozen nodes, each of which knows the one before it.
+
+A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
+per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
+the type checker until every backend runs it. A step that is `quarantined` leaves out the records for which its function fails:
+those are in the quarantine's node, `Failed`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.reducer import ReducerAggregator, Reducing
@@ -18,9 +24,6 @@ from txbatch.core.topology.look_up import How, StateQuery
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.watermark import Watermark
 from txbatch.core.windows.window import Window
-
-if TYPE_CHECKING:
-    from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 _WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 
@@ -324,7 +327,7 @@ class LiveLookup(After):
     `how` says whether a record whose key is absent stays.
     """
 
-    aggregate: PersistentAggregate
+    aggregate: Any  # a PersistentAggregate, which is made of nodes
     how: How
 
     @property

@@ -1,10 +1,4 @@
-"""What a stream is made of: frozen nodes, each of which knows the one before it.
-
-A source has the records of a spout, a merge those of several nodes, and a step makes records of records: one by one, or,
-per batch, of all that the batch has there. A backend matches all of them, closed by `assert_never`: a new node does not pass
-the type checker until every backend runs it. A step that is `quarantined` leaves out the records for which its function fails:
-those are in the quarantine's node, `Failed`.
-"""
+"""What is asked of a node and of those before it: the sources, look-ups and windows that its records went through."""
 
 from __future__ import annotations
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from txbatch.core.topology.look_up import StaticState
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.watermark import Watermark
-
-if TYPE_CHECKING:
-    from txbatch.core.topology.query_stream import QueryStream
 
 
 class Owner(Protocol):
@@ -20,7 +17,6 @@ class Owner(Protocol):
     static_states: dict[str, StaticState]
     quarantine: int | None
     aggregates: list[PersistentAggregate]
-    query_streams: dict[str, QueryStream]
 
     @property
     def watermarks(self) -> Mapping[str, Watermark]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, unique
@@ -23,8 +23,15 @@ from txbatch.core.topology.nodes import (
     Transform,
 )
 from txbatch.core.topology.operations import origin_of
+from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.stream import Stream
+
+
+class Asked(Owner, Protocol):
+    """What a query stream knows of its topology."""
+
+    query_streams: dict[str, QueryStream]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +40,8 @@ class QueryStream(Stream):
 
     The answer is the records of the operation that was defined last.
     """
+
+    topology: Asked
 
     def then(self, step: Step) -> QueryStream:
         """Return the stream after one more step, which makes the answer from now on; DefinitionError for one that needs Spark."""

@@ -230,7 +230,7 @@ class Stream:
             "values than the one before; ask it by a query stream (new_query_stream), or name it as a LiveState, as of a txid"
         )
 
-    def group_by(self, *by: str | Window | SessionWindow) -> GroupedStream:
+    def group_by(self, *by: str | Window | SessionWindow) -> GroupedStream[Stream]:
         """Group for `persistent_aggregate`, or for what is per batch; the start of a `window` is a field from here on.
 
         That of a `session_window` is the last key: sessions of a key stand together.

@@ -1,4 +1,14 @@
-"""."""
+"""A state as the source of another topology: how far it is, and what changed in it from one txid to another.
+
+A *cut* is a txid: what reports showed while it was the newest committed one, whatever came of its records later. So it is the
+same for whoever asks, and whenever, until retention has folded it, or somebody dropped what a rebuild replaced.
+
+>>> known = UpstreamState("words", "word_count", ("2026-11-23", 1), 9, 2, (Replaced(1, 6, 0),))
+>>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
+({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
+>>> replaced_with(known, 6), replaced_with(known, 7)
+(Replaced(rebuild=1, last=6, horizon=0, gone=False, left=None, pruned=()), None)
+"""
 
 from __future__ import annotations
 
@@ -14,7 +24,7 @@ ALL, NEW = "all", "new"
 # What a window that is closed has beside what reports show: the txid that closed it.
 CLOSED_BY = "closed_by"
 ANEW = "`txbatch drop` the topology that reads it and run that again: it begins with all that the state has"
-_AS_READ = (
+AS_READ = (
     "of a batch that is not committed, `txbatch abort` it, and the next run reads what is there; one that is cannot be counted "
     "again, and stays as it is"
 )
@@ -125,7 +135,7 @@ def marked_gone(known: UpstreamState, range_: dict[str, Any]) -> dict[str, Any]:
     return range_ | _gone(known, range_)
 
 
-def check_gone(known: UpstreamState, range_: Metadata, way_out: str = _AS_READ, *, again: bool = False) -> None:
+def check_gone(known: UpstreamState, range_: Metadata, way_out: str = AS_READ, *, again: bool = False) -> None:
     """RecordsGone where a range reads all of a state from which retention took something since it was planned (R22, R30).
 
     A plan of an earlier version does not say which rows had gone: that holds for a batch which is read `again`, and not for one

@@ -1,14 +1,4 @@
-"""A state as the source of another topology: how far it is, and what changed in it from one txid to another.
-
-A *cut* is a txid: what reports showed while it was the newest committed one, whatever came of its records later. So it is the
-same for whoever asks, and whenever, until retention has folded it, or somebody dropped what a rebuild replaced.
-
->>> known = UpstreamState("words", "word_count", ("2026-11-23", 1), 9, 2, (Replaced(1, 6, 0),))
->>> next_range(known, None), next_range(known, {"start": 0, "end": 9, "of": ["2026-11-23", 1]})
-({'start': 0, 'end': 9, 'of': ['2026-11-23', 1]}, None)
->>> replaced_with(known, 6), replaced_with(known, 7)
-(Replaced(rebuild=1, last=6, horizon=0, gone=False, left=None, pruned=()), None)
-"""
+"""A state as the source of another topology: what its ledger tells, and how batches are planned by it."""
 
 from __future__ import annotations
 
@@ -24,8 +14,8 @@ from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, Te
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.state.pruned import has_gone, pruned_to
 from txbatch.core.upstream.ranges import (
-    _AS_READ,
     ANEW,
+    AS_READ,
     Closing,
     UpstreamState,
     check_gone,
@@ -211,7 +201,7 @@ def shown_columns(columns: Metadata) -> dict[str, str]:
 
 def reshaped(state: str, why: str) -> SchemaMismatch:
     """Return the error of reading a state whose columns are not what they were, as where a rebuild has given them other types."""
-    return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {_AS_READ}")
+    return SchemaMismatch(f"state {state!r} cannot be read as it was: {why}; {AS_READ}")
 
 
 def check_keys(state: str, keys: Sequence[str], before: Sequence[str]) -> None:
@@ -238,7 +228,7 @@ def check_asked(state: str, asked: Iterable[str], columns: Collection[str]) -> N
         if name not in columns:
             raise SchemaMismatch(
                 f"state {state!r} has no {name!r}, which a batch reads; it has {', '.join(columns)}: a value was renamed, or is "
-                f"gone, since the batch was planned, or the job reads another one now; {_AS_READ}"
+                f"gone, since the batch was planned, or the job reads another one now; {AS_READ}"
             )
 
 
