@@ -146,15 +146,31 @@ def test_requirements_are_resolved_from_what_is_asked_for() -> None:
     assert names <= {line.split("==")[0] for line in requirements()}
 
 
-def test_there_is_one_reading_order_and_it_names_modules_that_exist() -> None:
-    """That of docs/architecture.md; `core/__init__` gives its part of it."""
-    core = re.findall(r"`(\w+)`", ast.get_docstring(ast.parse((PACKAGE / "core" / "__init__.py").read_text())) or "")
+ROOMS = sorted(
+    file.parent
+    for part in ("core", "postgres", "direct", "memory", "formats", "spouts", "cli", "spark/process")
+    for file in (PACKAGE / part).rglob("__init__.py")
+)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(PACKAGE)))
+def test_a_room_says_what_it_is_and_in_which_order_to_read_it(room: Path) -> None:
+    """Its docstring names each of its modules and rooms, and no other."""
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    there = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
+    assert set(re.findall(r"`(\w+)`", docstring)) == there - {"__init__"}
+
+
+@pytest.mark.parametrize("room", sorted(file.parent for file in PACKAGE.rglob("__init__.py")), ids=dotted)
+def test_a_room_can_be_taken_in_at_a_glance(room: Path) -> None:
+    assert len([*room.glob("*.py")]) - 1 <= 22
+
+
+def test_documents_name_modules_that_exist() -> None:
     document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    order = re.findall(r"`(\w+/\w+)`", document.partition("**Reading order**")[2].partition("**Values**")[0])
-    assert [name.removeprefix("core/") for name in order if name.startswith("core/")] == core
-    where = re.findall(r"`(\w+/\w+)`", document.partition("**Where is what**")[2])
-    assert where
-    assert [name for name in [*order, *where] if not (PACKAGE / f"{name}.py").exists()] == []
+    named = re.findall(r"`(\w+(?:/\w+)+)`", document.partition("**Reading order**")[2])
+    assert named
+    assert [name for name in named if not (PACKAGE / f"{name}.py").exists()] == []
 
 
 def test_every_named_statement_is_used() -> None:

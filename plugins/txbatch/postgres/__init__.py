@@ -1,1 +1,5 @@
-"""Ledger and state in PostgreSQL, through SQLAlchemy and psycopg2."""
+"""The ledger and its states in PostgreSQL, through SQLAlchemy and psycopg2.
+
+The transactions of the ledger: `ledger`, `plans`, `commit`. The rooms below, from the ground up: `database`, `tables`
+and `state`, `schema`, `apart` and `upstream`, `reading` and `corrections`.
+"""

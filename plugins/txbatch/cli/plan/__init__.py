@@ -1,0 +1,5 @@
+"""The command that says what would be.
+
+`plan`, with what it says of the next batch in `explain`, of a restate in `plan_restate` and of a rebuild in
+`plan_rebuild`.
+"""

@@ -1,0 +1,4 @@
+"""States in another database (R21).
+
+`apart`, then `warehouses`.
+"""
