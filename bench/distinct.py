@@ -12,7 +12,7 @@ from bench.database import Server, server
 from bench.measure import Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch.core.aggregates.aggregator import Count
-from txbatch.core.aggregates.distinct import ApproxCountDistinct
+from txbatch.core.aggregates.approx_distinct import ApproxCountDistinct
 from txbatch.core.state.state import OpaqueState
 from txbatch.core.topology.topology import Topology
 

@@ -14,7 +14,7 @@ from bench.measure import Contestant, Figure, Stopwatch, interleaved
 from bench.results import Results
 from txbatch.core.aggregates.aggregator import Sum
 from txbatch.postgres.database.engine import connect
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.reports import Reports
 from txbatch.settings import Settings
 

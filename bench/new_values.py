@@ -30,7 +30,7 @@ def measure(section: str, results: Results) -> None:
 
 
 def _two_looks(case: Case, watch: Stopwatch) -> None:
-    with patch("txbatch.postgres.state.state_writer.RETURNING_VERSION_MIN", 10**9):
+    with patch("txbatch.postgres.state.writer.RETURNING_VERSION_MIN", 10**9):
         case.txbatch(WITH, watch, new_values=TABLE)
 
 

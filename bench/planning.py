@@ -18,7 +18,7 @@ from bench.results import Results
 from bench.small_files import BATCHES, FILES, write
 from txbatch.core.aggregates.aggregator import Count
 from txbatch.core.batch.transaction import Interval, Run
-from txbatch.core.protocol import coordinator, fused
+from txbatch.core.protocol import bulk, coordinator
 from txbatch.core.sources.spout import Spout
 from txbatch.core.state.state import OpaqueState
 from txbatch.core.topology.topology import Topology
@@ -28,7 +28,7 @@ from txbatch.postgres.ledger import PostgresLedger
 from txbatch.spouts.file import FileSpout
 from txbatch.spouts.interval import IntervalSpout
 
-TRAINS = list(islice(fused.lengths(), BATCHES // fused.BATCHES_FIRST))  # more than are needed
+TRAINS = list(islice(bulk.lengths(), BATCHES // bulk.BATCHES_FIRST))  # more than are needed
 START, HOUR = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)
 
 

@@ -30,7 +30,7 @@ from txbatch.core.records.fields import Field, decimal_scale, parse_fields
 from txbatch.core.state.append import ROW_KEYS
 from txbatch.core.topology.nodes import Source
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-from txbatch.direct.appended import appended
+from txbatch.direct.append import appended
 from txbatch.direct.functions import record_of
 from txbatch.direct.operations import records
 

@@ -16,7 +16,7 @@ from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.protocol import coordinator
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.ledger import PostgresLedger
 
 

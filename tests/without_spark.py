@@ -17,11 +17,11 @@ from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.errors import TerminalError, TransientError, TxbatchError
 from txbatch.core.records.fields import decimal_scale
 from txbatch.core.topology.nodes import Node
-from txbatch.core.topology.operations import per_batch
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.topology.topology import Topology
+from txbatch.core.topology.walks import per_batch
 from txbatch.direct import operations
-from txbatch.direct.appended import appended
+from txbatch.direct.append import appended
 from txbatch.direct.emitter import partials_of
 from txbatch.launch.job_file import Job, load_job
 from txbatch.spouts import partitioned_log

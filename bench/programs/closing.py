@@ -15,7 +15,7 @@ from typing import Any
 from txbatch import Count, OpaqueState, Topology, window
 from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.protocol import coordinator
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.direct.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.testing import FeederPartitionedSpout

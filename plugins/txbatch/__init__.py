@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.aggregates.aggregator import Avg, CombinerAggregator, Count, Max, Min, Sum
-from txbatch.core.aggregates.by_field import First, Last, MaxBy, MinBy
-from txbatch.core.aggregates.distinct import ApproxCountDistinct, DistinctSketch
-from txbatch.core.aggregates.quantile import ApproxQuantile
+from txbatch.core.aggregates.approx_distinct import ApproxCountDistinct, DistinctSketch
+from txbatch.core.aggregates.approx_quantile import ApproxQuantile
+from txbatch.core.aggregates.collect import CollectSet, TopN
+from txbatch.core.aggregates.counting import BoolAnd, BoolOr, CountIf, Histogram
+from txbatch.core.aggregates.min_max_by import First, Last, MaxBy, MinBy
 from txbatch.core.aggregates.reducer import ReducerAggregator
-from txbatch.core.aggregates.several import CollectSet, TopN
-from txbatch.core.aggregates.spread import StdDev, Variance
-from txbatch.core.aggregates.tallies import BoolAnd, BoolOr, CountIf, Histogram
-from txbatch.core.aggregates.top_rows import TopNBy
+from txbatch.core.aggregates.top_n_by import TopNBy
+from txbatch.core.aggregates.variance import StdDev, Variance
 from txbatch.core.batch.transaction import Interval, TransactionAttempt
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.sources.batch_spout import BatchSpout, PlainSpout
@@ -39,7 +39,7 @@ from txbatch.spouts.file import FileSpout
 from txbatch.spouts.fixed_batch import FixedBatchSpout
 from txbatch.spouts.interval import IntervalSpout
 from txbatch.spouts.partitioned_log import OpaquePartitionedLogSpout, PartitionedLogSpout
-from txbatch.spouts.state import StateSpout
+from txbatch.spouts.state_spout import StateSpout
 from txbatch.spouts.static_files import StaticFiles
 from txbatch.storage.parquet_files import ParquetFiles
 

@@ -19,11 +19,11 @@ from txbatch.core.errors import TerminalError
 from txbatch.core.topology.nodes import LiveLookup
 from txbatch.core.topology.topology import Topology
 from txbatch.direct.queries import answers
-from txbatch.launch.jobs import jobs_above
+from txbatch.launch.job_search import jobs_above
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect, transaction
+from txbatch.postgres.reading.history_reader import PastReader
 from txbatch.postgres.reading.multi_get import look_up, multi_get
-from txbatch.postgres.reading.past_reader import PastReader
 
 Row = TypeVar("Row", "Batch", "Attempt", "Restatement", "Version")
 Key = Any | Sequence[Any]

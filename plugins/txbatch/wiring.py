@@ -9,25 +9,25 @@ from uuid import uuid4
 
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.errors import TxbatchError
-from txbatch.core.protocol.application import Submit
+from txbatch.core.protocol.ports import Submit
 from txbatch.core.protocol.restate import how_to_restate
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import export
 from txbatch.launch.application import Application
 from txbatch.launch.emit_again import EmitAgain
 from txbatch.launch.job_file import Job
-from txbatch.launch.jobs import jobs_above
+from txbatch.launch.job_search import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER, SparkSubmit
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.corrections.keep_windows import PostgresWindows
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention
-from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.corrections.verify import PostgresBooks
+from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated
 from txbatch.postgres.database.run_locks import PostgresRunLocks
 from txbatch.postgres.ledger import CLI_LEASE_SECONDS, PostgresLedger
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.rebuild import Rebuilder
 from txbatch.run.retention import Collector
 from txbatch.run.runner import Runner

@@ -26,7 +26,7 @@ from txbatch.core.errors import DefinitionError, StaleAttempt, TransientError
 from txbatch.launch.application import Application
 from txbatch.launch.job_file import Job, load_job
 from txbatch.launch.submission import SHORT_JOB_BYTES, Submission, ended
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.runner import Runner
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from txbatch.embedded import postgres
 from txbatch.postgres.database import engine as engines
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 
 Txbatch = Callable[..., Result]
 WriteJob = Callable[[str, str], str]

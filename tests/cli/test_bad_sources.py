@@ -15,7 +15,7 @@ from txbatch import settings
 from txbatch.core.batch.transaction import Batch, Run
 from txbatch.core.errors import Incomplete
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps
 

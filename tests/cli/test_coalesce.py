@@ -13,7 +13,7 @@ from click.testing import Result
 from sqlalchemy import Engine, text
 from support import until
 
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 
 pytestmark = pytest.mark.timeout(300)
 Txbatch = Callable[..., Result]

@@ -16,7 +16,7 @@ from without_spark import WithoutSpark
 from txbatch import settings
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import TransientError
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.run_locks import PostgresRunLocks

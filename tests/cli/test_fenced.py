@@ -25,7 +25,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import StaleAttempt
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import spark_environment, submission
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.spark.process.heartbeat import FENCED_EXIT_CODE
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_steps

@@ -174,7 +174,7 @@ def test_many_days_go_in_trains(
     txbatch: Txbatch, spark: type[Together], job: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is planned and begins while the first is in flight: more than max_pending, which is 1."""
-    monkeypatch.setattr("txbatch.core.protocol.fused.BATCHES_FIRST", 2)
+    monkeypatch.setattr("txbatch.core.protocol.bulk.BATCHES_FIRST", 2)
     open_ = list[int]()
 
     def begin(self: Together, attempts: Sequence[tuple[AttemptFolder, Assignment]]) -> None:

@@ -16,7 +16,7 @@ from txbatch import settings
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import BadRecord
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.storage.staging import AttemptFolder
 from txbatch.wiring import open_runner
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, make_url, text
 from support import until
 
 from txbatch import failpoints
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 
 WriteJob = Callable[[str, str], str]
 Start = Callable[..., Popen[str]]

@@ -17,9 +17,9 @@ from without_spark import WithoutSpark
 
 from txbatch import settings
 from txbatch.core.batch.transaction import Batch, Interval, Run
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.steps import Steps
 from txbatch.spouts.partitioned_log import PartitionedLog
 from txbatch.wiring import open_steps

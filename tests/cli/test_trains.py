@@ -18,7 +18,7 @@ import os, signal, sys
 import txbatch.wiring
 from txbatch import failpoints
 from txbatch.cli.main import main
-from txbatch.core.protocol import fused
+from txbatch.core.protocol import bulk as fused
 from without_spark import WithoutSpark
 
 class Beside(WithoutSpark):

@@ -13,26 +13,26 @@ from support import Keyed, code, manifest_of, record_batch, run
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus
-from txbatch.core.corrections.keep_windows import Windows
 from txbatch.core.corrections.rebuild import Rebuilds
 from txbatch.core.corrections.retention import Retention
-from txbatch.core.definition.jobs import no_jobs
+from txbatch.core.corrections.window_retention import Windows
+from txbatch.core.definition.job_rules import no_jobs
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.ledger import Committed, Ledger
-from txbatch.core.records.cuts import time_of
+from txbatch.core.records.time_buckets import time_of
 from txbatch.core.topology.topology import Topology
 from txbatch.memory.keep_windows import MemoryWindows
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.rebuild import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.corrections.keep_windows import PostgresWindows
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
+from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.testing import LocalTopology
 
 Partials = Mapping[str, Sequence[Keyed]]

@@ -21,7 +21,7 @@ from txbatch import (
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import SchemaMismatch, StateAhead, TakenBack, TerminalError
 from txbatch.core.protocol.coordinator import FinishFirst, initialize_transaction, take_turn
-from txbatch.core.protocol.protocol import is_adopted
+from txbatch.core.protocol.decisions import is_adopted
 from txbatch.failpoints import FailpointReached
 
 pytestmark = pytest.mark.rule("R21")

@@ -27,7 +27,7 @@ from txbatch.core.errors import (
     UnknownName,
 )
 from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Yours, initialize_transaction, take_turn
-from txbatch.core.protocol.protocol import Wait, WaitReason, is_adopted
+from txbatch.core.protocol.decisions import Wait, WaitReason, is_adopted
 
 Words = dict[str, list[Keyed]]
 NONE: Words = {"word_count": []}

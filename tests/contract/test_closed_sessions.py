@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
 from txbatch.core.windows.watermark import BEGIN

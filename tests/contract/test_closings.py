@@ -16,7 +16,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Restate, Transacti
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.upstream.upstream import export
 from txbatch.core.windows.watermark import BEGIN
 

@@ -21,7 +21,7 @@ from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import RecordsGone, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.kept_windows import KeptWindows
 from txbatch.core.upstream.look_ups import export

@@ -29,7 +29,7 @@ from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAt
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import BEGIN
 from txbatch.core.windows.window import Window
 from txbatch.direct.emitter import counting, described, partials_of

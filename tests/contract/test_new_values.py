@@ -33,7 +33,7 @@ class Audited(Case):
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How PostgreSQL knows what a commit changes: an older one has to look."""
     if request.param != "returned":
-        monkeypatch.setattr("txbatch.postgres.state.state_writer.RETURNING_VERSION_MIN", 10**9)
+        monkeypatch.setattr("txbatch.postgres.state.writer.RETURNING_VERSION_MIN", 10**9)
     return str(request.param)
 
 

@@ -19,7 +19,7 @@ from txbatch.core.errors import BadRecord, SchemaMismatch
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.core.protocol.event_time import fixed
-from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.windows.window import Window
 from txbatch.direct.emitter import partials_of
 from txbatch.direct.operations import records

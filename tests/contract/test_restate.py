@@ -14,7 +14,7 @@ from txbatch.core.batch.plan import Whole
 from txbatch.core.batch.transaction import Batch, BatchKind, Restate, Run
 from txbatch.core.errors import TerminalError
 from txbatch.core.protocol import coordinator
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 
 pytestmark = pytest.mark.rule("R17")
 NAME = "word_count"

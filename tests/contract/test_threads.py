@@ -11,7 +11,7 @@ from support import LogSpout, manifest_of, run, word_count
 
 from txbatch.core.errors import BrokenChain, LeaseHeld, NotItsTurn, StaleAttempt, TerminalError
 from txbatch.core.protocol.coordinator import NothingNew, initialize_transaction
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 
 RECORDS, RUNS = 240, 4
 

@@ -18,7 +18,7 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Run, TransactionAttempt
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.protocol import coordinator
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.window import Window

@@ -40,7 +40,7 @@ from txbatch.core import errors
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.transaction import Assignment, Batch, Interval, Metadata, Restate, Run, TransactionAttempt
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.failpoints import FailpointReached
 
 STATES = {"non_transactional": NonTransactionalState, "transactional": TransactionalState, "opaque": OpaqueState}

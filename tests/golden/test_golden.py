@@ -36,7 +36,7 @@ from txbatch.core.aggregates.merge import Merge, Merger
 from txbatch.core.batch.apart import ApartStatus, LastWriter, LedgerView
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.state import update
 from txbatch.core.state.state import (
@@ -58,14 +58,14 @@ from txbatch.postgres.database.engine import connect, execute, translated
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.report_views import create_report
-from txbatch.postgres.state.state_writer import (
+from txbatch.postgres.state.statements import statements_of
+from txbatch.postgres.state.writer import (
     ApartWriter,
     LedgerWriter,
     OpaqueReplay,
     StateWriter,
     TransactionalReplay,
 )
-from txbatch.postgres.state.statements import statements_of
 
 ROOT = Path(__file__).parent
 CASES = sorted(
@@ -248,7 +248,7 @@ class MemoryStore(CoreStore):
 
 
 class PostgresStore(Store):
-    """The statements of `postgres.state.statements`, run by `postgres.state.state_writer` on a real table."""
+    """The statements of `postgres.state.statements`, run by `postgres.state.writer` on a real table."""
 
     connection: Connection
 

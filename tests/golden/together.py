@@ -1,4 +1,4 @@
-"""The third way to tell a story: its batches are begun and emitted as those of many are, by `run.fused` and `run.train`.
+"""The third way to tell a story: its batches are begun and emitted as those of many are, by `run.bulk` and `run.pipeline`.
 
 An attempt of a planned batch is an `Emission`'s, and its job does what the step says; `whole` runs, one behind the other, are
 those of `Trains`: planned at once, emitted by one job, and committed in order. What such a job leaves to the batch's own run, as
@@ -26,10 +26,10 @@ from txbatch.memory.application import MemoryApplication
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging
-from txbatch.run import fused
-from txbatch.run.fused import Emission, Planned
+from txbatch.run import bulk
+from txbatch.run.bulk import Emission, Planned
+from txbatch.run.pipeline import Trains
 from txbatch.run.steps import Steps
-from txbatch.run.train import Trains
 
 # What a `whole` step may say besides, to be told with its neighbours as one call of many.
 PLAIN = {"whole", "day", "gives", "why"}
@@ -103,7 +103,7 @@ class Together(Told):
 
     def __init__(self, case: Step, view: View, patch: pytest.MonkeyPatch) -> None:
         super().__init__(case, view, patch)
-        patch.setattr(fused, "_together", planned_of)
+        patch.setattr(bulk, "_together", planned_of)
         self.staging, self.jobs = MemoryStaging(), list[int]()
         self.emissions = dict[str, Emission]()
         job = MemoryJob(self.topology, "jobs/model.py", CODE)

@@ -37,7 +37,7 @@ from txbatch.core.errors import (
     TxbatchError,
 )
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks

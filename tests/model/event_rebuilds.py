@@ -13,7 +13,7 @@ from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError, TxbatchError
 from txbatch.core.protocol import planning
 from txbatch.direct.emitter import emit_batch
-from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.rebuild import MemoryRebuilds
 
 
 @dataclass

@@ -22,7 +22,7 @@ from txbatch import Count, OpaqueState, SpoutKind, StateSpout, Topology, session
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
 from txbatch.core.errors import BrokenChain, PartitionUnreadable, TxbatchError
 from txbatch.core.protocol import coordinator
-from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.sessions import joined
 from txbatch.direct.emitter import emit_batch

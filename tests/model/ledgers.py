@@ -24,9 +24,9 @@ from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import rows as rows_of
+from txbatch.postgres.tables import batches as rows_of
 
 Key = tuple[str, ...]
 

@@ -26,7 +26,7 @@ from txbatch import Count, LiveState, OpaqueState, StateSpout, Sum, Topology, fa
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.errors import RecordsGone
 from txbatch.core.protocol import coordinator
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.upstream import look_ups
 from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.upstream import stream_numbers

@@ -21,9 +21,9 @@ from support import code, run, staged
 from txbatch import AppendState, Count, OpaqueState, PartitionUnreadable, Topology, session_window, window
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, Restate, Run, TransactionAttempt
-from txbatch.core.corrections.keep_windows import Windows as Leaving
 from txbatch.core.corrections.rebuild import Rebuild, Rebuilds, Swapped
 from txbatch.core.corrections.retention import Retention
+from txbatch.core.corrections.window_retention import Windows as Leaving
 from txbatch.core.errors import BrokenChain, ChangeTooEarly, TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol import coordinator, planning
 from txbatch.core.protocol.ledger import Ledger

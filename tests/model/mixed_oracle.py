@@ -10,7 +10,7 @@ from datetime import datetime
 from model.mixed_source import Record
 from pairs import Cell
 
-from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.records.time_buckets import micros_of, time_of
 
 CELL, GAP, AFTER = 40 * 60_000_000, 15 * 60_000_000, 1
 Key = tuple[datetime, str]

@@ -11,7 +11,7 @@ from support import ListSpout, LogSpout
 
 from txbatch import PartitionUnreadable, SpoutKind
 from txbatch.core.batch.transaction import Batch, Interval
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 
 BEGIN, MINUTE, DELAY = datetime(2026, 1, 5, tzinfo=UTC), timedelta(minutes=1), timedelta(minutes=30)
 WORDS = "abc"

@@ -20,10 +20,10 @@ from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.rebuild import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.tables import Tables
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger

@@ -25,7 +25,7 @@ from txbatch.core.state.pruned import has_gone
 from txbatch.core.upstream import look_ups
 from txbatch.direct.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuilds import MemoryRebuilds
+from txbatch.memory.rebuild import MemoryRebuilds
 from txbatch.memory.retention import MemoryRetention
 
 SIZE, WORDS, JOB = 3, "abcde", "job.py"

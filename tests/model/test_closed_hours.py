@@ -13,7 +13,7 @@ from bench.programs.closing import AWAY, HOURS, course
 
 from txbatch import AppendState, Count, OpaqueState, StateSpout, Topology, window
 from txbatch.core.errors import PartitionUnreadable, TerminalError
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.testing import FeederPartitionedSpout
 from txbatch.testing.local import POINTS, LocalTopology

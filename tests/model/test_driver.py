@@ -9,7 +9,7 @@ import pytest
 from model.driver import World, explore
 
 from txbatch import SpoutKind
-from txbatch.core.protocol import coordinator, protocol
+from txbatch.core.protocol import coordinator, decisions
 from txbatch.core.protocol.coordinator import Yours
 from txbatch.run import shared_emission
 from txbatch.run.advance import Advance
@@ -49,7 +49,7 @@ def never_its_turn_to_wait(patch: pytest.MonkeyPatch) -> None:
 
 def own_batch_is_left(patch: pytest.MonkeyPatch) -> None:
     """A run that has finished another's batch is content."""
-    patch.setattr(protocol, "is_adopted", lambda *_: False)
+    patch.setattr(decisions, "is_adopted", lambda *_: False)
 
 
 def broken_chain_is_an_error(patch: pytest.MonkeyPatch) -> None:

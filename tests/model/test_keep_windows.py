@@ -21,7 +21,7 @@ from model.event_times import KINDS, PLANNED, STEPS, History
 from sizes import some_of
 
 from txbatch.core.batch.transaction import BatchKind, BatchStatus
-from txbatch.core.corrections import keep_windows as decided
+from txbatch.core.corrections import window_retention as decided
 from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import coordinator
 from txbatch.memory import event_time, keep_windows

@@ -25,7 +25,7 @@ from txbatch.core.batch.transaction import Batch, BatchKind, Interval, Run
 from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import coordinator
 from txbatch.core.protocol import event_time as decided
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import MERGE, Watermark
 from txbatch.memory import event_time
 from txbatch.memory import ledger as in_memory

@@ -22,11 +22,11 @@ from sqlalchemy import Engine
 
 from txbatch.core.batch.transaction import BatchStatus
 from txbatch.core.corrections import rebuild
-from txbatch.core.definition import definition
+from txbatch.core.definition import changes as definition
 from txbatch.core.upstream import look_ups
 from txbatch.core.upstream import upstream as upstreams
 from txbatch.core.upstream.ranges import replaced_with
-from txbatch.memory import event_time, redefinitions, retention, upstream
+from txbatch.memory import definition_changes, event_time, retention, upstream
 from txbatch.memory.tables import Tables
 
 pytestmark = pytest.mark.rule("R16", "R17", "R19", "R21", "R22", "R23", "R25", "R26", "R27", "R29", "R30")
@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[int, list[tuple[Any, str, Any]], str]] = {
     ),
     "a value is renamed before readers have read what a rebuild changed": (
         57,
-        [(redefinitions, "check_names_kept", lambda *_: None)],
+        [(definition_changes, "check_names_kept", lambda *_: None)],
         "told to have been None",
     ),
     "the generation that counts alone says what was closed": (

@@ -15,7 +15,7 @@ from txbatch.core.batch.apart import Apply, LastWriter, LedgerView
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.transaction import Assignment, Batch, Run, TransactionAttempt
 from txbatch.core.errors import StaleAttempt, StateAhead
-from txbatch.core.protocol import protocol
+from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Offsets
 from txbatch.core.state.state import StateKind
 from txbatch.memory import apart
@@ -29,37 +29,37 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Attempts that are not the newest are let through (R5)."""
-    patch.setattr(protocol, "check_fence", lambda *_: None)
+    patch.setattr(decisions, "check_fence", lambda *_: None)
 
 
 def no_chain(patch: pytest.MonkeyPatch) -> None:
     """A batch need not continue what is committed (R6)."""
-    patch.setattr(protocol, "check_chain", lambda *_: None)
+    patch.setattr(decisions, "check_chain", lambda *_: None)
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
     """A commit does not wait for the txids below (R6). It still continues, where those read other partitions."""
-    check = protocol.check_commit
+    check = decisions.check_commit
 
     def unordered(now: Batch, loaded: Batch, before: int | None, last: int | None, offsets: Offsets) -> bool:
         return check(now, loaded, None, last, offsets)
 
-    patch.setattr(protocol, "check_commit", unordered)
+    patch.setattr(decisions, "check_commit", unordered)
 
 
 def plans_for_a_moved_head(patch: pytest.MonkeyPatch) -> None:
     """A plan is stored though its txid was given away meanwhile (R1)."""
-    patch.setattr(protocol, "moved", lambda *_: False)
+    patch.setattr(decisions, "moved", lambda *_: False)
 
 
 def success_of_a_zombie(patch: pytest.MonkeyPatch) -> None:
     """Success is noted for a batch that is not committed (R8)."""
-    patch.setattr(protocol, "check_success", lambda *_: None)
+    patch.setattr(decisions, "check_success", lambda *_: None)
 
 
 def aborts_what_is_committed(patch: pytest.MonkeyPatch) -> None:
     """A committed batch is aborted, and its records are planned again (R16)."""
-    patch.setattr(protocol, "check_abort", lambda *_: None)
+    patch.setattr(decisions, "check_abort", lambda *_: None)
 
 
 def consumes_a_hole(patch: pytest.MonkeyPatch) -> None:
@@ -94,8 +94,8 @@ def reuses_attempt_ids(patch: pytest.MonkeyPatch) -> None:
 
 def skips_what_others_have(patch: pytest.MonkeyPatch) -> None:
     """Records are given up that another batch has counted by now (R16)."""
-    patch.setattr(protocol, "check_may_skip", lambda *_: None)
-    patch.setattr(protocol, "check_skip", lambda *_: None)
+    patch.setattr(decisions, "check_may_skip", lambda *_: None)
+    patch.setattr(decisions, "check_skip", lambda *_: None)
 
 
 def holes_are_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from model.readers import Readers
 from sizes import some_of
 
-from txbatch.memory import redefinitions, retention, upstream
+from txbatch.memory import definition_changes, retention, upstream
 
 pytestmark = [pytest.mark.rule("R22"), pytest.mark.rule("R23")]
 EACH = some_of(20, 1000, "READERS")
@@ -50,7 +50,7 @@ WRONG: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
     ),
     "rows that a rebuild brings back are told": ([(upstream, "pruned_between", lambda *_: ())], "comes twice"),
     "a value is renamed before readers have read what a rebuild changed": (
-        [(redefinitions, "check_names_kept", lambda *_: None)],
+        [(definition_changes, "check_names_kept", lambda *_: None)],
         "is told to have been None",
     ),
 }

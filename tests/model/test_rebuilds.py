@@ -14,7 +14,7 @@ from model.test_corrections import HISTORIES
 from sqlalchemy import Engine
 
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.memory import rebuilds
+from txbatch.memory import rebuild as rebuilds
 from txbatch.memory.tables import Tables
 
 

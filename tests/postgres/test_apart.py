@@ -45,7 +45,7 @@ from txbatch.embedded import postgres
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.corrections.retention import Retention
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R21")

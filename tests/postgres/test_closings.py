@@ -17,8 +17,8 @@ from support import LogSpout, code, manifest_of, run
 from txbatch import Count, OpaqueState, Topology, session_window, window
 from txbatch.cli.printing import show_status
 from txbatch.core.batch.transaction import Batch
-from txbatch.core.records.cuts import micros_of
-from txbatch.postgres.reading.reader import Reader
+from txbatch.core.records.time_buckets import micros_of
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.upstream.closed_sessions import ClosedSessions
 
 

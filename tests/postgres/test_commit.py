@@ -17,7 +17,7 @@ from txbatch import Count, Max, NonTransactionalState, OpaqueState, Sum, Transac
 from txbatch.core.batch.manifest import StagedState
 from txbatch.core.errors import BadRecord, Incomplete, SchemaMismatch, StaleAttempt, StateAhead
 from txbatch.core.topology.topology import Topology
-from txbatch.postgres.state import csv_stream, state_writer
+from txbatch.postgres.state import copy_in, writer
 from txbatch.postgres.state.statements import INDEX_PROBES, INDEX_WALK, StateStatements
 from txbatch.storage import parquet
 from txbatch.storage.staging import AttemptFolder
@@ -286,7 +286,7 @@ def test_the_upsert_finds_its_rows_by_the_primary_key(bench: Bench, keys: int, w
 
 @pytest.mark.parametrize("version", [170000, 990000], ids=["walk", "probes"])
 def test_both_ways_to_the_keys_write_the_same(bench: Bench, monkeypatch: Any, version: int) -> None:
-    monkeypatch.setattr(state_writer, "INDEX_WALK_VERSION_MIN", version)
+    monkeypatch.setattr(writer, "INDEX_WALK_VERSION_MIN", version)
     bench.whole(words(dog=1, man=2, owl=3), "1")
     bench.whole(words(cat=1, dog=1, yak=1), "2")
     assert bench.rows("SELECT word, count, prev_count, prev_txid, txid FROM state.word_count ORDER BY 1") == [
@@ -318,7 +318,7 @@ TYPED = [
 def test_a_key_of_any_type_is_found_again(
     engine: Engine, monkeypatch: Any, type_: str, values: list[Any], version: int
 ) -> None:
-    monkeypatch.setattr(state_writer, "INDEX_WALK_VERSION_MIN", version)
+    monkeypatch.setattr(writer, "INDEX_WALK_VERSION_MIN", version)
     spout = LogSpout({"a": 100})
     spout.fields = f"k {type_}"
     topology = Topology("t")
@@ -336,9 +336,9 @@ def test_a_key_of_any_type_is_found_again(
 @pytest.mark.parametrize("sizes", [(2_000, 100), (500, 2_000), (300, 50)])
 def test_runs_and_their_parts_lose_nothing(bench: Bench, monkeypatch: Any, sizes: tuple[int, int]) -> None:
     """A batch of several runs, each sorted in parts, with keys that come in several of them."""
-    monkeypatch.setattr(csv_stream, "SORTED_ROWS", sizes[0])
-    monkeypatch.setattr(csv_stream, "SORTED_ROWS_FIRST", sizes[1])
-    monkeypatch.setattr(csv_stream, "_SAMPLE_ROWS", 10)
+    monkeypatch.setattr(copy_in, "SORTED_ROWS", sizes[0])
+    monkeypatch.setattr(copy_in, "SORTED_ROWS_FIRST", sizes[1])
+    monkeypatch.setattr(copy_in, "_SAMPLE_ROWS", 10)
     aggregate = bench.topology.aggregates[0]
     rows = [((f"word {number * 7919 % 601:05}",), (number,)) for number in range(1_500)]
     batch = bench.emitted({"word_count": rows})
@@ -362,14 +362,14 @@ KEYS = [
 @pytest.mark.parametrize(("type_", "values"), KEYS)
 def test_sorting_in_parts_keeps_every_row(monkeypatch: Any, type_: str, values: list[Any]) -> None:
     """Whatever compares with nothing: null and NaN."""
-    monkeypatch.setattr(csv_stream, "SORTED_ROWS_FIRST", 3)
-    monkeypatch.setattr(csv_stream, "_SAMPLE_ROWS", 2)
+    monkeypatch.setattr(copy_in, "SORTED_ROWS_FIRST", 3)
+    monkeypatch.setattr(copy_in, "_SAMPLE_ROWS", 2)
     spout = LogSpout({"a": 1})
     spout.fields = f"k {type_}"
     topology = Topology("t")
     aggregate = topology.new_stream("s", spout).group_by("k").persistent_aggregate(OpaqueState("t"), n=Count())
     rows = [((value,), (number,)) for number, value in enumerate(values * 5)]
-    parts = list(csv_stream.in_key_order([record_batch(aggregate, rows)], ["k"]))
+    parts = list(copy_in.in_key_order([record_batch(aggregate, rows)], ["k"]))
     found = pa.Table.from_batches(parts)
     assert sorted(found["n"].to_pylist()) == list(range(len(rows)))
     assert str(found["k"].to_pylist()) == str(pa.table({"k": found["k"]}).sort_by("k")["k"].to_pylist())

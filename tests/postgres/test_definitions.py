@@ -13,7 +13,7 @@ from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Su
 from txbatch.core.errors import SchemaMismatch, Unavailable, UnknownName
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 
 

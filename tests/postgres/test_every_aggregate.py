@@ -22,10 +22,10 @@ from txbatch.direct.emitter import partials_of
 from txbatch.postgres.corrections import retention
 from txbatch.postgres.database.engine import execute
 from txbatch.postgres.schema.report_views import create_report
-from txbatch.postgres.state import by_python
+from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.folds import Folds
-from txbatch.postgres.state.state_writer import LedgerWriter
 from txbatch.postgres.state.statements import statements_of
+from txbatch.postgres.state.writer import LedgerWriter
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 BATCH = st.lists(records, max_size=4)
@@ -69,7 +69,7 @@ def test_batched_in_any_way_is_all_at_once(engine: Engine, values: Any, batches:
         stored = ", ".join([*statements.keys, *statements.values])
         expected = {key: [shown(each) for each in partial] for key, partial in together.items()}
         assert selected(connection, f"SELECT {stored} FROM state.s") == expected
-        assert selected(connection, by_python.folded(connection, statements, folds)) == expected
+        assert selected(connection, python_merge.folded(connection, statements, folds)) == expected
         reported = selected(connection, "SELECT * FROM report.s")
         assert {key: row[:-1] for key, row in reported.items()} == {
             key: finished(aggregate, partial) for key, partial in together.items()

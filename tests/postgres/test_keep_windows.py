@@ -16,10 +16,10 @@ from txbatch.core.corrections.audit import Audit
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.corrections.verify import Outcome
 from txbatch.core.errors import UnknownName
-from txbatch.postgres.corrections import keep_windows
-from txbatch.postgres.corrections.verifier import PostgresBooks
-from txbatch.postgres.reading.past_reader import PastReader
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.corrections import window_retention
+from txbatch.postgres.corrections.verify import PostgresBooks
+from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R30")
@@ -43,7 +43,7 @@ def asked(engine: Engine, statement: str) -> list[tuple[Any, ...]]:
 
 
 def test_it_goes_in_steps_of_whole_windows(backing: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep_windows, "STEP_ROWS", 2)
+    monkeypatch.setattr(window_retention, "STEP_ROWS", 2)
     visits = four_hours(backing)
     visits.folds(4)
     assert [windows for _, windows, _ in visits.leaves()] == [2, 1]
@@ -57,7 +57,7 @@ def test_steps_of_any_size_let_the_same_go_as_the_twin_in_memory(
     backing: Postgres, by: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = Random(seed)
-    monkeypatch.setattr(keep_windows, "STEP_ROWS", chance.randint(1, 3))
+    monkeypatch.setattr(window_retention, "STEP_ROWS", chance.randint(1, 3))
     day = 24 * 60 if by == "days" else 60
     both = [Keeping(each, "1 hour", "drop", BY[by]) for each in (backing, Memory())]
     positions: list[int] = []

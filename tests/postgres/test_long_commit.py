@@ -17,17 +17,17 @@ from txbatch.core.errors import Incomplete, LeaseHeld, Unavailable
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.state import csv_stream
-from txbatch.postgres.tables import stalled_commit
+from txbatch.postgres.state import copy_in
+from txbatch.postgres.tables import batch_lock
 
 pytestmark = pytest.mark.rule("R5", "R6")
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled_commit, "PATIENCE_SECONDS", 0.15)
-    monkeypatch.setattr(stalled_commit, "WAIT_SECONDS", 0.15)
-    monkeypatch.setattr(stalled_commit, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(batch_lock, "PATIENCE_SECONDS", 0.15)
+    monkeypatch.setattr(batch_lock, "WAIT_SECONDS", 0.15)
+    monkeypatch.setattr(batch_lock, "BEAT_SECONDS", 0.02)
 
 
 def slow(engine: Engine) -> None:
@@ -100,7 +100,7 @@ def test_one_that_waits_for_a_warehouse(engine: Engine, databases: Callable[[str
 
 def test_one_that_loads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL waits for its client whenever it is looked at, but rows come."""
-    monkeypatch.setattr(csv_stream, "SORTED_ROWS", 1)
+    monkeypatch.setattr(copy_in, "SORTED_ROWS", 1)
     over, many = Event(), record_batch(bench.topology.aggregates[0], words(dog=1)["word_count"] * 5000)
 
     def rows() -> Iterator[Any]:
@@ -136,7 +136,7 @@ def test_one_that_hangs_while_it_loads_is_ended(bench: Bench, who: str) -> None:
 
 
 def test_a_session_that_is_gone_ends_the_beat(engine: Engine, postgres_url: str) -> None:
-    with connect(postgres_url).connect() as connection, stalled_commit.beating(connection):
+    with connect(postgres_url).connect() as connection, batch_lock.beating(connection):
         pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         with engine.begin() as other:
             other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})

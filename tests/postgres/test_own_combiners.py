@@ -19,11 +19,11 @@ from txbatch.core.corrections.verify import Again, Outcome
 from txbatch.core.errors import NotFoldable, TerminalError
 from txbatch.core.protocol import coordinator
 from txbatch.direct.emitter import partials_of
-from txbatch.postgres.corrections import preview
+from txbatch.postgres.corrections import restate_preview
 from txbatch.postgres.corrections.retention import Retention
-from txbatch.postgres.corrections.verifier import PostgresBooks
-from txbatch.postgres.reading.past_reader import PastReader
-from txbatch.postgres.state import by_python
+from txbatch.postgres.corrections.verify import PostgresBooks
+from txbatch.postgres.reading.history_reader import PastReader
+from txbatch.postgres.state import python_merge
 
 Record = tuple[str | None, int | None]
 
@@ -120,7 +120,7 @@ def plain(rows: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.rule("R24")
 def test_verify_combines_contributions(bench: Bench, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """More keys than are in memory at a time, so that a chunk ends within a key."""
-    monkeypatch.setattr(by_python, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(python_merge, "ROWS_PER_CHUNK", 2)
     books = PostgresBooks(engine)
     assert [each.outcome for each in books.states(bench.topology)] == [Outcome.EQUAL]
     bench.run("UPDATE state.own SET far_high = 100 WHERE word = 'dog'")
@@ -135,20 +135,20 @@ def test_verify_combines_contributions(bench: Bench, engine: Engine, monkeypatch
 def test_what_a_restate_would_change(bench: Bench, engine: Engine) -> None:
     again = read_again(bench, 1, ("dog", 5), ("fox", 2))
     version = bench.ledger.version("own", 1)
-    (effect,) = preview.effects(engine, bench.topology, version, again)
+    (effect,) = restate_preview.effects(engine, bench.topology, version, again)
     assert (effect.touched, effect.rows_after, effect.compared.different) == (3, 2, 3)
 
 
 def test_a_state_changed_meanwhile_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python combined with a row that is another one by the time that it is written."""
-    merge = by_python.merge_staged
+    merge = python_merge.merge_staged
 
     def and_then_another(connection: Any, statements: Any, **options: Any) -> str:
         table = merge(connection, statements, **options)
         connection.exec_driver_sql("UPDATE state.own SET txid = 1 WHERE word = 'dog'")
         return table
 
-    monkeypatch.setattr(by_python, "merge_staged", and_then_another)
+    monkeypatch.setattr(python_merge, "merge_staged", and_then_another)
     with pytest.raises(TerminalError, match="1 of 2 rows were written"):
         bench.whole(partials(bench, ("dog", 3), ("cat", 3)), "3")
 

@@ -21,7 +21,7 @@ from support import LogSpout, word_count
 from txbatch import Avg, Count, Max, Min, NonTransactionalState, OpaqueState, Sum, Topology, TransactionalState
 from txbatch.core.errors import TerminalError
 from txbatch.core.state.update import Change
-from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.reading.history_reader import PastReader
 from txbatch.postgres.schema.state_tables import drop
 
 STATES = {"opaque": OpaqueState, "transactional": TransactionalState, "non_transactional": NonTransactionalState}

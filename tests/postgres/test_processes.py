@@ -27,7 +27,7 @@ from txbatch.core.corrections.rebuild import Rebuild, Swapped
 from txbatch.core.errors import LeaseHeld, OutcomeUnknown, TerminalError, Unavailable
 from txbatch.core.protocol import coordinator
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.tables import stalled_commit
+from txbatch.postgres.tables import batch_lock
 
 TESTS = Path(__file__).parents[1]
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
@@ -545,8 +545,8 @@ def test_a_zombie_aborts_what_was_aborted_and_planned_anew(bench: Bench, start: 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled_commit, "PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(stalled_commit, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(batch_lock, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(batch_lock, "WAIT_SECONDS", 0.2)
 
 
 def stopped(bench: Bench, start: Start, *, dead: bool = False) -> Process:
@@ -637,13 +637,13 @@ def test_a_row_that_someone_else_holds_is_left_to_him(bench: Bench, postgres_url
 def test_waiting_for_the_row_leaves_no_timeout_behind(bench: Bench) -> None:
     bench.planned()
     with transaction(bench.engine) as connection:
-        stalled_commit.locked_row(connection, "word_count", 1, None)
+        batch_lock.locked_row(connection, "word_count", 1, None)
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1min"
 
 
 @pytest.mark.parametrize("topology", ["a", "ü" * 25, "x" * 60])
 def test_the_name_of_a_commit_is_not_cut(engine: Engine, topology: str) -> None:
-    name = stalled_commit.commit_name(topology, TransactionAttempt(123456789, 12))
+    name = batch_lock.commit_name(topology, TransactionAttempt(123456789, 12))
     with engine.begin() as connection:
         connection.exec_driver_sql("SELECT set_config('application_name', %(name)s, true)", {"name": name})
         shown = connection.exec_driver_sql("SHOW application_name").scalar_one()

@@ -26,10 +26,10 @@ from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, StaleAttempt, Te
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.update import Change
 from txbatch.postgres.corrections import swap
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.database.migrate import migrations
-from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.reading.history_reader import PastReader
 from txbatch.postgres.schema import state_tables
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"

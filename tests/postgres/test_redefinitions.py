@@ -14,7 +14,7 @@ from support import LogSpout
 from txbatch import Avg, Count, Max, Min, OpaqueState, Sum, Topology
 from txbatch.core.errors import ChangeTooEarly, SchemaMismatch, TerminalError, Unavailable
 from txbatch.postgres.apart.warehouses import Warehouses
-from txbatch.postgres.corrections import redefinitions
+from txbatch.postgres.corrections import definition_changes
 from txbatch.postgres.corrections.moves import Moves
 from txbatch.postgres.database.engine import transaction
 from txbatch.postgres.ledger import PostgresLedger
@@ -253,7 +253,9 @@ def test_an_open_report_is_waited_for_and_named(engine: Engine) -> None:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SET LOCAL lock_timeout = '10ms'")
             with pytest.raises(Unavailable, match=told):
-                redefinitions.change(connection, Moves(Warehouses(), ExitStack(), ExitStack()), now, JOB, WHY, None)
+                definition_changes.change(
+                    connection, Moves(Warehouses(), ExitStack(), ExitStack()), now, JOB, WHY, None
+                )
         assert bench.rows("SELECT low FROM state.s") == [(2,)]
     bench.ledger.change(now, JOB, WHY)
     counted(engine, now, "2", dog=(1,))
@@ -264,7 +266,7 @@ def test_killed_at_any_statement_it_has_changed_nothing_or_all(engine: Engine, m
     before = defined(OpaqueState("s", contributions=False), count=Count(), low=Min("n"))
     bench = counted(engine, before, "1", dog=(1, 2))
     now = defined(fields="word string, n bigint", lowest=Min("n", was="low"), most=Max("n", since="now"))
-    ran, run = [0], redefinitions.state_tables.run_all
+    ran, run = [0], definition_changes.state_tables.run_all
 
     class Killed(BaseException):
         pass
@@ -276,7 +278,7 @@ def test_killed_at_any_statement_it_has_changed_nothing_or_all(engine: Engine, m
             if ran[0] == 0:
                 raise Killed
 
-    for module in (redefinitions, redefinitions.state_tables):
+    for module in (definition_changes, definition_changes.state_tables):
         monkeypatch.setattr(module, "run_all", run_all)
     stored = "SELECT columns::text, contributions, horizon, values_since::text FROM txbatch.state"
     was, tried = bench.rows(stored), 0

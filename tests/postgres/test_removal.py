@@ -18,8 +18,8 @@ from txbatch.core.state import update
 from txbatch.core.state.state import OpaqueValue, StateKind
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.engine import execute
-from txbatch.postgres.state.state_writer import ApartWriter, LedgerWriter, OpaqueReplay
 from txbatch.postgres.state.statements import statements_of
+from txbatch.postgres.state.writer import ApartWriter, LedgerWriter, OpaqueReplay
 
 # A partial: what counts (None: nothing), whether the key is removed.
 CHANGES = st.tuples(st.none() | st.integers(1, 9), st.booleans()).filter(lambda each: each != (None, False))

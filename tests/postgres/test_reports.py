@@ -17,7 +17,7 @@ from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import DefinitionError, SchemaMismatch
 from txbatch.core.protocol import coordinator
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 
 
 def test_the_report_of_a_state_shows_finished_values(engine: Engine) -> None:
@@ -118,7 +118,7 @@ def test_a_state_from_before_goes_on_with_keys_and_values_called_as_columns_of_t
     ):
         Bench(engine, topology)
     with monkeypatch.context() as before:
-        before.setattr("txbatch.core.definition.definition._check_reported", lambda _: None)
+        before.setattr("txbatch.core.definition.changes._check_reported", lambda _: None)
         Bench(engine, topology)
     bench = Bench(engine, topology)
     bench.whole({"odd": [(("x",), (3,))]}, "1")

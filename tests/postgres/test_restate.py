@@ -23,7 +23,7 @@ from txbatch.core.protocol.ledger import Ledger
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 
 pytestmark = pytest.mark.rule("R17")

@@ -22,8 +22,8 @@ from txbatch.core.records.fields import Field
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.update import Change
 from txbatch.postgres.corrections import retention
-from txbatch.postgres.corrections.keep_windows import PostgresWindows
 from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.postgres.state.folds import Folds
 from txbatch.run.retention import Collector
 

@@ -12,8 +12,8 @@ from support import LogSpout
 
 from txbatch import Count, OpaqueState, Sum, Topology, session_window
 from txbatch.core.corrections.verify import Outcome
-from txbatch.postgres.corrections.verifier import PostgresBooks
-from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.postgres.corrections.verify import PostgresBooks
+from txbatch.postgres.reading.history_reader import PastReader
 
 pytestmark = pytest.mark.rule("R27")
 DAY = datetime(2026, 11, 24, tzinfo=UTC)

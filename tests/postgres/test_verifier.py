@@ -17,7 +17,7 @@ from txbatch.core.batch.transaction import Batch, Restate
 from txbatch.core.corrections.audit import Audit
 from txbatch.core.corrections.verify import Compared, Outcome, Unverifiable
 from txbatch.core.protocol import coordinator
-from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.corrections.verify import PostgresBooks
 
 pytestmark = pytest.mark.rule("R24")
 KEYED = "k\"%' string, n bigint, d date, t timestamp, b binary, m decimal(20,4)"

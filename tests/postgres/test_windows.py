@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from support import LogSpout, code, manifest_of, run
 
 from txbatch import Count, OpaqueState, Topology, window
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import Window
 from txbatch.postgres.schema import report_views
 

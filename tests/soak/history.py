@@ -32,7 +32,7 @@ from txbatch.core.corrections.verify import Outcome
 from txbatch.core.errors import TransientError, TxbatchError
 from txbatch.core.protocol.coordinator import NothingNew
 from txbatch.launch.job_file import Job
-from txbatch.postgres.corrections.verifier import PostgresBooks
+from txbatch.postgres.corrections.verify import PostgresBooks
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.run_locks import PostgresRunLocks

@@ -14,7 +14,7 @@ from txbatch import Topology
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Metadata, TransactionAttempt
-from txbatch.core.protocol.fused import why_not
+from txbatch.core.protocol.bulk import why_not
 from txbatch.launch.driver import Driver
 from txbatch.storage.staging import AttemptFolder
 

@@ -38,7 +38,7 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Metadata, Run
 from txbatch.core.protocol import planning
 from txbatch.core.protocol.ledger import Head
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.launch import driver as module
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -365,7 +365,7 @@ def test_too_many_keys_for_the_driver_are_emitted_by_fewer(
     intervals = days(date(2013, 1, 1), 4)
     write_csv(tmp_path / "a.csv", rows_of(intervals))
     topology = sales(tmp_path, pattern="*.csv", **OPTIONS)
-    monkeypatch.setattr("txbatch.spark.fused.ROWS_MAX", 6)
+    monkeypatch.setattr("txbatch.spark.bulk.ROWS_MAX", 6)
     plans = planned(topology, intervals)
     emitter.compare(topology, plans)
     assert one_job == [4, 2, 2]
@@ -388,7 +388,7 @@ def test_once_batches_were_too_many_the_same_driver_begins_with_fewer(
     split.group_by("word").persistent_aggregate(OpaqueState("words"), **values)
     bound = {"by rows": ("ROWS_MAX", 5), "by bytes": ("PARTIALS_BYTES_MAX", 5 * 112)}.get(format_)
     name, most = bound or ("PARTIALS_BYTES_MAX", 5 * 17)
-    monkeypatch.setattr(f"txbatch.spark.fused.{name}", most)
+    monkeypatch.setattr(f"txbatch.spark.bulk.{name}", most)
     plans = planned(topology, [None] * 6)
     driver, folders = emitter.folders(topology, plans)
     driver.emit_fused(folders)

@@ -14,10 +14,10 @@ from spark.emitting import Emitter, Rows
 from txbatch import Count, OpaqueState, PartitionedSpout, PlainSpout, StaticState, Topology
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import Incomplete, TransientError
-from txbatch.core.protocol.fused import why_not
+from txbatch.core.protocol.bulk import why_not
 from txbatch.core.sources.spout import PARTITION_COLUMN, Metadata
 from txbatch.core.topology.stream import Stream
-from txbatch.launch.fused import Staged, stage
+from txbatch.launch.bulk import Staged, stage
 from txbatch.storage.staging import AttemptFolder
 
 Step = Callable[[Stream], Stream]

@@ -16,7 +16,7 @@ from txbatch import IntervalSpout
 from txbatch.core.batch.transaction import TransactionAttempt
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import parse_fields
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.spark.failures import in_our_words
 
 ALL = ["1971-01-01T00:00:00+00:00", "2100-01-01T00:00:00+00:00"]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine, text
 
 from txbatch.cli.main import main
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.spouts.partitioned_log import PartitionedLog
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("R16")]

@@ -12,7 +12,7 @@ from txbatch import Count, FixedBatchSpout, OpaqueState, Topology
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
 from txbatch.core.topology.nodes import Each, Filter, FlatMap, Map
-from txbatch.core.topology.operations import Source
+from txbatch.core.topology.walks import Source
 from txbatch.spark.operations import run_step, with_condition
 
 TIME, FLAT = "date_trunc", "flat_map makes any number of records"

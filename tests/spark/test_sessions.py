@@ -16,9 +16,9 @@ from txbatch import Count, FixedBatchSpout, OpaqueState, Topology, session_windo
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord
-from txbatch.core.protocol.fused import why_not
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.protocol.bulk import why_not
 from txbatch.core.records.fields import Field
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.direct.emitter import emit_batch
 from txbatch.spark.frames import of_rows
 

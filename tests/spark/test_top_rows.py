@@ -10,7 +10,7 @@ from ordered_values import VALUES
 from pyspark.sql import SparkSession
 
 from txbatch import FixedBatchSpout, OpaqueState, TopNBy, Topology
-from txbatch.core.aggregates.top_rows import ROW_BYTES_MAX
+from txbatch.core.aggregates.top_n_by import ROW_BYTES_MAX
 from txbatch.core.errors import BadRecord
 from txbatch.core.records.fields import Field
 from txbatch.core.records.ordered_texts import ordered_text, ordered_text_sql

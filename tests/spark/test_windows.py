@@ -16,8 +16,8 @@ from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Topology, window
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import BadRecord
-from txbatch.core.records.cuts import micros_of
 from txbatch.core.records.fields import Field
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import Window
 from txbatch.direct.emitter import emit_batch
 from txbatch.spark.frames import of_rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from txbatch.core.batch.changes import Counted, difference
+from txbatch.core.batch.planned_files import Counted, difference
 from txbatch.formats import changes
 from txbatch.formats.changes import changed, look
 

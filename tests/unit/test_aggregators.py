@@ -34,7 +34,7 @@ from txbatch import (
 from txbatch.core.aggregates.merge import ADD, BIGINT_MAX, BIGINT_MIN, LEAST, Merger
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.fields import EXACT, Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import check_where
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.update import Change

@@ -13,8 +13,8 @@ from txbatch import Topology
 from txbatch.core.batch.transaction import Batch, Interval, Run
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.protocol.coordinator import NothingNew, initialize_transaction
+from txbatch.core.protocol.decisions import Wait
 from txbatch.core.protocol.planning import plan_batch
-from txbatch.core.protocol.protocol import Wait
 from txbatch.core.sources.spout import PartitionedCoordinator, SpoutKind
 from txbatch.memory.ledger import MemoryLedger
 

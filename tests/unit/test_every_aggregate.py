@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from txbatch import CollectSet, CombinerAggregator, Count, First, Histogram, Last, OpaqueState
 from txbatch.core.aggregates.merge import Merger, Partial
-from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.direct.emitter import partials_of
 

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import txbatch
-from txbatch.core import called
+from txbatch.core import naming
 from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.launch.driver import Driver, _fail
@@ -53,7 +53,7 @@ def test_an_exception_whose_text_raises_is_told_by_its_name() -> None:
     assert str(in_our_words(Wordless())) == "Wordless: Wordless (its text raises KeyError)"
     with (
         pytest.raises(TransientError, match=r"the spout raised Wordless: Wordless .its text"),
-        called.told("the spout"),
+        naming.told("the spout"),
     ):
         raise Wordless
 

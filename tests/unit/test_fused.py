@@ -32,8 +32,8 @@ from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Metadata, Run, TransactionAttempt
 from txbatch.core.errors import BadRecord, DefinitionError, Incomplete, IntervalNotOver, TransientError
-from txbatch.core.protocol.fused import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, spans, why_not
-from txbatch.launch.fused import Attempt, Halving, Load
+from txbatch.core.protocol.bulk import PIECES_MAX, Span, go_together, long_pass, pieces, planned_bytes, spans, why_not
+from txbatch.launch.bulk import Attempt, Halving, Load
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.run_locks import MemoryRunLocks
@@ -41,7 +41,7 @@ from txbatch.memory.runner import MemoryJob
 from txbatch.memory.staging import MemoryStaging
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
-from txbatch.spark.load import TooMuch
+from txbatch.spark.driver_memory import TooMuch
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 Define = Callable[[Stream], Any]
@@ -574,7 +574,7 @@ def test_when_the_job_as_a_whole_fails_each_is_emitted_by_itself(case: Case) -> 
 
 
 def test_a_train_is_no_longer_than_its_bound(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txbatch.core.protocol.fused.BATCHES_MAX", 2)
+    monkeypatch.setattr("txbatch.core.protocol.bulk.BATCHES_MAX", 2)
     assert case.run(5) == [1, 2, 3, 4, 5]
     assert [len(each) for each in case.application.together] == [2, 2]
     assert case.application.alone == ["5:1"]
@@ -637,8 +637,8 @@ class Trains(Case):
 
 @pytest.fixture
 def trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trains:
-    monkeypatch.setattr("txbatch.core.protocol.fused.BATCHES_FIRST", 2)
-    monkeypatch.setattr("txbatch.core.protocol.fused.BATCHES_MAX", 4)
+    monkeypatch.setattr("txbatch.core.protocol.bulk.BATCHES_FIRST", 2)
+    monkeypatch.setattr("txbatch.core.protocol.bulk.BATCHES_MAX", 4)
     case, commit = Trains(tmp_path, max_pending=2), MemoryLedger.commit
 
     def commit_or_raise(ledger: MemoryLedger, topology: Topology, batch: Batch, *given: Any) -> Any:
@@ -753,7 +753,7 @@ def test_what_is_read_by_a_long_pass_is_not_read_more_often_than_it_must_be(
 ) -> None:
     """Each train reads all files, as its records are found by their time."""
     (trains.spout.root / "a").write_text("much")
-    monkeypatch.setattr("txbatch.core.protocol.fused.PASS_BYTES_MAX", 3)
+    monkeypatch.setattr("txbatch.core.protocol.bulk.PASS_BYTES_MAX", 3)
     assert trains.run(5) == [1, 2, 3, 4, 5]
     assert [len(each) for each in trains.beside.together] == [4]
     assert trains.beside.alone == ["5:1"]

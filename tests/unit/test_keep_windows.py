@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from txbatch import Avg, Count, FixedBatchSpout, Keep, OpaqueState, Stream, Sum, Topology, session_window, window
-from txbatch.core.corrections.keep_windows import Known, Leaving, decided
+from txbatch.core.corrections.window_retention import Known, Leaving, decided
 from txbatch.core.definition.keep_policy import kept_windows, told_policy
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.kept_windows import KeptWindows, Left, told_time
 from txbatch.run import windows
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from txbatch.core.errors import TerminalError
-from txbatch.core.protocol.application import REBUILD
+from txbatch.core.protocol.ports import REBUILD
 from txbatch.memory.run_locks import MemoryRunLocks
 from txbatch.storage.leftovers import UNTOUCHED, Leftovers
 from txbatch.storage.staging import Staging

@@ -16,7 +16,7 @@ from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.loaded import Loaded, check_same
 from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.errors import DefinitionError, TransientError
-from txbatch.core.topology.loaded import loaded
+from txbatch.core.topology.digests import loaded
 from txbatch.launch.driver import Driver
 from txbatch.launch.job_file import load_job
 from txbatch.storage.staging import AttemptFolder
@@ -60,7 +60,7 @@ if __name__ == "__main__":
 PLAIN = {"kept": "True", "each": "lambda record: (label(record['word']),)", "count": "Count()"}
 AS_MAIN = """
 import json, runpy, sys
-from txbatch.core.topology.loaded import loaded
+from txbatch.core.topology.digests import loaded
 import txbatch
 txbatch.emit = lambda topology: print(json.dumps(loaded(topology, sys.argv[2]).to_json()))
 sys.argv[0] = sys.argv[1]

@@ -12,9 +12,9 @@ from support import LogSpout
 from txbatch import AppendState, Count, FixedBatchSpout, Max, OpaqueState, StateSpout, Stream, Topology
 from txbatch.core.batch.plan import BatchPlan, Range, Ranges
 from txbatch.core.errors import DefinitionError
-from txbatch.core.protocol.fused import go_together, why_not
+from txbatch.core.protocol.bulk import go_together, why_not
 from txbatch.core.protocol.record_numbers import fixed
-from txbatch.core.topology.operations import one_for_one, parted, per_batch
+from txbatch.core.topology.walks import one_for_one, parted, per_batch
 from txbatch.direct.operations import records
 from txbatch.memory.ledger import MemoryLedger
 from txbatch.memory.runner import run

@@ -17,11 +17,11 @@ from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.definition.stored import Known as Defined
 from txbatch.core.definition.stored import stream_watermarks
 from txbatch.core.errors import DefinitionError
+from txbatch.core.protocol.bulk import as_one, go_together
 from txbatch.core.protocol.event_time import Known, advanced, closed, fixed
-from txbatch.core.protocol.fused import as_one, go_together
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
-from txbatch.core.topology.operations import one_for_one
+from txbatch.core.topology.walks import one_for_one
 from txbatch.core.windows.watermark import BEGIN, Watermark
 from txbatch.direct.emitter import counting
 from txbatch.direct.operations import records

@@ -19,8 +19,7 @@ from txbatch.core.errors import (
     StaleAttempt,
     TerminalError,
 )
-from txbatch.core.protocol.ledger import Head
-from txbatch.core.protocol.protocol import (
+from txbatch.core.protocol.decisions import (
     Adopt,
     PlanNew,
     TakenIntervals,
@@ -39,6 +38,7 @@ from txbatch.core.protocol.protocol import (
     next_txid,
     uncovered,
 )
+from txbatch.core.protocol.ledger import Head
 
 RANGE = {"start": 10, "end": 20}
 PLANNED = Batch(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ordered_values import VALUES
 
 from txbatch import OpaqueState, TopNBy
-from txbatch.core.aggregates.top_rows import ROW_BYTES_MAX
+from txbatch.core.aggregates.top_n_by import ROW_BYTES_MAX
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.records.ordered_texts import BETWEEN, ordered_text, shown
 

@@ -22,7 +22,7 @@ from txbatch import (
     Topology,
     TransactionalState,
 )
-from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import DefinitionError, NotExactlyOnce
 from txbatch.core.topology.nodes import Each, Filter, FlatMap

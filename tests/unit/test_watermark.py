@@ -19,11 +19,11 @@ from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Interval
 from txbatch.core.errors import BadRecord, DefinitionError, TransientError
 from txbatch.core.protocol.event_time import Known, advanced, capped, closed, fixed, whole_to
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.late import check_kept_aside
-from txbatch.core.topology.operations import one_for_one
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.walks import one_for_one
 from txbatch.core.topology.watermarked import of_another_time
 from txbatch.core.windows.watermark import BEGIN, Watermark, by_interval, of_interval
 from txbatch.direct.emitter import counting, described

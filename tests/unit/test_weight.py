@@ -12,9 +12,9 @@ import pytest
 from txbatch import Count, FileSpout, IntervalSpout, OpaqueState, Topology
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Range, Ranges
 from txbatch.core.batch.transaction import Run
+from txbatch.core.protocol.bulk import BYTES_MAX
+from txbatch.core.protocol.bulk_size import PARTITIONS_MAX, PLANS_BYTES_MAX, Weight
 from txbatch.core.protocol.coordinator import plan_many
-from txbatch.core.protocol.fused import BYTES_MAX
-from txbatch.core.protocol.weight import PARTITIONS_MAX, PLANS_BYTES_MAX, Weight
 from txbatch.memory.ledger import MemoryLedger
 
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Topology, window
-from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.records.cuts import micros_of, time_of
+from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.topology.guarantee import guarantees
-from txbatch.core.topology.operations import one_for_one
+from txbatch.core.topology.walks import one_for_one
 from txbatch.memory.runner import run
 from txbatch.testing import submit_topology
 

@@ -11,11 +11,11 @@ from operation_cases import PATHS, SPARK_ONLY, OperationCase
 from support import ListSpout
 
 from txbatch import Count, FixedBatchSpout, Max, OpaqueState, Stream, Sum, Topology, TransactionalState
-from txbatch.core.definition.definition import column_changes
+from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import BadRecord, DefinitionError
 from txbatch.core.topology.guarantee import guarantees
-from txbatch.core.topology.operations import one_for_one, per_batch
+from txbatch.core.topology.walks import one_for_one, per_batch
 from txbatch.direct.operations import records
 from txbatch.memory.runner import run
 

@@ -21,10 +21,10 @@ from txbatch.core.errors import DefinitionError, TerminalError
 from txbatch.core.records.fields import encodable
 from txbatch.core.text import WHY_MAX, how_many, shown
 from txbatch.launch.job_file import Job, load_job
-from txbatch.launch.jobs import job_above
+from txbatch.launch.job_search import job_above
 from txbatch.postgres.database.engine import connect
 from txbatch.postgres.database.migrate import check_migrated
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.settings import Settings
 
 # So much of a bad argument is cited.

@@ -14,9 +14,9 @@ from txbatch.core.errors import UnknownName
 from txbatch.core.text import shown
 from txbatch.postgres.apart.warehouses import Warehouses, identity_of
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables.rows import unknown_topology
+from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.storage.staging import Staging
 
 

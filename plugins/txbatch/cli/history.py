@@ -14,8 +14,8 @@ import click
 from txbatch.cli import arguments, database
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import how_many, shown
-from txbatch.launch.jobs import jobs_above
-from txbatch.postgres.reading.past_reader import PastReader
+from txbatch.launch.job_search import jobs_above
+from txbatch.postgres.reading.history_reader import PastReader
 from txbatch.tables import plain
 
 # As many partitions or files of a batch are named; --json has all.

@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from txbatch.core.errors import TerminalError, TxbatchError
-from txbatch.core.records.cuts import MICROS
+from txbatch.core.records.time_buckets import MICROS
 from txbatch.core.state.keep import FOR_EVER, Keep, told
 from txbatch.core.text import escape_json, shown, shown_lines, told_txids
 from txbatch.core.windows.window import lasting

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from txbatch.core.protocol.application import Application
+from txbatch.core.protocol.ports import Application
 from txbatch.run.progress import Progress, Tell, logged
 
 

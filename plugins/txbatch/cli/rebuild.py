@@ -13,11 +13,11 @@ from txbatch.cli.printing import Rows, prints_rows
 from txbatch.core.text import shown
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.database.engine import connect, transaction
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.tables import definitions
-from txbatch.postgres.tables.rows import unknown_topology
+from txbatch.postgres.tables.batches import unknown_topology
 from txbatch.wiring import open_application, open_rebuilder, open_steps
 
 COLUMNS = (

@@ -15,7 +15,7 @@ from txbatch.core.protocol.restate import positions_within, uncounted
 from txbatch.core.text import shown
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.progress import watched
 from txbatch.run.steps import Steps
 from txbatch.wiring import already_committed, open_runner, reader_beside

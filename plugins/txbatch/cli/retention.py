@@ -15,8 +15,8 @@ from txbatch.core.corrections import growth
 from txbatch.core.definition.keep_policy import kept_windows, told_policy
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.topology import Topology
-from txbatch.postgres.corrections.keep_windows import PostgresWindows
 from txbatch.postgres.corrections.retention import Retention
+from txbatch.postgres.corrections.window_retention import PostgresWindows
 from txbatch.run import windows
 from txbatch.run.retention import waiting
 from txbatch.wiring import open_collector

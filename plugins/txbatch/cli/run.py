@@ -17,9 +17,9 @@ from txbatch.cli.status import BATCH_COLUMNS, DROPPED
 from txbatch.core.batch.transaction import Run
 from txbatch.launch.job_file import load_job
 from txbatch.launch.submission import LOCAL_MASTER
-from txbatch.postgres.reading.reader import Reader
-from txbatch.run.calls import RUN_PREFIX
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.progress import watched
+from txbatch.run.run_names import RUN_PREFIX
 from txbatch.wiring import open_runner
 
 

@@ -16,8 +16,8 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.psql import REPORT
 from txbatch.postgres.database.psql import command as psql_command
-from txbatch.postgres.reading.reader import Reader
-from txbatch.postgres.tables.rows import unknown_topology
+from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.postgres.tables.batches import unknown_topology
 
 EXAMPLE = "jobs/sentences.py" if in_checkout() else "JOB"
 # Of a batch or of an attempt, whichever is printed.

@@ -1,5 +1,5 @@
 """The engine for operations in Python: the same operations as in `spark/`, in this process.
 
-Read `emitter`, `operations`, `functions`, `within_batch`; then `appended`, `sessions`, `state_query`; `queries` answers
+Read `emitter`, `operations`, `functions`, `batch_operations`; then `append`, `sessions`, `look_up`; `queries` answers
 query streams.
 """

@@ -12,12 +12,12 @@ from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState
 from txbatch.core.batch.plan import StreamPlan
 from txbatch.core.batch.transaction import Assignment, digest
-from txbatch.core.called import naming, told
 from txbatch.core.errors import REFUSED, BadRecord, DefinitionError, PartitionUnreadable, QuarantineFull, TxbatchError
+from txbatch.core.naming import naming, told
 from txbatch.core.protocol.event_time import Marks, largest
 from txbatch.core.records.comparing import grouped_by
-from txbatch.core.records.cuts import micros_of
 from txbatch.core.records.fields import parse_fields
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.text import shown_record
 from txbatch.core.topology.late import LateState
@@ -27,12 +27,12 @@ from txbatch.core.topology.storable import check_storable
 from txbatch.core.topology.stream import Stream
 from txbatch.core.topology.topology import Topology
 from txbatch.core.windows.watermark import MERGE
-from txbatch.direct.appended import appended
+from txbatch.direct.append import appended
+from txbatch.direct.batch_operations import Record
 from txbatch.direct.functions import holds, init_of, record_of, refused
+from txbatch.direct.look_up import NO_TABLES, Tables
 from txbatch.direct.operations import Read, records
 from txbatch.direct.sessions import own_sessions
-from txbatch.direct.state_query import NO_TABLES, Tables
-from txbatch.direct.within_batch import Record
 
 # Of a digest as many as make a number that fits a manifest.
 FINGERPRINT_DIGITS = 30

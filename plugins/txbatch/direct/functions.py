@@ -11,9 +11,9 @@ from typing import Any
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
-from txbatch.core.records.cuts import micros_of, time_of
 from txbatch.core.records.fields import FLOATING_TYPES, INTEGER_TYPES, Field
 from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.records.time_buckets import micros_of, time_of
 from txbatch.core.topology.python_steps import name_of
 
 

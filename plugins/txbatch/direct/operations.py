@@ -9,8 +9,8 @@ from typing import assert_never
 from txbatch.arrow import arrow_array
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
-from txbatch.core.records.cuts import time_of
 from txbatch.core.records.functions import is_of_record, told
+from txbatch.core.records.time_buckets import time_of
 from txbatch.core.text import shown_record
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -40,12 +40,12 @@ from txbatch.core.topology.nodes import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.topology.operations import needs_ask, parted
 from txbatch.core.topology.python_steps import MISFIT_UNSHOWN, Rows, operation_of, rows_of
 from txbatch.core.topology.quarantine import FIELDS, failed_row
+from txbatch.core.topology.walks import needs_ask, parted
+from txbatch.direct.batch_operations import Record, aggregate, distinct, first_n, join, numbered, reduced
 from txbatch.direct.functions import needs_spark, record_of
-from txbatch.direct.state_query import NO_TABLES, Tables, state_query
-from txbatch.direct.within_batch import Record, aggregate, distinct, first_n, join, numbered, reduced
+from txbatch.direct.look_up import NO_TABLES, Tables, state_query
 
 # By stream the records of each of its partitions.
 Read = Mapping[str, Mapping[str, Sequence[Record]]]

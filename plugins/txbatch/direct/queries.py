@@ -20,10 +20,10 @@ from txbatch.core.topology.nodes import Aggregate, LiveLookup, Lookup, Step
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.python_steps import Row, name_of, rows_of
 from txbatch.core.topology.query_stream import QueryStream
+from txbatch.direct.batch_operations import Record, aggregated
 from txbatch.direct.functions import record_of
+from txbatch.direct.look_up import by_key, looked_up
 from txbatch.direct.operations import step_records
-from txbatch.direct.state_query import by_key, looked_up
-from txbatch.direct.within_batch import Record, aggregated
 
 Key = tuple[Any, ...]
 Of = TypeVar("Of")

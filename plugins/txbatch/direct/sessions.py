@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.session_window import SessionWindow
-from txbatch.direct.within_batch import Record, grouped
+from txbatch.direct.batch_operations import Record, grouped
 
 
 def own_sessions(

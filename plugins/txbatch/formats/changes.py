@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from txbatch.core.batch.changes import Counted, Entry, difference, planned_size
+from txbatch.core.batch.planned_files import Counted, Entry, difference, planned_size
 from txbatch.core.errors import ABORT, TransientError, TxbatchError
 from txbatch.formats.listing import files_below
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.cuts import zone_named
+from txbatch.core.records.time_buckets import zone_named
 from txbatch.formats import time_formats
 
 # What an option is given as, and what is made of it.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import BadRecord, TransientError
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.formats import parquet_schema
 from txbatch.formats.listing import check_size, escaped, relative_path
 from txbatch.formats.parquet_schema import WAY_OUT, check, folder_value, opened, readable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.changes import Entry, planned_size
+from txbatch.core.batch.planned_files import Entry, planned_size
 from txbatch.core.errors import TransientError
 from txbatch.formats.changes import look
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from txbatch.arrow import arrow_type
 from txbatch.core.errors import ABORT, BadRecord
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.formats import contents, csv_lines, json_lines
 from txbatch.formats.contents import Block
 from txbatch.formats.misfit import BadValue, Misfit

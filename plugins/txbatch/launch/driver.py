@@ -18,13 +18,13 @@ from txbatch.core.batch.manifest import Manifest, ReadPartition, StagedState, ch
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import PartitionUnreadable, TerminalError, TransientError
 from txbatch.core.text import how_many, shown_lines
+from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.late import check_kept_aside
-from txbatch.core.topology.loaded import loaded
 from txbatch.core.topology.quarantine import QuarantineState
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.look_ups import live_states
 from txbatch.core.upstream.upstream import stream_numbers
-from txbatch.launch.fused import Attempt, Halving, Load, heartbeat, may_go_on, stage
+from txbatch.launch.bulk import Attempt, Halving, Load, heartbeat, may_go_on, stage
 from txbatch.launch.job_file import code_digest
 from txbatch.spark.aggregate import BatchAggregator
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone

@@ -19,7 +19,7 @@ from txbatch.core.batch.transaction import Assignment, TransactionAttempt
 from txbatch.core.corrections.verify import Again, Unverifiable
 from txbatch.core.errors import RecordsGone, TransientError
 from txbatch.core.protocol.advice import of_committed
-from txbatch.core.protocol.application import Application, Job, Submit, repeated
+from txbatch.core.protocol.ports import Application, Job, Submit, repeated
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder
 
 log = logging.getLogger(__name__)

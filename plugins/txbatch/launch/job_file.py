@@ -18,7 +18,7 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.own_code import lies_in
 from txbatch.core.text import shown, text_of
-from txbatch.core.topology.loaded import loaded
+from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.topology import Topology
 from txbatch.launch.expressions import check_expressions
 from txbatch.launch.travelling import check_travelling

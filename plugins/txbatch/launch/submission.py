@@ -22,7 +22,7 @@ from uuid import uuid4
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import TransientError
-from txbatch.core.protocol import fused
+from txbatch.core.protocol import bulk
 from txbatch.embedded import java
 from txbatch.fit import check_fit
 from txbatch.launch.job_file import Job
@@ -126,11 +126,11 @@ def application(
 
 def is_short(job: Job, *plans: BatchPlan) -> bool:
     """True if what is emitted together is too small to be worth an optimising compiler, and so are longer trains behind it."""
-    size = fused.planned_bytes(job.topology, plans)
+    size = bulk.planned_bytes(job.topology, plans)
     if size is None:
         return False
-    if len(plans) >= fused.BATCHES_FIRST:
-        size += sum(fused.adds_bytes(job.topology, plan) for plan in plans) * (fused.BATCHES_MAX // len(plans) - 1)
+    if len(plans) >= bulk.BATCHES_FIRST:
+        size += sum(bulk.adds_bytes(job.topology, plan) for plan in plans) * (bulk.BATCHES_MAX // len(plans) - 1)
     return size < SHORT_JOB_BYTES
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from txbatch.core.aggregates.own_combiner import OwnCombiner
+from txbatch.core.aggregates.python_combiner import OwnCombiner
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.own_code import lies_in
 from txbatch.core.text import shown
 from txbatch.core.topology.nodes import Filter
-from txbatch.core.topology.operations import on_the_way
 from txbatch.core.topology.python_steps import name_of, operation_of, rows_of
 from txbatch.core.topology.topology import Topology
+from txbatch.core.topology.walks import on_the_way
 from txbatch.spark.process.shipped import own_folders, ship_by_value
 
 _SHOWN_MAX = 200

@@ -38,7 +38,7 @@ from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 from txbatch.storage.staging import Staging
 from txbatch.tables import lines_of

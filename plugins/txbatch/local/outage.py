@@ -16,13 +16,13 @@ from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, Run
 from txbatch.core.errors import TerminalError, TransientError, TxbatchError
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import load_job
 from txbatch.places import in_checkout
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.migrate import migrate
 from txbatch.postgres.database.psql import make_reader
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.schema import state_tables
 from txbatch.run.runner import Runner
 from txbatch.spouts.partitioned_log import PartitionedLog

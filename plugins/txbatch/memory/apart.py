@@ -24,10 +24,10 @@ from txbatch.core.batch.apart import (
     decide_take_back,
 )
 from txbatch.core.batch.transaction import Assignment, Batch
-from txbatch.core.called import naming
 from txbatch.core.definition.checks import way_out
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Incomplete, SchemaMismatch
+from txbatch.core.naming import naming
 from txbatch.core.state import update
 from txbatch.core.state.state import StateKind, Value
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

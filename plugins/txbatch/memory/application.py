@@ -17,7 +17,7 @@ from txbatch.memory.staging import MemoryStaging
 
 
 class MemoryApplication:
-    """`core.protocol.application.Application` in this process: emits into a `MemoryStaging`."""
+    """`core.protocol.ports.Application` in this process: emits into a `MemoryStaging`."""
 
     killed, stage = False, ""
 

@@ -22,8 +22,8 @@ from txbatch.core.state.state import Value
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.sessions import joined
 from txbatch.core.topology.topology import Topology
+from txbatch.direct.batch_operations import Record
 from txbatch.direct.queries import Key, answers
-from txbatch.direct.within_batch import Record
 from txbatch.memory.ledger import MemoryLedger
 
 

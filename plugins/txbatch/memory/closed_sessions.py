@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed, same_sessions
 from txbatch.core.upstream.closings import asked_since, asks_touching
 from txbatch.core.upstream.ranges import Replaced

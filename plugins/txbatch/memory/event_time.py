@@ -24,7 +24,7 @@ from txbatch.core.protocol.event_time import (
     whole_to,
 )
 from txbatch.core.protocol.ledger import RunPlan
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.topology import Topology
 from txbatch.memory.tables import Tables, Times
 

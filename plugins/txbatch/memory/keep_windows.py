@@ -1,6 +1,6 @@
 """Windows leave states in memory (R30).
 
-Compare `postgres.corrections.keep_windows`: `core.corrections.keep_windows` decides for both.
+Compare `postgres.corrections.window_retention`: `core.corrections.window_retention` decides for both.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from txbatch import failpoints
 from txbatch.core.batch.transaction import BatchStatus
-from txbatch.core.corrections.keep_windows import Known, Leaving, decided
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.corrections.window_retention import Known, Leaving, decided
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.upstream.ranges import ALL
 from txbatch.core.upstream.upstream import STATE_SPOUT
@@ -28,7 +28,10 @@ Ended = list[tuple[int, list[Key]]]
 
 
 class MemoryWindows:
-    """`core.corrections.keep_windows.Windows` on a ledger in memory. Each state's windows leave by one of its transactions."""
+    """`core.corrections.window_retention.Windows` on a ledger in memory.
+
+    Each state's windows leave by one of its transactions.
+    """
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger = ledger

@@ -1,4 +1,4 @@
-"""The ledger in memory. Compare `postgres.ledger`: the same decisions of `core.protocol.protocol`, with dictionaries for tables.
+"""The ledger in memory. Compare `postgres.ledger`: the same decisions of `core.protocol.decisions`, with dictionaries for tables.
 
 >>> from txbatch import Count, FixedBatchSpout, TransactionalState, Topology
 >>> topology = Topology("words")
@@ -40,23 +40,23 @@ from txbatch.core.batch.transaction import (
     Run,
     canonical_json,
 )
-from txbatch.core.called import naming
-from txbatch.core.definition.definition import redefinitions
-from txbatch.core.definition.jobs import Jobs
+from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.protocol import protocol
-from txbatch.core.protocol.given_up import given_up
+from txbatch.core.naming import naming
+from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
 from txbatch.core.protocol.record_numbers import check_base, check_same_number, fixed
 from txbatch.core.protocol.restate import check_not_folded, check_version
+from txbatch.core.protocol.skip import given_up
 from txbatch.core.text import shown
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.core.topology.quarantine import check_joined
 from txbatch.core.topology.topology import Topology
+from txbatch.memory import definition_changes as changes
 from txbatch.memory import event_time
-from txbatch.memory import redefinitions as changes
 from txbatch.memory.apart import MemoryWarehouses
 from txbatch.memory.tables import Attempt, Rows, Tables
 from txbatch.memory.upstream import MemoryUpstream
@@ -183,7 +183,7 @@ class MemoryLedger:
         """
         with self.transaction() as tables:
             tables.check_known(head.topology)
-            if protocol.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
+            if decisions.moved(head, *tables.heads(head.topology, [run for run, _ in plans])):
                 return None
             if topology is not None:
                 tables.define(topology, tables.topologies[topology.name].job)
@@ -191,7 +191,7 @@ class MemoryLedger:
             now, numbers = self.clock(), frozenset[str]() if topology is None else topology.numbered
             if topology is not None and watermarks:
                 plans = event_time.fix(tables, topology, plans, now)
-            for run, metadata in protocol.before_refused(plans, partial(self._check_plan, tables, head.topology)):
+            for run, metadata in decisions.before_refused(plans, partial(self._check_plan, tables, head.topology)):
                 if numbers and run.restate is None:
                     metadata = fixed(metadata, numbers, tables.next_numbers(head.topology, numbers))
                 batch = self._lease(tables, self._batch(head, run, metadata), run)
@@ -213,9 +213,9 @@ class MemoryLedger:
         """
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
-            if not protocol.unattended(now, run):
+            if not decisions.unattended(now, run):
                 return None
-            if not protocol.may_adopt(now, run):
+            if not decisions.may_adopt(now, run):
                 with suppress(HalfCommitted):
                     self._abort(tables, now)
                     return None
@@ -231,7 +231,7 @@ class MemoryLedger:
         """Issue the next attempt (R5). LeaseHeld while another live run works on the batch; TerminalError when it is final."""
         with self.transaction() as tables:
             now = tables.batch(batch.topology, batch.txid)
-            protocol.check_attempt(now, run)
+            decisions.check_attempt(now, run)
             tables.supersede_attempts(now)
             raised = replace(now, status=BatchStatus.PLANNED, fence=now.fence + 1, token=uuid4().hex)
             token = str(raised.token)
@@ -246,7 +246,7 @@ class MemoryLedger:
         with self.transaction() as tables:
             now = tables.batch(assignment.topology, assignment.attempt.txid)
             try:
-                protocol.check_fence(now, assignment)
+                decisions.check_fence(now, assignment)
             except StaleAttempt:
                 return False
             self._lease(tables, now)
@@ -279,7 +279,7 @@ class MemoryLedger:
 
     def _recorded(self, tables: Tables, assignment: Assignment, manifest: Manifest) -> Batch:
         now = tables.batch(assignment.topology, assignment.attempt.txid)
-        protocol.check_fence(now, assignment)
+        decisions.check_fence(now, assignment)
         check_manifest(manifest, assignment)
         earlier = [each.manifest for each in tables.attempts_of(now)[:-1] if each.manifest]
         missing = now.restate is not None and now.restate.accept_missing
@@ -347,7 +347,7 @@ class MemoryLedger:
                 tables.last_committed(now.topology),
             )
             offsets = tables.offsets(now.topology)
-            apply = protocol.check_commit(now, batch, open_before, last_committed, offsets)
+            apply = decisions.check_commit(now, batch, open_before, last_committed, offsets)
             if not apply or newest.manifest is None:
                 return Committed(now, applied=False)
             now = now if run is None else replace(now, lease_run=run.name)
@@ -384,7 +384,7 @@ class MemoryLedger:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
-            protocol.check_success(now)
+            decisions.check_success(now)
             tables.batches[topology, txid] = replace(now, succeeded=True)
             return not now.succeeded
 
@@ -392,19 +392,19 @@ class MemoryLedger:
         """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
-            protocol.check_abort(now)
+            decisions.check_abort(now)
             return self._abort(tables, now)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch and give its records up, all or those of a partition, by a txid that counts them as read (R16)."""
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
-            protocol.check_may_skip(now)
+            decisions.check_may_skip(now)
             at = topology, txid
             open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
             also = tables.also_covering(now)
             left = given_up(now, partition)
-            protocol.check_skip(left, open_before, last_committed, tables.offsets(topology), also)
+            decisions.check_skip(left, open_before, last_committed, tables.offsets(topology), also)
             pending = [each for each in tables.batches_of(topology) if not each.status.final]
             if now.status.final:
                 self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
@@ -451,7 +451,7 @@ class MemoryLedger:
 
     def _check_interval(self, tables: Tables, topology: str, interval: Interval) -> None:
         taken = list(tables.overlapping(topology, interval).values())
-        protocol.check_interval(topology, interval, self.clock(), taken)
+        decisions.check_interval(topology, interval, self.clock(), taken)
 
     def _lease(self, tables: Tables, batch: Batch, run: Run | None = None) -> Batch:
         """The batch, looked after by this run from now on; without one, by whoever does."""

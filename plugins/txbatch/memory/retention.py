@@ -15,7 +15,7 @@ from txbatch.core.aggregates.merge import Merger, RowMerge, merge_named
 from txbatch.core.batch.transaction import Batch, BatchKind, BatchStatus
 from txbatch.core.corrections import retention
 from txbatch.core.corrections.retention import Final, Folded, Past, Slice, Version
-from txbatch.core.definition.jobs import Jobs
+from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned

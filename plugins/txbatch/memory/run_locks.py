@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class MemoryRunLocks:
-    """`core.protocol.application.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
+    """`core.protocol.ports.RunLocks` in this process: a block that is left, by an error too, holds nothing any more."""
 
     def __init__(self) -> None:
         self.names: frozenset[tuple[str, str]] = frozenset()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txbatch.core.batch.loaded import Loaded
-from txbatch.core.topology.loaded import loaded
+from txbatch.core.topology.digests import loaded
 from txbatch.core.topology.topology import Topology
 from txbatch.memory.application import MemoryApplication
 from txbatch.memory.ledger import MemoryLedger
@@ -26,7 +26,7 @@ from txbatch.run.steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class MemoryJob:
-    """`core.protocol.application.Job` without a file."""
+    """`core.protocol.ports.Job` without a file."""
 
     topology: Topology
     name: str = "in memory"

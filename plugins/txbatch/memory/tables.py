@@ -39,7 +39,7 @@ from txbatch.core.definition.stored import (
     stream_watermarks,
 )
 from txbatch.core.errors import Incomplete, UnknownName
-from txbatch.core.protocol import protocol
+from txbatch.core.protocol import decisions
 from txbatch.core.protocol.event_time import Ahead, Closed, Marks
 from txbatch.core.protocol.ledger import Head, ReadBy, Version
 from txbatch.core.state.fold import Contribution, fold
@@ -237,11 +237,11 @@ class Tables:
         ordinary = [batch for batch in alive if batch.kind is not BatchKind.RESTATE]
         head = Head(
             topology=topology,
-            next_txid=protocol.next_txid([batch.txid for batch in batches]),
+            next_txid=decisions.next_txid([batch.txid for batch in batches]),
             own=None,
             pending=pending,
             prev=ordinary[-1] if ordinary else None,
-            offsets=protocol.consumed(self.offsets(topology), pending),
+            offsets=decisions.consumed(self.offsets(topology), pending),
         )
         return [replace(head, own=self._own(topology, run)) for run in runs]
 
@@ -431,7 +431,7 @@ class Tables:
 
     def give_up(self, batch: Batch, why: str, *, found_by_run: bool) -> Batch:
         """A txid of its own for records that are given up: they count as read (R16). `found_by_run`: by whoever had the batch."""
-        txid = protocol.next_txid([each.txid for each in self.batches_of(batch.topology)])
+        txid = decisions.next_txid([each.txid for each in self.batches_of(batch.topology)])
         skip = replace(batch, txid=txid, position=txid, kind=BatchKind.SKIP, reason=shown(why))
         given_up = replace(skip, status=BatchStatus.COMMITTED, fence=0, token=None, succeeded=True)
         self.batches[batch.topology, txid] = given_up

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.transaction import BatchKind, BatchStatus, Metadata
 from txbatch.core.errors import UnknownName
-from txbatch.core.records.cuts import micros_of
 from txbatch.core.records.fields import free_name
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.append import BATCH
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.state.new_values import changed
@@ -48,7 +48,7 @@ from txbatch.core.windows.window import Window
 from txbatch.memory.closed_sessions import closed_since
 
 if TYPE_CHECKING:
-    from txbatch.core.definition.jobs import Jobs
+    from txbatch.core.definition.job_rules import Jobs
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
     from txbatch.memory.tables import StoredState, Tables
 

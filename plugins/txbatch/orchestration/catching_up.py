@@ -18,7 +18,7 @@ from txbatch.core.topology.topology import Topology
 from txbatch.orchestration import intervals, result
 from txbatch.orchestration.airflow import run_of
 from txbatch.orchestration.restating import RESTATE_PARAM
-from txbatch.run.calls import OF_CALL
+from txbatch.run.run_names import OF_CALL
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -17,9 +17,9 @@ from airflow.sdk import BaseOperator
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
-from txbatch.core.protocol import fused
+from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
 from txbatch.launch.job_file import check_emission, emits_nothing
 from txbatch.orchestration import catching_up, restating, result
 from txbatch.orchestration.airflow import (
@@ -174,7 +174,7 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
         self._spark: Application | None = None
 
     def step(self, steps: Steps, run: Run, waiting: Waiting) -> Any:
-        together = self.emit_together(steps, restating.runs(steps, waiting.context)[: fused.BATCHES_MAX])
+        together = self.emit_together(steps, restating.runs(steps, waiting.context)[: bulk.BATCHES_MAX])
         batch = self.own_batch(steps, run, waiting)
         if batch.txid in together:
             self._log_emitted(batch)
@@ -216,9 +216,9 @@ class EmitBatchOperator(TransactionOperator, SparkSubmitOperator):
 
     def emit_together(self, steps: Steps, runs: Sequence[Run]) -> set[int]:
         """Plan the batches of several runs, and emit them by one job where that goes; return the txids that were emitted so."""
-        if len(runs) < 2 or fused.why_not(self.job.topology) is not None or not self._one_application_serves:
+        if len(runs) < 2 or bulk.why_not(self.job.topology) is not None or not self._one_application_serves:
             return set()
-        from txbatch.run.fused import emitting, plan_ahead
+        from txbatch.run.bulk import emitting, plan_ahead
 
         planned = plan_ahead(steps, runs, (), len(runs))
         if sum(batch.status is BatchStatus.PLANNED for batch, _ in planned) < 2:
@@ -323,8 +323,8 @@ class CommitOperator(EmitBatchOperator):
         others = [each for each in restating.runs(steps, waiting.context) if each != run]
         found = self._advanced(steps, run, waiting)
         more: list[Finished] = []
-        for first in range(0, len(others), fused.BATCHES_MAX):
-            together = others[first : first + fused.BATCHES_MAX]
+        for first in range(0, len(others), bulk.BATCHES_MAX):
+            together = others[first : first + bulk.BATCHES_MAX]
             self.emit_together(steps, together)
             more += (self._advanced(steps, each, waiting) for each in together)
         for each in more:

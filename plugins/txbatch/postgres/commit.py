@@ -1,6 +1,6 @@
 """The commit: state rows, contributions, offsets and the batch's record change in one transaction, or not at all (R10).
 
-What may be committed is decided by `core.protocol.protocol.check_commit`; here it is carried out.
+What may be committed is decided by `core.protocol.decisions.check_commit`; here it is carried out.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from txbatch import failpoints
 from txbatch.core.batch.manifest import Manifest, check_manifest, check_states
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, canonical_json
 from txbatch.core.definition.stored import Known
+from txbatch.core.protocol.decisions import check_commit
 from txbatch.core.protocol.ledger import Committed
-from txbatch.core.protocol.protocol import check_commit
 from txbatch.core.protocol.record_numbers import check_base, check_same_number
 from txbatch.core.protocol.restate import check_not_folded
 from txbatch.core.topology.quarantine import check_joined
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.state.state_writer import LedgerWriter, RestateWriter, StateWriter
 from txbatch.postgres.state.statements import StateStatements, statements_of
-from txbatch.postgres.tables import definitions, event_time, numbered, ranges, rows
+from txbatch.postgres.state.writer import LedgerWriter, RestateWriter, StateWriter
+from txbatch.postgres.tables import batches, definitions, event_time, offsets, record_numbers
 
 Partials = Mapping[str, Any]
 
@@ -38,9 +38,9 @@ def commit_batch(
     `attempt` names the attempt whose partials were read: by now a newer one may have begun (R5).
     States in other databases are written last and are committed there before this returns (R21).
     """
-    assignment, manifest = rows.newest_attempt(connection, batch)
+    assignment, manifest = batches.newest_attempt(connection, batch)
     ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-    if not check_commit(batch, attempt, *rows.order(connection, batch)) or manifest is None:
+    if not check_commit(batch, attempt, *batches.order(connection, batch)) or manifest is None:
         return Committed(batch, applied=False)
     known = definitions.check(connection, topology)
     check_manifest(manifest, assignment)
@@ -58,7 +58,7 @@ def commit_batch(
     for writer, staged in zip(writers, staged_rows, strict=True):
         keys[writer.name] = writer.apply(staged)
     planned_at = batch.created_at or datetime.now(UTC)  # a batch of the ledger has one
-    ended = ranges.record(connection, batch, ranges.read(manifest, planned_at))
+    ended = offsets.record(connection, batch, offsets.read(manifest, planned_at))
     kept = {name: each.kept for name, each in manifest.states.items() if each.kept is not None}
     told = {"records": manifest.records, "keys": canonical_json(keys), "kept": canonical_json(kept) if kept else None}
     connection.execute(query("batch_committed"), {**ids, "attempt_id": batch.fence, **told})
@@ -66,16 +66,16 @@ def commit_batch(
     warehouses.commit(connection, topology, assignment, manifest, partials)
     failpoints.hit("commit.before_commit")
     # asked last: that the connection is gone before COMMIT is found out here, and is no unknown outcome
-    return Committed(rows.batch(connection, **ids), applied=True)
+    return Committed(batches.batch(connection, **ids), applied=True)
 
 
 def _replaced(connection: Connection, topology: Topology, batch: Batch, manifest: Manifest) -> int | None:
     """Return the version whose place a restate takes, the one that counts just now; None for a batch that is none (R17)."""
     streams = topology.numbered
     if batch.kind is not BatchKind.RESTATE:
-        check_base(batch, streams, lambda: numbered.bases(connection, batch.topology, streams))
+        check_base(batch, streams, lambda: record_numbers.bases(connection, batch.topology, streams))
         return None
-    version = rows.version(connection, batch.topology, batch.position)
+    version = batches.version(connection, batch.topology, batch.position)
     check_not_folded(version)
     check_same_number(version, streams, manifest)
     return version.current.txid

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol.protocol`, writes what it decided.
+"""The ledger in PostgreSQL: reads rows under locks, asks `core.protocol.decisions`, writes what it decided.
 
 Locks are always taken in the order topology, batch, state keys (R1).
 """
@@ -25,25 +25,25 @@ from txbatch.core.batch.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.core.definition.definition import redefinitions
-from txbatch.core.definition.jobs import Jobs, no_jobs
+from txbatch.core.definition.changes import redefinitions
+from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
-from txbatch.core.protocol import protocol
-from txbatch.core.protocol.given_up import given_up
+from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
+from txbatch.core.protocol.skip import given_up
 from txbatch.core.text import shown
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.apart.warehouses import Warehouses, still_there
 from txbatch.postgres.commit import commit_batch
-from txbatch.postgres.corrections import redefinitions as changes
+from txbatch.postgres.corrections import definition_changes as changes
 from txbatch.postgres.corrections.moves import Moves
 from txbatch.postgres.database.engine import check_server, transaction
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.plans import check_interval
 from txbatch.postgres.plans import store as store_plans
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import definitions, event_time, numbered, ranges, rows, stalled_commit
+from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, offsets, record_numbers
 from txbatch.postgres.upstream.upstream import PostgresUpstream
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class PostgresLedger:
             check_server(connection)
             known = definitions.known(connection, topology)
             connection.execute(query("insert_topology"), definitions.row(topology, job, known))
-            rows.lock_topology(connection, topology.name)
+            batches.lock_topology(connection, topology.name)
             definitions.store(connection, topology, job)
             txids = _next_txids(connection, topology.name)
             for aggregate in topology.aggregates:
@@ -111,7 +111,7 @@ class PostgresLedger:
         with ExitStack() as going:
             with transaction(self.engine) as connection, ExitStack() as coming:
                 name = definitions.name_of(connection, topology)
-                rows.lock_topology(connection, name)
+                batches.lock_topology(connection, name)
                 self.warehouses.clear(connection, name)
                 found = changes.change(connection, Moves(self.warehouses, coming, going), topology, job, why, by)
                 still_there(connection)
@@ -140,12 +140,12 @@ class PostgresLedger:
     def heads(self, topology: str, runs: Sequence[Run]) -> list[Head]:
         """The same for each of several runs, in one snapshot."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return rows.heads(connection, topology, runs)
+            return batches.heads(connection, topology, runs)
 
     def last_txid(self, topology: str) -> int:
         """Return the highest txid that was ever used, 0 before the first."""
         with transaction(self.engine) as connection:
-            return rows.last_txid(connection, topology)
+            return batches.last_txid(connection, topology)
 
     def closed_to(self, topology: str) -> Mapping[str, int]:
         """Return by state up to when its windows are closed (R26)."""
@@ -164,18 +164,18 @@ class PostgresLedger:
         """
         failpoints.hit("initialize.before_lock")
         with transaction(self.engine) as connection:
-            stored = rows.lock_topology(connection, head.topology)
-            if protocol.moved(head, *rows.heads(connection, head.topology, [run for run, _ in plans])):
+            stored = batches.lock_topology(connection, head.topology)
+            if decisions.moved(head, *batches.heads(connection, head.topology, [run for run, _ in plans])):
                 return None
             if topology is not None:
                 definitions.store(connection, topology, stored["job"])  # another may have been registered meanwhile
             if topology is not None and topology.watermarks:
                 plans = event_time.fix(connection, topology, plans)
             if topology is not None and topology.numbered:
-                plans = numbered.fix(connection, topology.name, topology.numbered, plans)
+                plans = record_numbers.fix(connection, topology.name, topology.numbered, plans)
             last = store_plans(connection, head, plans, self.lease_seconds)
             between = {"topology": head.topology, "first": head.next_txid, "last": last}
-            return list(rows.batches(connection, "batches_between", **between))
+            return list(batches.batches(connection, "batches_between", **between))
 
     def adopt(self, batch: Batch, run: Run) -> Batch | None:
         """Take over an abandoned batch, or abort it when it has an interval or other parameters (R6).
@@ -185,15 +185,15 @@ class PostgresLedger:
         """
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         with suppress(LeaseHeld), transaction(self.engine) as connection:
-            rows.lock_topology(connection, batch.topology)
-            now = rows.lock_batch(connection, **ids)
-            if not protocol.unattended(now, run):
+            batches.lock_topology(connection, batch.topology)
+            now = batches.lock_batch(connection, **ids)
+            if not decisions.unattended(now, run):
                 return None
-            if not protocol.may_adopt(now, run) and self._aborted(connection, now, run):
+            if not decisions.may_adopt(now, run) and self._aborted(connection, now, run):
                 return None
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_waits"), {"topology": batch.topology, "runs": [run.name]})
-            return rows.batch(connection, **ids)
+            return batches.batch(connection, **ids)
         return None
 
     def note_wait(self, batch: Batch, run: Run) -> None:
@@ -207,10 +207,10 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         failpoints.hit("attempt.before_lock")
         with transaction(self.engine) as connection:
-            now = rows.lock_batch(connection, **ids, run=run)
-            protocol.check_attempt(now, run)
+            now = batches.lock_batch(connection, **ids, run=run)
+            decisions.check_attempt(now, run)
             connection.execute(query("supersede_attempts"), ids)
-            raised = rows.one(connection, "raise_fence", **ids, **self._lease(run))
+            raised = batches.one(connection, "raise_fence", **ids, **self._lease(run))
             attempt = TransactionAttempt(batch.txid, raised["fence"])
             of = now.position, now.planned_at
             assignment = Assignment(batch.topology, attempt, raised["token"], now.metadata, code, *of)
@@ -245,38 +245,38 @@ class PostgresLedger:
             return [self._recorded(connection, assignment, manifest) for assignment, manifest in recorded]
 
     def _recorded(self, connection: Connection, assignment: Assignment, manifest: Manifest) -> Batch:
-        now = rows.lock_batch(connection, assignment.topology, assignment.attempt.txid)
-        protocol.check_fence(now, assignment)
+        now = batches.lock_batch(connection, assignment.topology, assignment.attempt.txid)
+        decisions.check_fence(now, assignment)
         check_manifest(manifest, assignment)
         earlier = _earlier_manifests(connection, assignment)
         if earlier or manifest.unreadable:
-            source = rows.one(connection, "topology", topology=assignment.topology)["source"]
+            source = batches.one(connection, "topology", topology=assignment.topology)["source"]
             missing = now.restate is not None and now.restate.accept_missing
             check_same_records(manifest, earlier, source, accept_missing=missing)
         row = {**_ids(assignment), "manifest": canonical_json(manifest.to_json(), STORED_BYTES_MAX)}
         connection.execute(query("attempt_emitted"), row)
         lease = {"lease_seconds": self.lease_seconds}
-        return rows.batch_from(rows.one(connection, "batch_emitted", **_ids(assignment), **lease))
+        return batches.batch_from(batches.one(connection, "batch_emitted", **_ids(assignment), **lease))
 
     def batch(self, topology: str, txid: int) -> Batch:
         """One batch; UnknownName when there is none."""
         with transaction(self.engine) as connection:
-            return rows.batch(connection, topology, txid)
+            return batches.batch(connection, topology, txid)
 
     def version(self, topology: str, txid: int) -> Version:
         """The version of a txid's position that counts now; UnknownName when there is no such txid."""
         with transaction(self.engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
-            return rows.version(connection, topology, txid)
+            return batches.version(connection, topology, txid)
 
     def newest_attempt(self, batch: Batch) -> tuple[Assignment, Manifest | None]:
         """The newest attempt of a batch and its manifest, if it has one."""
         with transaction(self.engine) as connection:
-            return rows.newest_attempt(connection, batch)
+            return batches.newest_attempt(connection, batch)
 
     def committed_by(self, topology: str, run: Run) -> Batch | None:
         """The last batch that this run brought to its commit, its own or one that it adopted."""
         with transaction(self.engine) as connection:
-            found = rows.batches(connection, "committed_by", topology=topology, run=run.name)
+            found = batches.batches(connection, "committed_by", topology=topology, run=run.name)
             return found[0] if found else None
 
     def committed_by_each(self, topology: str, prefix: str) -> list[int]:
@@ -292,13 +292,15 @@ class PostgresLedger:
             found = connection.execute(query("oldest_unfinished"), given).mappings().first()
             if found is None:
                 return None
-            batch = rows.batch(connection, topology, found["txid"])
+            batch = batches.batch(connection, topology, found["txid"])
         return Unfinished(batch.txid, _run_of(batch, found))
 
     def turn_of(self, topology: str, txid: int) -> int | None:
         """The lowest txid below this one that is not final: it waits for that one (R6)."""
         with transaction(self.engine) as connection:
-            return cast("int | None", rows.one(connection, "neighbours", topology=topology, txid=txid)["open_before"])
+            return cast(
+                "int | None", batches.one(connection, "neighbours", topology=topology, txid=txid)["open_before"]
+            )
 
     def commit(
         self, topology: Topology, batch: Batch, partials: Mapping[str, Any], run: Run | None = None
@@ -311,8 +313,8 @@ class PostgresLedger:
         """
         failpoints.hit("commit.before_lock")
         with transaction(self.engine) as connection:
-            stalled_commit.begin_commit(connection, batch)
-            now = rows.lock_batch(connection, batch.topology, batch.txid, run)
+            batch_lock.begin_commit(connection, batch)
+            now = batches.lock_batch(connection, batch.topology, batch.txid, run)
             if run is not None and now.lease_run != run.name and not now.status.final:
                 ids = {"topology": now.topology, "txid": now.txid}
                 connection.execute(query("take_lease"), {**ids, **self._lease(run)})
@@ -324,7 +326,7 @@ class PostgresLedger:
         with transaction(self.engine) as connection:
             if connection.execute(query("succeed"), ids).first() is not None:
                 return True
-            protocol.check_success(rows.lock_batch(connection, **ids))
+            decisions.check_success(batches.lock_batch(connection, **ids))
             return False
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
@@ -332,12 +334,12 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         failpoints.hit("abort.before_lock")
         with transaction(self.engine) as connection:
-            rows.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
-            batch = rows.lock_batch(connection, **ids)
-            protocol.check_abort(batch)
+            batches.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
+            batch = batches.lock_batch(connection, **ids)
+            decisions.check_abort(batch)
             if batch.status is not BatchStatus.ABORTED:
                 self._abort(connection, batch, why)
-            return rows.batch(connection, **ids)
+            return batches.batch(connection, **ids)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
@@ -348,24 +350,26 @@ class PostgresLedger:
         """
         ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
-            rows.lock_topology(connection, topology)
-            batch = rows.lock_batch(connection, **ids)
-            protocol.check_may_skip(batch)
-            pending = rows.batches(connection, "lock_open_batches", topology=topology)  # none of them commits meanwhile
+            batches.lock_topology(connection, topology)
+            batch = batches.lock_batch(connection, **ids)
+            decisions.check_may_skip(batch)
+            pending = batches.batches(
+                connection, "lock_open_batches", topology=topology
+            )  # none of them commits meanwhile
             also = connection.execute(query("also_covering"), ids).scalars().all()
             left = given_up(batch, partition)
-            protocol.check_skip(left, *rows.order(connection, batch), also)
+            decisions.check_skip(left, *batches.order(connection, batch), also)
             if batch.status.final:
                 self.warehouses.prepare_skip(connection, pending)
             else:
                 self._abort(connection, batch, why)
-            skipped = {**ids, "skip_txid": rows.last_txid(connection, topology) + 1, "reason": shown(why)}
+            skipped = {**ids, "skip_txid": batches.last_txid(connection, topology) + 1, "reason": shown(why)}
             metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
             connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid, "metadata": metadata})
             if partition is None:
                 connection.execute(query("repoint_keys"), skipped)
-            skip = rows.batch(connection, topology, skipped["skip_txid"])
-            ranges.record(connection, skip, ranges.skipped(skip, skipped["reason"]))
+            skip = batches.batch(connection, topology, skipped["skip_txid"])
+            offsets.record(connection, skip, offsets.skipped(skip, skipped["reason"]))
             return skip
 
     def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
@@ -382,7 +386,7 @@ class PostgresLedger:
         ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
         connection.execute(query("supersede_attempts"), ids)
         connection.execute(query("abort"), {**ids, "reason": shown(reason)})
-        ranges.missed(connection, batch)
+        offsets.missed(connection, batch)
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
@@ -411,5 +415,5 @@ def _earlier_manifests(connection: Connection, assignment: Assignment) -> list[M
 
 def _next_txids(connection: Connection, topology: str) -> list[int]:
     """The txids that a state which joins now may be committed at first: the oldest in flight, and the next."""
-    in_flight = [batch.txid for batch in rows.batches(connection, "open_batches", topology=topology)]
-    return [*in_flight[:1], rows.last_txid(connection, topology) + 1]
+    in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
+    return [*in_flight[:1], batches.last_txid(connection, topology) + 1]

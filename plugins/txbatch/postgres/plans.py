@@ -12,14 +12,14 @@ from sqlalchemy import Connection
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import STORED_BYTES_MAX, Interval, Metadata, Run, canonical_json
-from txbatch.core.protocol import protocol
+from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, RunPlan
 from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology.kept_windows import check_interval_not_left
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import rows
+from txbatch.postgres.tables import batches
 
 # So many bytes of plans go by one statement: a plan by time names every file.
 STATEMENT_BYTES = 16_000_000
@@ -31,7 +31,7 @@ def store(connection: Connection, head: Head, plans: Sequence[RunPlan], lease_se
 
     Raises what the very first is refused for.
     """
-    may = list(protocol.before_refused(plans, _check(connection, head.topology, [run for run, _ in plans])))
+    may = list(decisions.before_refused(plans, _check(connection, head.topology, [run for run, _ in plans])))
     last = head.next_txid + len(may) - 1
     for txid in range(head.next_txid, last + 1, state_tables.AHEAD_TXIDS):
         state_tables.ensure_partitions(connection, head.topology, txid)
@@ -53,7 +53,7 @@ def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callab
     """Return what refuses an interval that may not be planned, and a restate of what may not be counted again."""
     intervals = [run.interval for run in runs if run.interval]
     taken = _taken(connection, topology, intervals) if intervals else None
-    left = rows.windows_left(connection, topology) if intervals else {}
+    left = batches.windows_left(connection, topology) if intervals else {}
 
     def check(run: Run, metadata: Metadata) -> None:
         if run.interval and taken:
@@ -61,17 +61,17 @@ def _check(connection: Connection, topology: str, runs: Sequence[Run]) -> Callab
             if left:
                 check_interval_not_left(topology, run.interval, BatchPlan.from_json(metadata), left)
         if run.restate is not None:
-            check_version(rows.version(connection, topology, run.restate.position), run.restate)
+            check_version(batches.version(connection, topology, run.restate.position), run.restate)
 
     return check
 
 
-def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> protocol.TakenIntervals:
+def _taken(connection: Connection, topology: str, asked: Sequence[Interval]) -> decisions.TakenIntervals:
     """Return the intervals that batches have, as far as these reach."""
     between = {"interval_start": min(each.start for each in asked), "interval_end": max(each.end for each in asked)}
     found = connection.execute(query("overlapping_intervals"), {"topology": topology, **between})
     intervals = [Interval(row.start, row.end) for row in found]
-    return protocol.TakenIntervals(topology, connection.execute(query("clock")).scalar_one(), intervals)
+    return decisions.TakenIntervals(topology, connection.execute(query("clock")).scalar_one(), intervals)
 
 
 def _rows(head: Head, plans: Iterable[RunPlan]) -> Iterator[Row]:

@@ -15,11 +15,11 @@ from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import BrokenChain, Incomplete, LeaseHeld, StaleAttempt, TxbatchError
-from txbatch.core.protocol import coordinator, protocol
-from txbatch.core.protocol.application import Submit
+from txbatch.core.protocol import coordinator, decisions
 from txbatch.core.protocol.coordinator import FinishFirst, NothingNew, Turn, Yours
+from txbatch.core.protocol.decisions import Wait
 from txbatch.core.protocol.ledger import Committed
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.ports import Submit
 from txbatch.run.lease import batch_kept
 from txbatch.run.steps import Steps
 
@@ -85,7 +85,7 @@ class Advance:
                 case Yours():
                     committed = self._commit(found)
                     if isinstance(committed, Committed):
-                        if not protocol.is_adopted(found, self.run):
+                        if not decisions.is_adopted(found, self.run):
                             return Finished(committed.batch, committed.applied, adopted)
                         last = committed
                 case turn:

@@ -27,7 +27,7 @@ from txbatch.core.errors import (
 )
 from txbatch.core.protocol.ledger import Head
 from txbatch.core.protocol.planning import plan_batch
-from txbatch.run.calls import RUN_PREFIX
+from txbatch.run.run_names import RUN_PREFIX
 from txbatch.run.runner import Runner
 from txbatch.run.steps import Steps
 

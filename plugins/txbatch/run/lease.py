@@ -12,8 +12,8 @@ from txbatch.core.batch.heartbeat import Heartbeat
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
 from txbatch.core.errors import TxbatchError, UnknownName
-from txbatch.core.protocol.application import Repeat, repeated
 from txbatch.core.protocol.ledger import Ledger
+from txbatch.core.protocol.ports import Repeat, repeated
 
 log = logging.getLogger(__name__)
 _RENEW_SECONDS_MAX = 30.0

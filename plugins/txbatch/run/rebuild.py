@@ -18,10 +18,10 @@ from txbatch.core.batch.transaction import Batch, Restate, Run
 from txbatch.core.corrections.rebuild import Behind, Rebuild, Rebuilds, Rebuilt, Swapped, Watched, check_same
 from txbatch.core.corrections.verify import Again, EmitAgain, Unverifiable
 from txbatch.core.errors import LeaseHeld, RecordsGone, TerminalError, TxbatchError, Unavailable
-from txbatch.core.protocol import fused, planning, restate
-from txbatch.core.protocol.application import REBUILD
+from txbatch.core.protocol import bulk, planning, restate
+from txbatch.core.protocol.bulk_size import Weight
 from txbatch.core.protocol.ledger import Version
-from txbatch.core.protocol.weight import Weight
+from txbatch.core.protocol.ports import REBUILD
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -114,13 +114,13 @@ class Rebuilder:
     def _plan_ahead(self, rebuild: Rebuild) -> list[tuple[Batch, Planned]]:
         """Return what is read again of the next versions, up to the bounds of one job, and to one that does not go together."""
         topology, found = self.steps.job.topology, list[tuple[Batch, Planned]]()
-        if fused.why_not(topology) is not None:
+        if bulk.why_not(topology) is not None:
             return found
-        weight, versions = Weight(topology), self.rebuilds.to_count(rebuild, fused.BATCHES_MAX)
+        weight, versions = Weight(topology), self.rebuilds.to_count(rebuild, bulk.BATCHES_MAX)
         plans = plans_of(self.steps, versions, rebuild.why)
         with suppress(TxbatchError), closing(plans):  # whose plan fails is told when it is the next
             for version, planned in plans:
-                if found and not fused.go_together(topology, found[0][1].plan, planned.plan):
+                if found and not bulk.go_together(topology, found[0][1].plan, planned.plan):
                     break
                 found.append((version, planned))
                 weight.add(planned.plan)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from txbatch.core.corrections.keep_windows import Windows
 from txbatch.core.corrections.retention import Past, Retention
+from txbatch.core.corrections.window_retention import Windows
 from txbatch.core.errors import DefinitionError, NotFoldable
 from txbatch.core.state.keep import Keep, told
 from txbatch.run.windows import let_go

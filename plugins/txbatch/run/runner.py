@@ -12,18 +12,18 @@ from typing import NoReturn, Self
 from txbatch.core.batch.staging import AttemptFolder
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Interval, Metadata, Restate, Run, digest
 from txbatch.core.errors import NotItsTurn
-from txbatch.core.protocol import fused
-from txbatch.core.protocol.application import Application, Job
+from txbatch.core.protocol import bulk
 from txbatch.core.protocol.coordinator import NothingNew
-from txbatch.core.protocol.protocol import Wait
+from txbatch.core.protocol.decisions import Wait
+from txbatch.core.protocol.ports import Application, Job
 from txbatch.core.protocol.restate import how_to_restate
 from txbatch.core.text import told_txids
 from txbatch.core.topology.topology import Topology
-from txbatch.run import calls
+from txbatch.run import run_names
 from txbatch.run.advance import Advance
-from txbatch.run.calls import call_of, held
+from txbatch.run.pipeline import Succeed, Trains
+from txbatch.run.run_names import call_of, held
 from txbatch.run.steps import Steps
-from txbatch.run.train import Succeed, Trains
 from txbatch.run.unfinished import Leftovers
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class Runner:
         if run_id is None:
             yield from self._unfinished()
         if run_id is None and interval is None and until_idle:
-            yield from self._each(calls.new_run(parameters), repeat(None), until_idle=True)
+            yield from self._each(run_names.new_run(parameters), repeat(None), until_idle=True)
             return
-        run = calls.new_run(parameters) if run_id is None else calls.named(run_id, parameters)
+        run = run_names.new_run(parameters) if run_id is None else run_names.named(run_id, parameters)
         yield from self._alone([replace(run, interval=interval)])
 
     def restate(
@@ -97,12 +97,12 @@ class Runner:
         TerminalError, before anything is changed, for what cannot be counted again.
         """
         asked = [Restate(each, why, by, accept_missing, skipped) for each in self._positions(txids)]
-        runs = self._unfinished_call(asked) if run_id is None else calls.restates(run_id, asked)
+        runs = self._unfinished_call(asked) if run_id is None else run_names.restates(run_id, asked)
         for run in runs:
             self.steps.check_restate(run)
         if run_id is None:
             yield from self._unfinished()
-        if run_id is None and len(runs) > 1 and fused.why_not(self.job.topology) is None:
+        if run_id is None and len(runs) > 1 and bulk.why_not(self.job.topology) is None:
             yield from self._in_trains(Run(call_of(runs[0].name)), iter(runs))
         else:
             yield from self._alone(runs)
@@ -118,7 +118,7 @@ class Runner:
         topology, ledger = self.job.topology.name, self.steps.ledger
         for number in count(1):
             call = f"restate-{digest([[each.position, each.why] for each in asked])[:12]}-{number}"
-            runs = calls.restates(call, asked, each_by_name=len(asked) > 1)
+            runs = run_names.restates(call, asked, each_by_name=len(asked) > 1)
             done = [head.own for head in ledger.heads(topology, runs)]
             if not done or not all(batch is not None and batch.succeeded for batch in done):
                 return runs
@@ -129,7 +129,7 @@ class Runner:
     def run_each(self, intervals: Iterable[Interval], parameters: Metadata | None = None) -> Iterator[Batch]:
         """Yield the batch of each interval, in order, also of those that are committed already; as `run` does."""
         yield from self._unfinished()
-        yield from self._each(calls.new_run(parameters), intervals)
+        yield from self._each(run_names.new_run(parameters), intervals)
 
     def catch_up(self, run: Run, intervals: Iterable[Interval] | None) -> Iterator[Batch]:
         """Yield the batches of one run: that of each interval, in order; None: until nothing is new.
@@ -146,9 +146,9 @@ class Runner:
         """
         runs = (
             replace(call, name=name, interval=each)
-            for name, each in zip(calls.names(call.name), intervals, strict=False)
+            for name, each in zip(run_names.names(call.name), intervals, strict=False)
         )
-        if why := fused.why_not(self.job.topology):
+        if why := bulk.why_not(self.job.topology):
             log.info("%s: batches are emitted one by one: %s", self.job.topology.name, why)
             yield from self._one_by_one(call, runs, until_idle=until_idle)
         else:

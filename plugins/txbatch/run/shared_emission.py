@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
-from txbatch.core.protocol.application import Application, RunLocks
-from txbatch.core.protocol.protocol import Wait, waited_for
+from txbatch.core.protocol.decisions import Wait, waited_for
+from txbatch.core.protocol.ports import Application, RunLocks
 from txbatch.core.text import shown
-from txbatch.run.fused import Planned, emit_ahead
+from txbatch.run.bulk import Planned, emit_ahead
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from txbatch.core.batch.loaded import Loaded
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.staging import AttemptFolder, Staging
 from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Run
-from txbatch.core.called import told
 from txbatch.core.errors import (
     BrokenChain,
     LeaseHeld,
@@ -22,13 +21,14 @@ from txbatch.core.errors import (
     TransientError,
     TxbatchError,
 )
-from txbatch.core.protocol import advice, coordinator, interval_warnings, protocol, restate
-from txbatch.core.protocol.application import Job, Repeat, RunLocks, Submit, repeated
+from txbatch.core.naming import told
+from txbatch.core.protocol import advice, coordinator, decisions, interval_warnings, restate
 from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.decisions import Wait, WaitReason
 from txbatch.core.protocol.event_time import late_of
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.protocol.planning import plan_restate
-from txbatch.core.protocol.protocol import Wait, WaitReason
+from txbatch.core.protocol.ports import Job, Repeat, RunLocks, Submit, repeated
 from txbatch.core.text import shown
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.look_ups import export
@@ -149,7 +149,7 @@ class Steps:
 
         Refuse what cannot be read any more as it was planned: TransientError, before Spark is started.
         """
-        protocol.check_gone(assignment)
+        decisions.check_gone(assignment)
         self._check_source(assignment)
         self.staging.supersede(assignment)
         folder.write_assignment(assignment)
@@ -251,7 +251,7 @@ class Steps:
         """Let all of success run but its note, and return the batch: whoever announces it notes that."""
         if batch.status is not BatchStatus.COMMITTED:  # as it was read then: what is committed stays
             batch = self.ledger.batch(batch.topology, batch.txid)
-        protocol.check_success(batch)
+        decisions.check_success(batch)
         for stream in self.job.topology.streams.values():
             _tell_spout(stream, batch)
         for aggregate in self.job.topology.aggregates:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Run
 from txbatch.core.errors import PartitionUnreadable, StaleAttempt, TerminalError, TxbatchError
-from txbatch.core.protocol import fused
-from txbatch.core.protocol.application import Application
+from txbatch.core.protocol import bulk
+from txbatch.core.protocol.bulk_size import Weight
 from txbatch.core.protocol.ledger import Unfinished
-from txbatch.core.protocol.weight import Weight
+from txbatch.core.protocol.ports import Application
 from txbatch.core.text import shown
-from txbatch.run.calls import RUN_PREFIX, call_of, held
-from txbatch.run.fused import Planned, emit_ahead
+from txbatch.run.bulk import Planned, emit_ahead
+from txbatch.run.run_names import RUN_PREFIX, call_of, held
 from txbatch.run.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Leftovers:
         """Return what the call of an unfinished batch planned and did not emit, from that batch on: as many as one job takes."""
         name, ledger, planned = self.steps.job.topology.name, self.steps.ledger, list[Planned]()
         call, weight = found and call_of(found.run.name), Weight(self.steps.job.topology)
-        while found and call_of(found.run.name) == call and len(planned) < fused.BATCHES_MAX and not weight.full:
+        while found and call_of(found.run.name) == call and len(planned) < bulk.BATCHES_MAX and not weight.full:
             batch = ledger.batch(name, found.txid)
             if batch.status is BatchStatus.PLANNED:
                 planned.append((batch, found.run))

@@ -28,9 +28,9 @@ from txbatch.core.corrections.verify import (
     sample,
 )
 from txbatch.core.errors import BadRecord, TxbatchError
-from txbatch.core.protocol.application import Job
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
+from txbatch.core.protocol.ports import Job
 from txbatch.core.protocol.restate import restate_command
 from txbatch.core.sources.spout import SpoutKind
 from txbatch.core.topology.topology import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from txbatch.core.corrections.keep_windows import Leaving, Windows
+from txbatch.core.corrections.window_retention import Leaving, Windows
 from txbatch.core.topology.kept_windows import Left, told_time, which
 
 Row = dict[str, Any]

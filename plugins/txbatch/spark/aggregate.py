@@ -12,28 +12,28 @@ from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.plan import Ranges
 from txbatch.core.errors import BadRecord, TransientError, TxbatchError
 from txbatch.core.records.fields import KEY_TEXTS, TIME_RANGES, YEAR_MAX, Field, array_of, key_bytes_max
-from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.sources.spout import PARTITION_COLUMN, PartitionedSpout
 from txbatch.core.text import shown
 from txbatch.core.topology.late import LateState
 from txbatch.core.topology.nodes import Failed, Source
-from txbatch.core.topology.operations import makes_records, one_for_one
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate
 from txbatch.core.topology.python_steps import expressions_of
 from txbatch.core.topology.quarantine import QuarantineState, check_number
 from txbatch.core.topology.storable import HOLDS_NUL, NO_UTF8, TOLD_CHARACTERS, refused_value, too_long
+from txbatch.core.topology.walks import makes_records, one_for_one
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.watermark import MERGE
 from txbatch.spark.appended import appended
-from txbatch.spark.counted import Counted
-from txbatch.spark.counted_first import counted_first
 from txbatch.spark.failures import FunctionFailed, failed_expression, in_our_words
 from txbatch.spark.frames import nothing
+from txbatch.spark.observed_rows import Counted
 from txbatch.spark.operations import run_operations, with_condition, with_where
 from txbatch.spark.own_combiners import IS_RECORD, Own, own_values, together, with_partials
 from txbatch.spark.reader import BatchReader
 from txbatch.spark.sessions import own_sessions
 from txbatch.spark.state_query import Tables
+from txbatch.spark.two_step_aggregate import counted_first
 from txbatch.spark.within_batch import OF_FIELD, carried
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.records.texts import text_sql
 from txbatch.core.state.append import BATCH, COPY, RECORD, RECORD_CHARACTERS
 from txbatch.core.topology.persistent_aggregate import RECORDS_COLUMN, PersistentAggregate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from txbatch.arrow import arrow_array
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

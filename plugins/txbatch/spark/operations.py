@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
 from txbatch.core.topology.nodes import (
     Aggregate,
@@ -38,8 +38,8 @@ from txbatch.core.topology.nodes import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.topology.operations import needs_ask, parted
 from txbatch.core.topology.python_steps import name_of, operation_of, rows_of
+from txbatch.core.topology.walks import needs_ask, parted
 from txbatch.spark.casts import check_kept
 from txbatch.spark.python_functions import Called, run_failed, run_python
 from txbatch.spark.reducers import reduced

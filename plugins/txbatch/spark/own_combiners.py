@@ -15,7 +15,7 @@ from txbatch.arrow import arrow_type
 from txbatch.core import garbage
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.aggregates.own_combiner import OwnCombiner
+from txbatch.core.aggregates.python_combiner import OwnCombiner
 from txbatch.core.records.fields import Field
 from txbatch.spark.failures import raise_for
 from txbatch.spark.frames import ddl

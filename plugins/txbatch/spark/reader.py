@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges, StreamPlan
 from txbatch.core.batch.transaction import Assignment
-from txbatch.core.called import naming
 from txbatch.core.errors import BadRecord, PartitionUnreadable
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.naming import naming
+from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter, PartitionedSpout, SpoutKind, union
 from txbatch.core.topology.stream import Stream
 from txbatch.core.upstream.upstream import ExportedSpout
 from txbatch.core.windows.watermark import Watermark
 from txbatch.spark.failures import NotInOurWords, in_our_words, java_is_gone
-from txbatch.spark.outside import outside, refused
+from txbatch.spark.interval_check import outside, refused
 from txbatch.spark.within_batch import carried
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.spark.within_batch import carried

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.topology.look_up import KEY_CHARACTERS, LiveState, StateQuery, StaticState, Versioned
 from txbatch.spark.frames import ddl, of_rows
 

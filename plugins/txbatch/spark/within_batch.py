@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from txbatch.core.records.fields import Field
 from txbatch.core.records.python_types import fitted
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.topology.look_up import How
 from txbatch.core.topology.nodes import Aggregate, BatchValue, FirstN, Join, Numbered
 from txbatch.core.topology.persistent_aggregate import ValueColumn
-from txbatch.spark.counted_first import counted_first
 from txbatch.spark.own_combiners import IS_RECORD, own_values, together, with_partials
+from txbatch.spark.two_step_aggregate import counted_first
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from txbatch.core.batch.changes import Counted, Entry
 from txbatch.core.batch.manifest import ReadPartition
 from txbatch.core.batch.plan import Ranges, StreamPlan
+from txbatch.core.batch.planned_files import Counted, Entry
 from txbatch.core.batch.transaction import Batch
 from txbatch.core.corrections.verify import Recorded
 from txbatch.core.errors import TxbatchError

@@ -9,7 +9,7 @@ from txbatch.core.batch.transaction import Metadata, TransactionAttempt, digest
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.declared import fields_ddl, given_values
 from txbatch.core.records.fields import parse_fields
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.batch_spout import PlainSpout
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txbatch.core.batch.changes import planned_size
+from txbatch.core.batch.planned_files import planned_size
 from txbatch.core.batch.transaction import Metadata, TransactionAttempt
 from txbatch.core.errors import DefinitionError, TransientError, TxbatchError
 from txbatch.core.records.declared import fields_ddl
 from txbatch.core.records.fields import parse_fields
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.sources.batch_spout import PlainSpout
 from txbatch.formats import contents
 from txbatch.formats import options as formats

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from txbatch.core.protocol.application import REBUILD, RunLocks
+from txbatch.core.protocol.ports import REBUILD, RunLocks
 from txbatch.storage.staging import TOKEN_CHARACTERS, AttemptFolder, Staging
 
 # Whoever verifies writes something within minutes; what nobody has written to for so long is left.

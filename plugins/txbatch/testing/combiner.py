@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from txbatch.arrow import arrow_array
 from txbatch.core.aggregates.aggregator import CombinerAggregator, PartialColumn
 from txbatch.core.aggregates.merge import Partial
-from txbatch.core.aggregates.own_combiner import own_combiners
+from txbatch.core.aggregates.python_combiner import own_combiners
 from txbatch.core.errors import BadFunction, BadRecord, DefinitionError
 from txbatch.core.records.comparing import key_of
 from txbatch.core.records.declared import fields_ddl, values_of

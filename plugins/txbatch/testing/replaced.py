@@ -11,7 +11,7 @@ from typing import Any
 from txbatch.core.aggregates.aggregator import CombinerAggregator
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 from txbatch.core.records.where import Condition
 from txbatch.core.sources.spout import PartitionedSpout, Spout
 from txbatch.core.topology.checks import checked

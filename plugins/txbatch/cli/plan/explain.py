@@ -8,13 +8,13 @@ from typing import Any, assert_never
 
 from txbatch.core.batch.plan import BatchPlan, Ranges
 from txbatch.core.batch.transaction import Batch, Metadata, Run
+from txbatch.core.protocol.bulk import why_not
 from txbatch.core.protocol.coordinator import NothingNew
+from txbatch.core.protocol.decisions import Adopt, PlanNew, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.protocol.event_time import fixed
-from txbatch.core.protocol.fused import why_not
 from txbatch.core.protocol.interval_warnings import of_closed
 from txbatch.core.protocol.ledger import Head, Ledger
 from txbatch.core.protocol.planning import plan_batch
-from txbatch.core.protocol.protocol import Adopt, PlanNew, Use, Wait, decide_initialize, may_adopt
 from txbatch.core.topology.guarantee import guarantees
 from txbatch.core.topology.topology import Topology
 from txbatch.spouts.interval import IntervalSpout

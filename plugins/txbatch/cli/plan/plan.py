@@ -17,11 +17,11 @@ from txbatch.cli.retention import kept
 from txbatch.core.batch.transaction import Run
 from txbatch.formats.changes import changed
 from txbatch.launch.job_file import check_emission, load_job
-from txbatch.launch.jobs import jobs_above
+from txbatch.launch.job_search import jobs_above
 from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.ledger import PostgresLedger
-from txbatch.postgres.reading.reader import Reader
-from txbatch.run.calls import RUN_PREFIX
+from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.run.run_names import RUN_PREFIX
 
 
 def _show_plan(rows: list[dict[str, Any]]) -> None:

@@ -15,8 +15,8 @@ from txbatch.core.errors import TransientError
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import shown
 from txbatch.launch.job_file import Job, check_emission
+from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.rebuild_preview import differences, extent, newest
-from txbatch.postgres.corrections.rebuilds import PostgresRebuilds
 from txbatch.run.rebuild import plan_of
 from txbatch.run.steps import Steps
 from txbatch.settings import Settings

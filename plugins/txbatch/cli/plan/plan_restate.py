@@ -18,7 +18,7 @@ from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import shown
 from txbatch.launch.job_file import Job, check_emission
-from txbatch.postgres.corrections.preview import Effect, effects
+from txbatch.postgres.corrections.restate_preview import Effect, effects
 from txbatch.settings import Settings
 from txbatch.tables import plain
 from txbatch.wiring import open_application, open_emitter, open_steps, reader_beside

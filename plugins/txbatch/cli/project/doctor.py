@@ -20,7 +20,7 @@ from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.engine import connect, transaction
 from txbatch.postgres.database.grants import check_rights
 from txbatch.postgres.database.migrate import check_migrated, has_ledger, migrations
-from txbatch.postgres.reading.reader import Reader
+from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.postgres.tables import definitions
 from txbatch.storage.staging import Staging
 

@@ -35,7 +35,7 @@ from txbatch.core.records.fields import (
     decimal_scale,
     parse_fields,
 )
-from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.records.sql import spark_name, spark_text
 from txbatch.core.records.where import Condition, described
 
 if TYPE_CHECKING:

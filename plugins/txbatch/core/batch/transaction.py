@@ -187,7 +187,7 @@ class Batch:
     @property
     def planned_at(self) -> int | None:
         """When it was planned, in microseconds since 1970; None where nobody says it."""
-        from txbatch.core.records.cuts import micros_of
+        from txbatch.core.records.time_buckets import micros_of
 
         return None if self.created_at is None else micros_of(self.created_at)
 

@@ -1,6 +1,6 @@
 """Audit: what the ledger says of a committed batch in several places must agree, or somebody changed it by hand (R24).
 
-Decides only; `postgres.corrections.auditor` reads. Whoever changes one column contradicts another: a batch's records are
+Decides only; `postgres.corrections.audit` reads. Whoever changes one column contradicts another: a batch's records are
 those of its partitions, these are as the manifest of its attempt has them, which was made for this plan alone.
 
 >>> first, second = Standing(1, 1, BatchKind.ORDINARY, 2), Standing(2, 1, BatchKind.RESTATE)

@@ -1,6 +1,6 @@
 """The audit of what each batch contributed to a state, also of batches that were restated since (R24).
 
-Decides only; `postgres.corrections.auditor` reads. Of what was restated the source is often gone: its contributions must
+Decides only; `postgres.corrections.audit` reads. Of what was restated the source is often gone: its contributions must
 have the totals that its attempt staged.
 """
 

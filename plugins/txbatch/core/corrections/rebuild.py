@@ -1,7 +1,7 @@
 """Rebuild (R23): every position is counted again by the job as it is now, into a new generation of the topology's states.
 
 Versions are counted in the order of their txids: whatever becomes the version of its position meanwhile has a higher one than all
-that was committed before. What is refused is decided here; `postgres.corrections.rebuilds` and `postgres.corrections.swap`
+that was committed before. What is refused is decided here; `postgres.corrections.rebuild` and `postgres.corrections.swap`
 carry out.
 
 >>> str(Progress(12, 36, seconds_each=2.5))
@@ -17,7 +17,7 @@ from typing import Any, Never, Protocol
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
-from txbatch.core.definition.definition import source_changes, watermark_times
+from txbatch.core.definition.changes import source_changes, watermark_times
 from txbatch.core.definition.redefinition import DropState, RenameValue, value_changes
 from txbatch.core.definition.stored import Known, state_definition
 from txbatch.core.errors import SchemaMismatch, TerminalError
@@ -101,7 +101,7 @@ class Watched:
 
 
 class Rebuilds(Protocol):
-    """What carries out rebuilds: `postgres.corrections.rebuilds`, and `memory.rebuilds`, its twin.
+    """What carries out rebuilds: `postgres.corrections.rebuild`, and `memory.rebuild`, its twin.
 
     Each method is one transaction, and may be called again.
     """

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.definition.jobs import Jobs, defined, own_rule
+from txbatch.core.definition.job_rules import Jobs, defined, own_rule
 from txbatch.core.errors import NotFoldable, TerminalError, TransientError
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate

@@ -1,6 +1,6 @@
 """Verify: what a committed batch reads when it is read again, compared with what the ledger's database holds (R24).
 
-Decides only. `run.verify` asks for the records again and for the comparison, `postgres.corrections.verifier` compares.
+Decides only. `run.verify` asks for the records again and for the comparison, `postgres.corrections.verify` compares.
 
 >>> compared = Compared("sales", keys=2, different=1, why_not=None)
 >>> judge([compared]), judge([Compared("sales", keys=2)]), judge([Compared("sales", why_not="folded"), compared])
@@ -228,7 +228,7 @@ class EmitAgain(Protocol):
         """Read what a plan names, and aggregate it; Unverifiable with the reason when that fails."""
 
     def emit_fused(self, topology: str, plans: Mapping[int, tuple[BatchPlan, int]]) -> Mapping[int, Again]:
-        """Do the same of several by one job: plans that go together (`core.protocol.fused`), with their positions, by txid.
+        """Do the same of several by one job: plans that go together (`core.protocol.bulk`), with their positions, by txid.
 
         Return by txid what came of them. What failed is not among that: emitted by itself, it says why.
         """
@@ -238,7 +238,7 @@ class EmitAgain(Protocol):
 
 
 class Books(Protocol):
-    """What verifying asks of the ledger's database, which it never changes. `postgres.corrections.verifier` answers."""
+    """What verifying asks of the ledger's database, which it never changes. `postgres.corrections.verify` answers."""
 
     def audit(self, topology: Topology) -> Audit:
         """Return what of the ledger contradicts itself; the job is defined as the ledger knows it."""

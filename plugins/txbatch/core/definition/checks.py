@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from txbatch.core.batch.transaction import Batch
-from txbatch.core.definition.definition import redefinitions
+from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.redefinition import (
     DropValue,
     NeedsRebuild,

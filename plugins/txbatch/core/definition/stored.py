@@ -8,9 +8,9 @@ from typing import Any
 
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.records.fields import parse_fields
-from txbatch.core.topology.operations import per_batch, windows
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
+from txbatch.core.topology.walks import per_batch, windows
 
 # Marks a watermark that a stream had, where those of streams are kept.
 _DROPPED = "dropped"

@@ -1,6 +1,6 @@
 """Every decision of the protocol, and the ports that a run stands on.
 
-Read `ledger`, `protocol`, `coordinator`, `planning` in this order; `application` has the other ports. Then what a batch
-may have besides: `restate`, `event_time`, `record_numbers`, `given_up`; several batches by one job: `fused`, `weight`.
+Read `ledger`, `decisions`, `coordinator`, `planning` in this order; `ports` has the other ports. Then what a batch
+may have besides: `restate`, `event_time`, `record_numbers`, `skip`; several batches by one job: `bulk`, `bulk_size`.
 What a run says: `advice`, `interval_warnings`.
 """

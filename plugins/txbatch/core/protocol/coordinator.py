@@ -17,10 +17,9 @@ from txbatch.core.batch.transaction import (
     canonical_json,
 )
 from txbatch.core.errors import TxbatchError
-from txbatch.core.protocol import fused
-from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
-from txbatch.core.protocol.planning import Coordinators, plan_batch, plan_restate
-from txbatch.core.protocol.protocol import (
+from txbatch.core.protocol import bulk
+from txbatch.core.protocol.bulk_size import Weight
+from txbatch.core.protocol.decisions import (
     Adopt,
     PlanNew,
     Use,
@@ -31,7 +30,8 @@ from txbatch.core.protocol.protocol import (
     followed,
     waited_for,
 )
-from txbatch.core.protocol.weight import Weight
+from txbatch.core.protocol.ledger import Head, Ledger, RunPlan
+from txbatch.core.protocol.planning import Coordinators, plan_batch, plan_restate
 from txbatch.core.topology.topology import Topology
 
 
@@ -131,7 +131,7 @@ def _planned_ahead(
                 case _:
                     break
             weight.add(batch.plan)
-            full = length is not None and len(found) >= length and not fused.long_pass(topology, batch.plan)
+            full = length is not None and len(found) >= length and not bulk.long_pass(topology, batch.plan)
             if full or weight.full:
                 break
     return found, new

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan, OfInterval
 from txbatch.core.batch.transaction import Interval, Metadata
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.watermark import BEGIN, Watermark, by_interval, of_interval
 
 if TYPE_CHECKING:

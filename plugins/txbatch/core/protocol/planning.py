@@ -10,9 +10,9 @@ from typing import Any, Self, assert_never
 
 from txbatch.core.batch.plan import BatchPlan, OfInterval, Ranges, StreamPlan, Whole
 from txbatch.core.batch.transaction import Interval, Metadata, Restate, Run, canonical_json
-from txbatch.core.called import told
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, SchemaMismatch, TransientError
 from txbatch.core.formats import is_range
+from txbatch.core.naming import told
 from txbatch.core.protocol import restate
 from txbatch.core.protocol.ledger import Head, Version
 from txbatch.core.sources.spout import BatchCoordinator, PartitionedCoordinator, PartitionedSpout

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

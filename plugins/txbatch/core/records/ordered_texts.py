@@ -17,7 +17,6 @@ from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any
 
-from txbatch.core.records.cuts import micros_of, time_of
 from txbatch.core.records.fields import (
     EXACT,
     FLOATING_TYPES,
@@ -27,7 +26,8 @@ from txbatch.core.records.fields import (
     Field,
     decimal_scale,
 )
-from txbatch.core.records.spark_sql import spark_name, spark_text
+from txbatch.core.records.sql import spark_name, spark_text
+from txbatch.core.records.time_buckets import micros_of, time_of
 
 # Between two texts; it is below all characters, which texts have escaped.
 BETWEEN = "\x01"

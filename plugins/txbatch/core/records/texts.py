@@ -7,9 +7,9 @@ from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any
 
-from txbatch.core.records.cuts import micros_of
 from txbatch.core.records.fields import FLOATING_TYPES, Field, decimal_scale
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
+from txbatch.core.records.time_buckets import micros_of
 
 _EPOCH = date(1970, 1, 1)
 _IN_SQL = {

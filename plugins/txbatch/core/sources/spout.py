@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from txbatch.core.batch.transaction import METADATA_BYTES_MAX, Metadata, TransactionAttempt, canonical_json
 from txbatch.core.errors import DefinitionError, PartitionUnreadable, TerminalError
 from txbatch.core.formats import is_range
-from txbatch.core.records.spark_sql import spark_text
+from txbatch.core.records.sql import spark_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from txbatch.core.aggregates.aggregator import CombinerAggregator
-from txbatch.core.aggregates.own_combiner import own_combiners
+from txbatch.core.aggregates.python_combiner import own_combiners
 from txbatch.core.aggregates.reducer import ReducerAggregator, reducer_type
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field
@@ -17,10 +17,10 @@ from txbatch.core.state.append import check_aggregates
 from txbatch.core.state.state import State
 from txbatch.core.topology.checks import checked
 from txbatch.core.topology.nodes import Aggregate, FirstN, Node, Reduce, Step, batch_value
-from txbatch.core.topology.operations import parted
 from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate, sessions_of
 from txbatch.core.topology.sessions import with_last
+from txbatch.core.topology.walks import parted
 
 
 class Place(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from txbatch.core.topology.checks import EXACTLY_ONCE
-from txbatch.core.topology.operations import per_batch, windows
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
+from txbatch.core.topology.walks import per_batch, windows
 from txbatch.core.topology.watermarked import watermarks
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from txbatch.core.aggregates.aggregator import Count
 from txbatch.core.batch.transaction import Batch, Interval, Metadata
 from txbatch.core.errors import DefinitionError, TerminalError
-from txbatch.core.records.cuts import Cut, Days, Instants, LocalDates, Months, time_of
+from txbatch.core.records.time_buckets import Cut, Days, Instants, LocalDates, Months, time_of
 from txbatch.core.state.keep import Keep
 from txbatch.core.topology.watermarked import watermarks
 from txbatch.core.windows.session_window import SessionWindow

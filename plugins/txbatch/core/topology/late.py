@@ -10,8 +10,8 @@ from txbatch.core.errors import DefinitionError, TransientError
 from txbatch.core.records.fields import fitted_name
 from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.topology.checks import checked
-from txbatch.core.topology.operations import windows
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.walks import windows
 from txbatch.core.topology.watermarked import policy
 from txbatch.core.windows.watermark import MERGE, SIDE
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from txbatch.core.errors import DefinitionError
 from txbatch.core.records.fields import Field, checked_name
 from txbatch.core.topology.nodes import Node, Numbered, Source, Watermarked
-from txbatch.core.topology.operations import on_the_way
+from txbatch.core.topology.walks import on_the_way
 
 
 def numbered(node: Node, name: str) -> Numbered:

@@ -12,7 +12,7 @@ from txbatch.core.errors import BadRecord
 from txbatch.core.records.declared import values_of
 from txbatch.core.text import repr_of, shown
 from txbatch.core.topology.nodes import Arguments, Each, Failed, Filter, FlatMap, Join, Map, Merged, Node, Peek, Source
-from txbatch.core.topology.operations import on_the_way
+from txbatch.core.topology.walks import on_the_way
 
 Row = tuple[Any, ...]
 # A function may change the dict that it is given: the rows are made of the record as it was.

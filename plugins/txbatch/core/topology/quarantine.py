@@ -16,8 +16,8 @@ from txbatch.core.state.append import ROW_KEYS, AppendState, values_of
 from txbatch.core.text import escape_json, shown
 from txbatch.core.topology.checks import checked
 from txbatch.core.topology.nodes import Failed, Node, Source
-from txbatch.core.topology.operations import on_the_way
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.walks import on_the_way
 
 if TYPE_CHECKING:
     from txbatch.core.batch.manifest import Manifest

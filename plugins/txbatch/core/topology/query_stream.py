@@ -22,10 +22,10 @@ from txbatch.core.topology.nodes import (
     Step,
     Transform,
 )
-from txbatch.core.topology.operations import origin_of
 from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.stream import Stream
+from txbatch.core.topology.walks import origin_of
 
 
 class Asked(Owner, Protocol):

@@ -37,10 +37,10 @@ from txbatch.core.topology.nodes import (
     Windowed,
 )
 from txbatch.core.topology.numbered import numbered
-from txbatch.core.topology.operations import origin_of
 from txbatch.core.topology.owner import Owner
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import quarantines
+from txbatch.core.topology.walks import origin_of
 from txbatch.core.topology.watermarked import check_window, timed_by_plan, watermarked
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.core.windows.window import Window

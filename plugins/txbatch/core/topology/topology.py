@@ -16,14 +16,14 @@ from txbatch.core.state.state import check_reports
 from txbatch.core.topology.kept_windows import check_folds
 from txbatch.core.topology.late import kept_aside
 from txbatch.core.topology.look_up import StateQuery, StaticState
+from txbatch.core.topology.merge_and_join import joined, merged
 from txbatch.core.topology.nodes import Arguments, Source
 from txbatch.core.topology.numbered import streams_of
-from txbatch.core.topology.operations import per_batch, queries
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.quarantine import QuarantineState, check_limit, quarantine_of
 from txbatch.core.topology.query_stream import QueryStream
 from txbatch.core.topology.stream import Stream
-from txbatch.core.topology.united import joined, merged
+from txbatch.core.topology.walks import per_batch, queries
 from txbatch.core.topology.watermarked import watermarks_of
 from txbatch.core.windows.watermark import Watermark
 

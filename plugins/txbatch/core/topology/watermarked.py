@@ -24,7 +24,7 @@ from txbatch.core.topology.nodes import (
     Watermarked,
     Windowed,
 )
-from txbatch.core.topology.operations import on_the_way
+from txbatch.core.topology.walks import on_the_way
 from txbatch.core.windows.watermark import MERGE, Watermark, checked_late
 from txbatch.core.windows.window import Timed, micros
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from operator import itemgetter
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.session_window import SessionWindow
 
 

@@ -10,9 +10,9 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from txbatch.core.batch.transaction import Assignment, Metadata
-from txbatch.core.called import naming
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, UnknownName
+from txbatch.core.naming import naming
 from txbatch.core.records.fields import EXACT, Field, decimal_scale
 from txbatch.core.topology.look_up import LiveState
 from txbatch.core.upstream import upstream as upstreams

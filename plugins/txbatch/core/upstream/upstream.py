@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.called import naming
-from txbatch.core.definition.jobs import Jobs, defined, python_rule
+from txbatch.core.definition.job_rules import Jobs, defined, python_rule
 from txbatch.core.errors import DefinitionError, RecordsGone, SchemaMismatch, TerminalError
+from txbatch.core.naming import naming
 from txbatch.core.sources.spout import PartitionedCoordinator, PartitionedSpout
 from txbatch.core.state.pruned import has_gone, pruned_to
 from txbatch.core.upstream.ranges import (

@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.cuts import micros_of
-from txbatch.core.records.spark_sql import spark_name
+from txbatch.core.records.sql import spark_name
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import Timed, lasting, micros
 
 Piece = TypeVar("Piece")

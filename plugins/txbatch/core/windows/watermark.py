@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txbatch.core.errors import DefinitionError
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.windows.window import lasting
 
 # What becomes of late records: they count like all others, are left out, or are kept in a state of their own.

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from txbatch.core.errors import BadRecord, DefinitionError
-from txbatch.core.records.cuts import (
+from txbatch.core.records.fields import Field, fitted_name
+from txbatch.core.records.sql import spark_name
+from txbatch.core.records.time_buckets import (
     DAY_MICROS,
     MONTHS_OF_1970,
     Cut,
@@ -20,8 +22,6 @@ from txbatch.core.records.cuts import (
     time_of,
     zone_named,
 )
-from txbatch.core.records.fields import Field, fitted_name
-from txbatch.core.records.spark_sql import spark_name
 
 # A record counts in at most as many windows.
 SLIDES_MAX = 10_000

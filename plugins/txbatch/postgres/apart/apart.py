@@ -23,8 +23,8 @@ from txbatch.core.batch.apart import (
 )
 from txbatch.core.batch.manifest import StagedState
 from txbatch.core.batch.transaction import Assignment, Batch, canonical_json
+from txbatch.core.definition.changes import column_changes
 from txbatch.core.definition.checks import way_out
-from txbatch.core.definition.definition import column_changes
 from txbatch.core.definition.stored import columns
 from txbatch.core.errors import SchemaMismatch
 from txbatch.core.state.state import StateKind
@@ -34,8 +34,8 @@ from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.database.warehouse_migrations import migrate_warehouse
 from txbatch.postgres.schema import report_views
-from txbatch.postgres.state.state_writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
 from txbatch.postgres.state.statements import RESTORED_MARKS, StateStatements, statements_of, take_back
+from txbatch.postgres.state.writer import ApartWriter, OpaqueReplay, StateWriter, TransactionalReplay
 
 
 @dataclass(frozen=True, slots=True)

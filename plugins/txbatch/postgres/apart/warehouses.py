@@ -27,8 +27,8 @@ from txbatch.postgres.database.engine import connect, hurry, transaction
 from txbatch.postgres.database.grants import check_rights_apart
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.statements import statements_of
-from txbatch.postgres.tables import rows
-from txbatch.postgres.tables.stalled_commit import beating
+from txbatch.postgres.tables import batches
+from txbatch.postgres.tables.batch_lock import beating
 
 log = logging.getLogger(__name__)
 LEFT = "a copy may be left there from before the state came back: it counts for nothing, and the next run removes it"
@@ -125,7 +125,7 @@ class Warehouses:
         TerminalError when rows are there that cannot be taken back. Nothing can be there while a lower txid is open.
         """
         ids = {"topology": batch.topology, "txid": batch.txid}
-        if not batch.fence or rows.one(ledger, "neighbours", **ids)["open_before"] is not None:
+        if not batch.fence or batches.one(ledger, "neighbours", **ids)["open_before"] is not None:
             return
         with self._owned(ledger, batch.topology, "abort.apart_committed") as states:
             for state in states:

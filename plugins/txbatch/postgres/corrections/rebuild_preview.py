@@ -17,14 +17,14 @@ from txbatch.core.corrections.verify import EXAMPLES_MAX, Again, KeyDifference
 from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
-from txbatch.postgres.corrections.rebuilds import check, create, write
-from txbatch.postgres.corrections.verifier import differs
+from txbatch.postgres.corrections.rebuild import check, create, write
+from txbatch.postgres.corrections.verify import differs
 from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed, pg_name
 from txbatch.postgres.database.generations import Generation
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.state.folds import Folds
-from txbatch.postgres.tables import definitions, rows
+from txbatch.postgres.tables import batches, definitions
 
 _HERE = "prev_txid"  # which no value is called
 
@@ -64,17 +64,17 @@ def extent(engine: Engine, topology: Topology, job: str) -> Extent:
     """Return what a rebuild counts. Raises what the rebuild is refused for."""
     with transaction(engine) as connection:
         definitions.check_name(connection, topology, job)
-        rows.topology_row(connection, topology.name)
+        batches.topology_row(connection, topology.name)
         check(connection, topology)
         ids = {"topology": topology.name}
         reads = [dict(row) for row in connection.execute(query("rebuild_reads"), ids).mappings()]
-        return Extent(**rows.one(connection, "rebuild_extent", **ids), reads=reads)
+        return Extent(**batches.one(connection, "rebuild_extent", **ids), reads=reads)
 
 
 def newest(engine: Engine, topology: str, positions: int) -> list[Batch]:
     """Return the versions of the newest so many positions, in the order in which a rebuild counts them."""
     with transaction(engine) as connection:
-        found = rows.batches(connection, "newest_to_count", topology=topology, positions=positions)
+        found = batches.batches(connection, "newest_to_count", topology=topology, positions=positions)
         return sorted(found, key=lambda each: each.txid)
 
 

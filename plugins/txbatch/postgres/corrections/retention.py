@@ -18,7 +18,7 @@ from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections import retention
 from txbatch.core.corrections.growth import LAST_BATCHES, Counted, Growth, Stored, growth
 from txbatch.core.corrections.retention import Final, Folded, Past, Slice, Version
-from txbatch.core.definition.jobs import Jobs, no_jobs
+from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.state.keep import Keep
 from txbatch.core.state.pruned import more_pruned, stored_spans
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -28,10 +28,10 @@ from txbatch.postgres.database.engine import execute, transaction
 from txbatch.postgres.database.expressions import listed, pg_text
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.state_tables import PARTITION_TXIDS
-from txbatch.postgres.state import by_python
+from txbatch.postgres.state import python_merge
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of
-from txbatch.postgres.tables import rows
+from txbatch.postgres.tables import batches
 from txbatch.postgres.upstream.upstream import looked_up, readers
 
 _DAY_SECONDS = 86_400
@@ -55,7 +55,7 @@ class Retention:
     def policy(self, topology: str) -> Keep | None:
         """Return what a topology keeps. UnknownName when there is no such topology."""
         with transaction(self.engine) as connection:
-            rows.topology_row(connection, topology)
+            batches.topology_row(connection, topology)
             return Keep.stored(connection.execute(query("policy"), {"topology": topology}).scalar_one())
 
     def past(self, topology: str, keep: Keep) -> Past:
@@ -97,7 +97,7 @@ class Retention:
     def horizon(self, topology: str) -> int:
         """Return up to which txid all states of the topology are folded. UnknownName when there is no such topology."""
         with transaction(self.engine) as connection:
-            rows.topology_row(connection, topology)
+            batches.topology_row(connection, topology)
             return min((state["horizon"] for state in _states(connection, topology)), default=0)
 
     def wanted(self, topology: str, keep: Keep) -> int:
@@ -138,7 +138,7 @@ class Retention:
         with transaction(self.engine) as connection:
             if connection.execute(query("snapshots_before"), folded_before).first() is not None:
                 return  # the next call drops it
-            rows.lock_topology(connection, topology)
+            batches.lock_topology(connection, topology)
             for state in _states(connection, topology):
                 for partition in _whole_below(Folds(topology, state["state"], state["columns"]), horizon):
                     _drop_if_empty(connection, *partition)
@@ -153,7 +153,7 @@ class _State:
 
 
 def _fold(connection: Connection, topology: str, wanted: int, jobs: Jobs = no_jobs) -> Slice:
-    rows.lock_topology(connection, topology)
+    batches.lock_topology(connection, topology)
     if connection.execute(query("running_rebuild"), {"topology": topology}).first() is not None:
         raise retention.while_rebuilt(topology)
     stored = _states(connection, topology)
@@ -249,7 +249,7 @@ def _based(connection: Connection, state: _State, found: Folded) -> str:
     """Keys of what goes, with their values in base and counting versions; `stands` is false where no such key is any more."""
     versions, folds = _versions_of(state.folds, found), state.folds
     if state.own and state.own.by_python:
-        return by_python.amounts(connection, statements_of(state.own, "gone"), versions, "based")
+        return python_merge.amounts(connection, statements_of(state.own, "gone"), versions, "based")
     keys, merged = listed(folds.keys), listed(folds.merged())
     return (
         f"SELECT {keys}, {merged}, max(r.txid) AS txid, bool_or(r.stands) AS stands FROM ({versions}) r GROUP BY {keys}"

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from txbatch.core.batch.transaction import canonical_json
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.core.definition.definition import check_owner
+from txbatch.core.definition.changes import check_owner
 from txbatch.core.errors import TerminalError, Unavailable
 from txbatch.core.state.state import changes_name, versions_name
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
@@ -25,10 +25,10 @@ from txbatch.postgres.database.engine import execute, hurry, run_all
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.database.generations import CURRENT, Generation, coming, past
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.schema import past_reports, report_views, state_tables
+from txbatch.postgres.schema import replaced_reports, report_views, state_tables
 from txbatch.postgres.schema.kept_reports import KeptReports
 from txbatch.postgres.schema.state_tables import PARTITION_TXIDS
-from txbatch.postgres.tables import definitions, rows
+from txbatch.postgres.tables import batches, definitions
 
 
 def alone(connection: Connection, topology: str) -> None:
@@ -82,7 +82,7 @@ def swap(connection: Connection, rebuild: Rebuild, topology: Topology) -> int:
         check_readers(connection, name)
     _move(connection, names, CURRENT, past(rebuild.number), make=True)
     txid = int(connection.execute(query("newest_cut"), {"topology": topology.name}).scalar_one())
-    run_all(connection, past_reports.kept(connection, names, rebuild.number, txid))
+    run_all(connection, replaced_reports.kept(connection, names, rebuild.number, txid))
     connection.execute(query("forget_windows_left"), {"topology": topology.name})
     defined = [aggregate.state.name for aggregate in topology.aggregates]
     _move(connection, defined, coming(rebuild.number), CURRENT)
@@ -163,7 +163,7 @@ def _define(connection: Connection, topology: str, aggregate: PersistentAggregat
     name, row = aggregate.state.name, state_tables.state_row(topology, aggregate)
     there = connection.execute(query("state"), {"state": name}).mappings().first()
     if connection.execute(query("replace_state"), row).first() is None:
-        check_owner(name, rows.one(connection, "state", state=name)["topology"], topology)
+        check_owner(name, batches.one(connection, "state", state=name)["topology"], topology)
     if aggregate.state.contributions:
         for txid in _room(connection, topology):
             state_tables.create_partition(connection, name, txid)
@@ -208,13 +208,13 @@ def _dependents_told(state: str) -> Iterator[None]:
 
 def _room(connection: Connection, topology: str) -> list[int]:
     """Return the txids whose contributions need room: those in flight, and the next."""
-    in_flight = [batch.txid for batch in rows.batches(connection, "open_batches", topology=topology)]
-    following = rows.last_txid(connection, topology) + 1
+    in_flight = [batch.txid for batch in batches.batches(connection, "open_batches", topology=topology)]
+    following = batches.last_txid(connection, topology) + 1
     return [*in_flight[:1], following, following + PARTITION_TXIDS // 2]
 
 
 def _emit_again(connection: Connection, topology: str) -> None:
     """Let no attempt that was made by the definition before be committed any more (R5)."""
-    rows.batches(connection, "lock_open_batches", topology=topology)
+    batches.batches(connection, "lock_open_batches", topology=topology)
     for txid in connection.execute(query("emit_again"), {"topology": topology}).scalars().all():
         connection.execute(query("supersede_attempts"), {"topology": topology, "txid": txid})

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql
 
 from txbatch.core.aggregates.merge import Total
 from txbatch.core.records.fields import SIMPLE_TYPES, array_of
-from txbatch.core.records.spark_sql import pg_text as pg_text
+from txbatch.core.records.sql import pg_text as pg_text
 from txbatch.core.topology.persistent_aggregate import ValueColumn
 
 # These statements are executed without parameters, so a percent sign in a name must not be doubled.

@@ -20,7 +20,7 @@ from txbatch.postgres.database.queries import query
 
 @dataclass(frozen=True, slots=True)
 class PostgresRunLocks:
-    """`core.protocol.application.RunLocks` on a migrated database."""
+    """`core.protocol.ports.RunLocks` on a migrated database."""
 
     engine: Engine
 

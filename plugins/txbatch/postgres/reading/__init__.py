@@ -1,4 +1,4 @@
 """What people ask a ledger and a state.
 
-`reader`, `past_reader`, `multi_get`.
+`ledger_reader`, `history_reader`, `multi_get`.
 """

@@ -15,7 +15,7 @@ from txbatch.core.text import how_many
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.postgres.database.expressions import doubled, listed, pg_name
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.reading.reader import keys_listed
+from txbatch.postgres.reading.ledger_reader import keys_listed
 from txbatch.postgres.schema.getter import getter_name
 
 # What a key is: a value, or of several columns a tuple of values.

@@ -18,7 +18,7 @@ from txbatch.postgres.database.functions import PREFIXES, Function
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closed_sessions, closings
 from txbatch.postgres.schema.getter import getter
-from txbatch.postgres.schema.session_past import past_of
+from txbatch.postgres.schema.session_history import past_of
 from txbatch.postgres.schema.sessions import report_rows
 from txbatch.postgres.state.folds import Folds
 

@@ -11,7 +11,7 @@ from psycopg2.errors import LockNotAvailable
 from sqlalchemy import Connection
 
 from txbatch.core.batch.transaction import canonical_json
-from txbatch.core.definition.definition import check_owner
+from txbatch.core.definition.changes import check_owner
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import Unavailable
 from txbatch.core.state.state import changes_name
@@ -24,7 +24,7 @@ from txbatch.postgres.schema import report_views
 from txbatch.postgres.state import new_values
 from txbatch.postgres.state.folds import Folds
 from txbatch.postgres.state.statements import statements_of
-from txbatch.postgres.tables import rows
+from txbatch.postgres.tables import batches as rows
 
 # A contribution partition holds this many txids.
 PARTITION_TXIDS = 1_000

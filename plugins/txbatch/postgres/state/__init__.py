@@ -1,4 +1,4 @@
 """How a commit changes a state: the COPY, the MERGE, the contributions.
 
-Read `state_writer`, `csv_stream`, `statements`, `folds`; then `by_python`, `refold`, `new_values`.
+Read `writer`, `copy_in`, `statements`, `folds`; then `python_merge`, `refold`, `new_values`.
 """

@@ -17,7 +17,7 @@ from txbatch.core.protocol.event_time import Known, Marks, advanced, ahead_of, c
 from txbatch.core.protocol.ledger import RunPlan
 from txbatch.core.topology.topology import Topology
 from txbatch.postgres.database.queries import query
-from txbatch.postgres.tables.ranges import Ended
+from txbatch.postgres.tables.offsets import Ended
 
 
 def marks(connection: Connection, topology: str) -> Marks:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from txbatch.core.records.cuts import micros_of
+from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.state.state import versions_name
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed
 from txbatch.core.upstream.ranges import UpstreamState

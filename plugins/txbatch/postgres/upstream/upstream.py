@@ -13,7 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Metadata
-from txbatch.core.definition.jobs import Jobs, no_jobs
+from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.errors import TerminalError, UnknownName
 from txbatch.core.state.append import BATCH
 from txbatch.core.state.pruned import stored_spans
@@ -48,7 +48,7 @@ from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_t
 from txbatch.postgres.database.generations import CURRENT, past
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closings_name
-from txbatch.postgres.schema.own_past import OwnPast
+from txbatch.postgres.schema.python_history import OwnPast
 from txbatch.postgres.upstream.closed_sessions import CHANGED_BEHIND, ClosedSessions
 
 _ROWS_AHEAD = 10_000

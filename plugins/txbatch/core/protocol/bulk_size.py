@@ -1,0 +1,47 @@
+"""When so many batches are planned that one job has enough to read (`core.protocol.bulk`): by bytes, by partitions and by
+their plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import STORED_BYTES_MAX, canonical_json
+from txbatch.core.protocol import bulk
+from txbatch.core.topology.topology import Topology
+
+# A row for each partition goes with the records, and comes back from the audit.
+PARTITIONS_MAX = 20_000
+# Each plan by time names all files; in memory a plan is some ten times as large.
+PLANS_BYTES_MAX = 64_000_000
+
+
+@dataclass
+class Weight:
+    """What the batches read that are planned so far, to be emitted by one job."""
+
+    topology: Topology
+    bytes: int = 0
+    partitions: int = 0
+    plans_bytes: int = 0
+    _pass: int | None = field(default=None, init=False)
+    _adds: bool = field(default=False, init=False)
+
+    def add(self, plan: BatchPlan) -> None:
+        """Add a batch. What is read by time is read once for all of them."""
+        adds = bulk.adds_bytes(self.topology, plan)
+        if self._pass is None:
+            self._pass = (bulk.planned_bytes(self.topology, [plan]) or adds) - adds
+            self.bytes += self._pass
+        self._adds = self._adds or adds > 0
+        self.bytes += adds
+        self.partitions += sum(len(of.partitions) for of in plan.partitioned.values())
+        self.plans_bytes += len(canonical_json(plan.to_json(), STORED_BYTES_MAX))
+
+    @property
+    def full(self) -> bool:
+        """True if that is enough for a job. What is read by time alone is not less for fewer batches: it is read more often."""
+        if self._adds and self.bytes >= bulk.BYTES_MAX:
+            return True
+        return self.partitions >= PARTITIONS_MAX or self.plans_bytes >= PLANS_BYTES_MAX

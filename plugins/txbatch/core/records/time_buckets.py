@@ -1,0 +1,223 @@
+"""Where time is cut: instants, local days and local months, each with a number. In Python, in Spark SQL and in PostgreSQL's.
+
+Times are microseconds since 1970 in UTC. A local day begins at midnight by the clocks of its zone: at the first one where the
+clocks show two, and, where they show none, at the moment that would have been midnight had they not been put forward. A moment
+belongs to the last day that began by then, also where the clocks go back over midnight. Numbers have no bounds: the Gregorian
+calendar repeats itself every 400 years, and beyond the years that Python has, a zone's offset is that of their ends.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from txbatch.core.records.sql import spark_text
+
+MICROS = timedelta(microseconds=1)
+DAY_MICROS = timedelta(days=1) // MICROS
+MONTHS_OF_1970 = 1970 * 12
+_EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
+# Folders of zones that only some know.
+_NOT_NAMES = ("posix/", "right/")
+# The Gregorian calendar begins again after so many days, which are so many months.
+_CYCLE_DAYS, _CYCLE_MONTHS = 146_097, 4_800
+# The times of Python that are a time in each zone.
+_FIRST = (datetime.min.replace(tzinfo=UTC) + timedelta(days=2) - _EPOCH) // MICROS
+_LAST = (datetime.max.replace(tzinfo=UTC) - timedelta(days=2) - _EPOCH) // MICROS
+
+
+def zone_named(given: object) -> str:
+    """Return the name of a zone that is the same one in Python, Spark and PostgreSQL; ValueError says what it must be.
+
+    Short names are not: PostgreSQL takes CET for an offset, Spark for a zone.
+    """
+    try:
+        if not isinstance(given, str) or ("/" not in given and given != "UTC") or given.startswith(_NOT_NAMES):
+            raise ValueError
+        return ZoneInfo(given).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError("must be 'UTC' or the name of a zone, such as 'Europe/Berlin'") from None
+
+
+def micros_of(time: datetime) -> int:
+    """Return a time as a number; one without a zone is of UTC."""
+    return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // MICROS
+
+
+def time_of(micros: int) -> datetime:
+    """Return the time of a number; OverflowError outside the years 1 to 9999."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class Cut(ABC):
+    """A way to number time: `number` of a moment, `start` of a number."""
+
+    @abstractmethod
+    def number(self, micros: int) -> int:
+        """Return the number of what a moment is in."""
+
+    @abstractmethod
+    def start(self, number: int) -> int:
+        """Return the moment at which a number begins."""
+
+    @abstractmethod
+    def number_spark(self, time: str) -> str:
+        """Return `number` as an expression of Spark, over one that is a timestamp."""
+
+    @abstractmethod
+    def start_spark(self, number: str) -> str:
+        """Return `start` as an expression of Spark, over one that is a number."""
+
+    @abstractmethod
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
+        """Return an expression of PostgreSQL: when what begins so many numbers after this `start` does.
+
+        That is the start of one of the numbers that `slide` divides, counted from `origin`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Instants(Cut):
+    """Every microsecond is a number."""
+
+    def number(self, micros: int) -> int:
+        return micros
+
+    def start(self, number: int) -> int:
+        return number
+
+    def number_spark(self, time: str) -> str:
+        return f"unix_micros({time})"
+
+    def start_spark(self, number: str) -> str:
+        return f"timestamp_micros({number})"
+
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
+        return f"({start} + interval '{numbers} microseconds')"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDates(Cut):
+    """Numbers of spans that begin at midnight in a zone."""
+
+    zone: str
+
+    def number(self, micros: int) -> int:
+        number = self._of_day((micros + self._offset(micros)) // DAY_MICROS)
+        return number + (micros >= self.start(number + 1)) - (micros < self.start(number))
+
+    def start(self, number: int) -> int:
+        midnight = self._first_day(number) * DAY_MICROS
+        local = time_of(_within(midnight)).replace(tzinfo=ZoneInfo(self.zone))
+        return midnight - _micros(local.utcoffset())
+
+    def number_spark(self, time: str) -> str:
+        number = self._of_day_spark(f"cast(from_utc_timestamp({time}, {spark_text(self.zone)}) as date)")
+        after, before = (
+            f"cast({time} {than} {self.start_spark(each)} as int)"
+            for than, each in ((">=", f"({number} + 1)"), ("<", number))
+        )
+        return f"({number} + {after} - {before})"
+
+    def start_spark(self, number: str) -> str:
+        midnight = f"cast({self._first_day_spark(number)} as timestamp)"
+        return f"to_utc_timestamp({midnight}, {spark_text(self.zone)})"
+
+    def later_sql(self, start: str, numbers: int, slide: int, origin: int) -> str:
+        """The same. Of two midnights PostgreSQL takes the second: by the offset of the day before it is the first."""
+        zone = f"'{self.zone}'"
+        first_day = self._aligned_sql(f"date_trunc('day', {start} AT TIME ZONE {zone})", slide, origin)
+        midnight = f"({first_day} + interval '{numbers} {self._unit}')"
+        second = f"({midnight} AT TIME ZONE {zone})"
+        before = f"({second} - interval '24 hours')"
+        offset = f"({before} AT TIME ZONE {zone} - {before} AT TIME ZONE 'UTC')"
+        first = f"(({midnight} - {offset}) AT TIME ZONE 'UTC')"
+        return f"CASE WHEN {first} AT TIME ZONE {zone} = {midnight} THEN LEAST({first}, {second}) ELSE {second} END"
+
+    def _offset(self, micros: int) -> int:
+        return _micros(time_of(_within(micros)).astimezone(ZoneInfo(self.zone)).utcoffset())
+
+    def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
+        """Return the first day of what begins on a day, as expressions of PostgreSQL: no month is skipped."""
+        return day
+
+    _unit = ""
+
+    @abstractmethod
+    def _of_day(self, day: int) -> int:
+        """Return the number that a day is in, which is one itself, from 1970 on."""
+
+    @abstractmethod
+    def _first_day(self, number: int) -> int:
+        """Return the first day of a number."""
+
+    @abstractmethod
+    def _of_day_spark(self, day: str) -> str:
+        """Return `_of_day` as an expression of Spark, over a date."""
+
+    @abstractmethod
+    def _first_day_spark(self, number: str) -> str:
+        """Return `_first_day` as an expression of Spark, which is a date."""
+
+
+class Days(LocalDates):
+    """Days by the clocks of a zone, of 23 to 25 hours, from 1970 on."""
+
+    __slots__ = ()
+    _unit = "days"
+
+    def _of_day(self, day: int) -> int:
+        return day
+
+    def _first_day(self, number: int) -> int:
+        return number
+
+    def _aligned_sql(self, day: str, slide: int, origin: int) -> str:
+        """The same: where it was skipped, the next one is that on which the clocks began."""
+        if slide == 1:
+            return day
+        over = f"mod({day}::date - date '1970-01-01' - {origin}, {slide})"
+        return f"({day} - make_interval(days => mod({over} + {slide}, {slide})))"
+
+    def _of_day_spark(self, day: str) -> str:
+        return f"unix_date({day})"
+
+    def _first_day_spark(self, number: str) -> str:
+        return f"date_from_unix_date({number})"
+
+
+class Months(LocalDates):
+    """Months by the clocks of a zone, from the year 0 on."""
+
+    __slots__ = ()
+    _unit = "months"
+
+    def _of_day(self, day: int) -> int:
+        cycles, rest = divmod(day, _CYCLE_DAYS)
+        found = date.fromordinal(_EPOCH_DAY + rest)
+        return found.year * 12 + found.month - 1 + cycles * _CYCLE_MONTHS
+
+    def _first_day(self, number: int) -> int:
+        cycles, rest = divmod(number - MONTHS_OF_1970, _CYCLE_MONTHS)
+        first = date(1970 + rest // 12, rest % 12 + 1, 1)
+        return first.toordinal() - _EPOCH_DAY + cycles * _CYCLE_DAYS
+
+    def _of_day_spark(self, day: str) -> str:
+        return f"(year({day}) * 12 + month({day}) - 1)"
+
+    def _first_day_spark(self, number: str) -> str:
+        year = f"cast(({number} - pmod({number}, 12)) div 12 as int)"
+        return f"make_date({year}, pmod({number}, 12) + 1, 1)"
+
+
+def _within(micros: int) -> int:
+    return min(max(micros, _FIRST), _LAST)
+
+
+@cache
+def _micros(offset: timedelta | None) -> int:
+    """Return a zone's offset; None: of no zone that is one."""
+    return 0 if offset is None else offset // MICROS

@@ -1,0 +1,42 @@
+"""Jobs whose files the ledger knows: found in the project's folder, for what their Python alone can fold."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from txbatch.core.definition.job_rules import Jobs
+from txbatch.core.errors import DefinitionError
+from txbatch.core.topology.topology import Topology
+from txbatch.launch.job_file import Job, load_job
+from txbatch.postgres.reading.ledger_reader import Reader
+
+
+def job_above(folder: Path, topology: str, file: str, or_else: str = "") -> Job:
+    """Return the job of a topology, whose file is relative to this folder or the nearest above it that has the file.
+
+    DefinitionError where there is none; it says what else can be done.
+    """
+    root = next((each for each in (folder, *folder.parents) if (each / file).is_file()), None)
+    if root is None:
+        raise DefinitionError(
+            f"the job file of {topology}, {file}, is neither here nor in a folder above; go to the project's folder{or_else}"
+        )
+    job = load_job(file, root)
+    if job.topology.name != topology:
+        raise DefinitionError(
+            f"job file {job.path} defines topology {job.topology.name} by now; give the file of {topology}"
+        )
+    return job
+
+
+def jobs_above(engine: Engine, folder: Path) -> Jobs:
+    """Return what loads the job of a topology that the ledger knows, each once."""
+
+    @cache
+    def job(topology: str) -> Topology:
+        return job_above(folder, topology, Reader(engine).job(topology)).topology
+
+    return job

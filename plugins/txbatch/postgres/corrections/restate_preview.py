@@ -1,0 +1,113 @@
+"""What a restate would change, beside the ledger: a version's contributions are replaced in temporary tables only (R17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine
+
+from txbatch.core.corrections.verify import Again, Compared
+from txbatch.core.definition.stored import Known
+from txbatch.core.protocol.ledger import Version
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+from txbatch.core.topology.topology import Topology
+from txbatch.postgres.corrections.verify import compared
+from txbatch.postgres.database.engine import execute, transaction
+from txbatch.postgres.database.expressions import listed
+from txbatch.postgres.database.generations import CURRENT, Generation
+from txbatch.postgres.state import python_merge
+from txbatch.postgres.state.folds import Folds
+from txbatch.postgres.state.statements import StateStatements, statements_of
+from txbatch.postgres.state.writer import StateWriter
+from txbatch.postgres.tables import definitions
+
+OF_STATE = "SELECT {columns} FROM {state} JOIN {touched} USING ({keys})"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a restate would do to a state: so many keys are folded again, so many of the rows differ then, some of them."""
+
+    compared: Compared
+    touched: int
+    rows_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside(Generation):
+    """The generation that counts, but for contributions that stand in a temporary table."""
+
+    table: str = ""
+
+    def contribution(self, name: str) -> str:
+        """That table."""
+        return f"pg_temp.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrected(Folds):
+    """The folds of a state as if a version's contributions were those of the temporary table."""
+
+    beside: str = ""
+    replaced: int = 0
+
+    @property
+    def contribution(self) -> str:
+        """All contributions, stored or not."""
+        names = [*self.keys, *self.values, "txid", *(["removed", "counted", "position"] if self.removable else [])]
+        both = (CURRENT.contribution(self.state), self.beside)
+        return f"({' UNION ALL '.join(f'SELECT {listed(names)} FROM {each}' for each in both)}) both_versions"
+
+    def _replaced(self, when: str = "IS NOT NULL") -> str:
+        return f"ARRAY[{self.replaced:d}::bigint] || {super(_Corrected, self)._replaced(when)}"
+
+
+def effects(engine: Engine, topology: Topology, version: Version, again: Again) -> Iterator[Effect]:
+    """Yield what would become of each state if this were counted in the version's place. Stores nothing."""
+    partials = again.partials()
+    with transaction(engine.execution_options(isolation_level="REPEATABLE READ")) as connection:
+        known = definitions.known(connection, topology)
+        for number, aggregate in enumerate(topology.aggregates):
+            name, beside = aggregate.state.name, _Beside(table=f"counted_{number}")
+            statements = statements_of(aggregate, f"again_{number}", beside)
+            StateWriter(connection, statements, again.assignment).load(partials[name], again.manifest.states[name])
+            _contribute(connection, statements, version, known)
+            yield _effect(connection, statements, version.current.txid)
+
+
+def _contribute(connection: Connection, statements: StateStatements, version: Version, known: Known) -> None:
+    """Put what was read again where the contributions of a restate would be, in a temporary table."""
+    aggregate, position = statements.aggregate, version.asked.position
+    name, stored = aggregate.state.name, known.states[aggregate.state.name]
+    table = f"CREATE TEMP TABLE {statements.contribution.partition('.')[2]} (LIKE {CURRENT.contribution(name)}) ON COMMIT DROP"
+    execute(connection, table)
+    if position >= stored.joined:
+        uncounted = stored.uncounted(aggregate, position)
+        execute(connection, statements.contribute(2**63 - 1, position, uncounted))  # above every txid
+
+
+def _effect(connection: Connection, statements: StateStatements, replaced: int) -> Effect:
+    aggregate, keys = statements.aggregate, listed(statements.keys)
+    stored = CURRENT.contribution(aggregate.state.name)
+    of_both = (
+        f"SELECT {keys} FROM {stored} WHERE txid = {replaced:d} UNION SELECT {keys} FROM {statements.contribution}"
+    )
+    execute(connection, f"CREATE TEMP TABLE touched ON COMMIT DROP AS {of_both}")
+    folds = _folds(aggregate, statements.contribution, replaced)
+    after = python_merge.folded(connection, statements, folds, "pg_temp.touched")
+    columns = listed([*statements.keys, *statements.values])
+    before = OF_STATE.format(
+        columns=columns, state=CURRENT.state(aggregate.state.name), touched="pg_temp.touched", keys=keys
+    )
+    found = compared(connection, statements, aggregate.columns, before, after)
+    touched, rows = execute(
+        connection, f"SELECT (SELECT count(*) FROM pg_temp.touched), (SELECT count(*) FROM ({after}) after)"
+    ).fetchone()
+    execute(connection, "DROP TABLE pg_temp.touched")
+    return Effect(found, int(touched), int(rows))
+
+
+def _folds(aggregate: PersistentAggregate, beside: str, replaced: int) -> _Corrected:
+    own = Folds.of(aggregate)
+    return _Corrected(own.topology, own.state, own.stored, own.own, own.generation, beside, replaced)

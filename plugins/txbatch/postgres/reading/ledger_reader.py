@@ -1,0 +1,237 @@
+"""What people ask of the ledger and the states. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DataError
+
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.planned_files import Counted
+from txbatch.core.batch.transaction import Interval
+from txbatch.core.errors import TerminalError, UnknownName
+from txbatch.core.text import how_many
+from txbatch.postgres.apart.warehouses import Warehouses
+from txbatch.postgres.database.engine import transaction
+from txbatch.postgres.database.expressions import doubled, pg_name, select_all, sql_type
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.tables.batches import unknown_topology
+
+Rows = list[dict[str, Any]]
+COUNTED_FILES_MAX = 100_000
+COUNTED_BYTES_MAX = 4_000_000  # of the stored plans of a topology that are looked at
+
+
+class Reader:
+    """Reads the ledger's database, and the states apart in `warehouses`. Every method is one transaction."""
+
+    def __init__(self, engine: Engine, warehouses: Warehouses | None = None) -> None:
+        self.engine, self.warehouses = engine, warehouses or Warehouses()
+
+    def status(self, topology: str | None = None) -> Rows:
+        """One row per topology; `waiting` says who waits for whom, `failing` which batch in flight failed last, and why,
+        `missed` which states have not counted every committed txid, `uncounted` which intervals between counted ones are not,
+        `restating` which batches in flight count others again, `windows_left` which windows have left states, `windows_wait` for
+        which gap others wait to be closed,
+        `ahead` which of the last batches read records of the future.
+        """
+        rows = self._rows("status", topology=topology)
+        statements = {
+            "waiting": "waiting",
+            "failing": "failing",
+            "missed": "missed",
+            "uncounted": "gaps",
+            "restating": "restating",
+            "windows_left": "windows_left_of",
+            "windows_wait": "windows_wait",
+            "ahead": "ahead",
+        }
+        for name, statement in statements.items():
+            found = self._rows(statement, topology=topology)
+            for row in rows:
+                row[name] = [each for each in found if each["topology"] == row["topology"]]
+        return rows
+
+    def half_committed(self, topology: str) -> Rows:
+        """The states apart that show a batch which the ledger has not committed: the next run repairs that (R21)."""
+        with transaction(self.engine) as connection:
+            return self.warehouses.ahead(connection, topology)
+
+    def batches(self, topology: str, limit: int = 20) -> Rows:
+        """The newest batches of a topology; UnknownName when there is no such topology."""
+        self._check_known(topology)
+        return self._rows("batches", topology=topology, limit=limit)
+
+    def batches_by_txid(self, topology: str, txids: Sequence[int]) -> Rows:
+        """These batches of a topology, oldest first."""
+        return self._rows("batches_by_txid", topology=topology, txids=list(txids))
+
+    def restated(self, topology: str, txids: Sequence[int]) -> Rows:
+        """These batches, oldest first; of a restate also which version it `replaces`, and its `records_before`."""
+        return self._rows("restated", topology=topology, txids=list(txids))
+
+    def emitted_in(self, topology: str, txid: int) -> timedelta | None:
+        """Return how long the newest attempt of a batch took, from its start to its manifest; None while that is not known."""
+        found = self._rows("emitted_in", topology=topology, txid=txid)
+        return found[0]["took"] if found else None
+
+    def counted_within(self, topology: str, interval: Interval) -> dict[int, Interval]:
+        """Return the committed batches whose intervals reach into this one; UnknownName for an unknown topology."""
+        self._check_known(topology)
+        asked = {"interval_start": interval.start, "interval_end": interval.end}
+        rows = self._rows("counted_within", topology=topology, **asked)
+        return {row["txid"]: Interval(row["interval_start"], row["interval_end"]) for row in rows}
+
+    def batches_of_run(self, topology: str, run_id: str) -> Rows:
+        """Return the batches that a run of the topology's DAG planned, newest first: those that were aborted, too."""
+        return self._rows("batches_of_run", topology=topology, run_id=run_id)
+
+    def attempts(self, topology: str, limit: int = 20) -> Rows:
+        """The newest attempts of a topology; UnknownName when there is no such topology."""
+        self._check_known(topology)
+        return self._rows("attempts", topology=topology, limit=limit)
+
+    def attempts_if_known(self, topology: str, limit: int = 20) -> Rows:
+        """The same, or nothing for an unknown topology."""
+        return self._rows("attempts", topology=topology, limit=limit)
+
+    def partitions(self, topology: str) -> Rows:
+        """Return what each batch read of each partition, and the holes."""
+        self._check_known(topology)
+        return self._rows("partitions", topology=topology)
+
+    def counted(self, topology: str | None = None) -> list[Counted]:
+        """Return what was counted of each file, as plans of committed batches say, newest first; None: of all topologies."""
+        files: dict[tuple[str, str], Counted] = {}
+        for row in self._rows("counted_ranges", topology=topology, limit=COUNTED_FILES_MAX):
+            of = row["topology"], row["stream"]
+            counted = files.setdefault(of, Counted(*of, row["source"], {}))
+            counted.files[row["partition"]] = [row["metadata"]["end"], row["metadata"].get("mtime_ns")]
+        found = list(files.values())
+        for row in self._rows("counted_intervals", topology=topology, bytes=COUNTED_BYTES_MAX):
+            interval = row["interval_start"], row["interval_end"]
+            plan = BatchPlan.from_json(row["metadata"], f"{row['topology']}: the plan of txid {row['txid']}")
+            for stream, planned in plan.streams.items():
+                if row["source"][stream]["spout"] == "IntervalSpout":
+                    of, source = (row["topology"], stream), row["source"][stream]
+                    when, restates = (interval, row["created_at"]), row["kind"] == "restate"
+                    found.append(Counted(*of, source, planned.plan["files"], row["txid"], *when, restates))
+        return found
+
+    def server(self) -> dict[str, Any]:
+        """The server and what we may do there."""
+        return self._rows("server")[0]
+
+    def key_columns(self, state: str) -> dict[str, str]:
+        """Return the key columns of a state with their types, none of a global value. UnknownName for an unknown state."""
+        return dict(self._state(state)["columns"]["keys"])
+
+    def query(self, state: str, keys: Sequence[Sequence[str]]) -> Rows:
+        """Return the report rows of many keys, each a text per column, in one round trip and in the order asked (R20).
+
+        An absent key has `found` False; of a state that has a column `found` the answer says `is_found`. A global value has
+        no key: it is asked for with none. UnknownName for an unknown state, TerminalError for a key that is not of the
+        columns' types, for one of too many or too few columns, and for none.
+        """
+        stored = self._state(state)
+        apart, typed = stored["database"], dict(stored["columns"]["keys"])
+        engine = self.warehouses.engine(apart) if apart else self.engine
+        if not typed:
+            return _global(engine, state, keys)
+        if not keys:
+            raise TerminalError(f"state {state!r} {_without_keys(stored)}")
+        asked = [checked_key(key, typed) for key in keys]
+        columns = {f"k{number}": list(column) for number, column in enumerate(zip(*asked, strict=True))}
+        with transaction(engine) as connection:
+            try:
+                found = connection.exec_driver_sql(_query(state, typed), columns)
+            except DataError as error:
+                message = str(error.orig).partition("\n")[0]
+                raise TerminalError(f"state {state!r} has the key {keys_listed(typed)}; {message}") from error
+            return [answered(key, typed, dict(row._mapping)) for key, row in zip(asked, found, strict=True)]
+
+    def job(self, topology: str) -> str:
+        """The path of the job file that defines a topology, as it was given; UnknownName for an unknown topology."""
+        self._check_known(topology)
+        return str(self._rows("topology", topology=topology)[0]["job"])
+
+    def _state(self, state: str) -> dict[str, Any]:
+        found = self._rows("state", state=state)
+        if not found:
+            raise UnknownName(f"no state {state!r} is known; `txbatch status` lists the topologies with their states")
+        return found[0]
+
+    def _check_known(self, topology: str) -> None:
+        if not self.status(topology):
+            raise unknown_topology(topology)
+
+    def _rows(self, name: str, **parameters: Any) -> Rows:
+        with transaction(self.engine) as connection:
+            return [dict(row) for row in connection.execute(query(name), parameters).mappings()]
+
+
+def _global(engine: Engine, state: str, keys: Sequence[Sequence[str]]) -> Rows:
+    if keys:
+        told = ", ".join(",".join(key) for key in keys)
+        raise TerminalError(f"state {state!r} is one global value and has no key; ask without {told}")
+    with transaction(engine) as connection:
+        row = connection.exec_driver_sql(f"SELECT * FROM report.{doubled(pg_name(state))}").mappings().first()
+        return [{_flag(row.keys() if row else ()): row is not None, **(row or {})}]
+
+
+def _without_keys(stored: Mapping[str, Any]) -> str:
+    """Return what to do about a state that is asked for without a key: that of a row says nothing to people."""
+    if "rows" not in stored["columns"]:
+        return f"has the key {keys_listed(dict(stored['columns']['keys']))}; name at least one"
+    where = f" in the database {stored['database']!r}" if stored["database"] else ", such as by `txbatch psql`"
+    return f"keeps records, a row for each: read them by {select_all(stored['state'])} ORDER BY batch{where}"
+
+
+def keys_listed(typed: Mapping[str, str]) -> str:
+    """Key columns with their types, as an error tells them."""
+    return ", ".join(f"{name} {type_}" for name, type_ in typed.items())
+
+
+def _query(state: str, typed: Mapping[str, str]) -> str:
+    listed = ", ".join(f"%(k{number})s::text[]" for number in range(len(typed)))
+    same = " AND ".join(
+        f"r.{pg_name(name)} = CAST(a.k{number} AS {key_type(type_)})"
+        for number, (name, type_) in enumerate(typed.items())
+    )
+    names = ", ".join(f"k{number}" for number in range(len(typed)))
+    statement = f"FROM unnest({listed}) WITH ORDINALITY AS a ({names}, n) LEFT JOIN report."
+    return f"SELECT r.* {statement}{doubled(pg_name(state))} r ON {doubled(same)} ORDER BY a.n"
+
+
+def key_type(type_: str) -> str:
+    """Without a decimal's digits: a key with more of them is another key, and is not to be rounded to one."""
+    return sql_type(type_).partition("(")[0]
+
+
+def checked_key(key: Sequence[str], names: Collection[str]) -> Sequence[str]:
+    """Return the key; TerminalError when it has too many or too few parts."""
+    if key and not names:
+        raise TerminalError(f"the state is one global value and has no key; ask without {','.join(key)!r}")
+    if len(key) != len(names):
+        raise TerminalError(
+            f"key {','.join(key)!r} has {how_many(len(key), 'part')}; the state's keys are {', '.join(names)}"
+        )
+    return key
+
+
+def answered(key: Sequence[str], names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The key as it was asked for, whether it was found, and the values."""
+    answer: dict[str, Any] = dict(zip(names, key, strict=True))
+    answer[_flag(row)] = row["txid"] is not None
+    return answer | {name: value for name, value in row.items() if name not in answer}
+
+
+def _flag(columns: Collection[str]) -> str:
+    """`found`, or `is_found` where a column has that name, and so on."""
+    name = "found"
+    while name in columns:
+        name = f"is_{name}"
+    return name

@@ -1,0 +1,203 @@
+"""Rows of the ledger as values of the core. Functions take a connection and never commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping
+
+from txbatch.core.batch.manifest import Manifest, ReadPartition
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import Assignment, Batch, BatchKind, BatchStatus, Metadata, Run
+from txbatch.core.errors import UnknownName
+from txbatch.core.protocol.decisions import consumed
+from txbatch.core.protocol.ledger import Head, Version
+from txbatch.core.topology.kept_windows import KeptWindows, Left
+from txbatch.postgres.database.queries import query
+from txbatch.postgres.tables import batch_lock
+
+
+def one(connection: Connection, name: str, **parameters: Any) -> RowMapping:
+    """The single row of a named statement."""
+    return connection.execute(query(name), parameters).mappings().one()
+
+
+def batch_from(row: RowMapping) -> Batch:
+    """A batch as it was read."""
+    return Batch(
+        topology=row["topology"],
+        txid=row["txid"],
+        status=BatchStatus(row["status"]),
+        metadata=row["metadata"],
+        key=row["key"],
+        prev_txid=row["prev_txid"],
+        fence=row["fence"],
+        token=row["token"],
+        lease_run=row["lease_run"],
+        lease_live=row["lease_live"],
+        succeeded=row["succeeded_at"] is not None,
+        created_at=row["created_at"],
+        kind=BatchKind(row["kind"]),
+        position=row["position"],
+        replaced_by=row["replaced_by"],
+        reason=row["reason"],
+        requested_by=row["requested_by"],
+        records=row["records"],
+    )
+
+
+def batch(connection: Connection, topology: str, txid: int) -> Batch:
+    """One batch; UnknownName when there is none."""
+    return _known(
+        connection.execute(query("batch"), {"topology": topology, "txid": txid}).mappings().first(), topology, txid
+    )
+
+
+def lock_batch(connection: Connection, topology: str, txid: int, run: Run | None = None) -> Batch:
+    """One batch, locked, for this run; raises as `stalled_commit.locked_row`, and UnknownName when there is none."""
+    return _known(batch_lock.locked_row(connection, topology, txid, run), topology, txid)
+
+
+def _known(row: RowMapping | None, topology: str, txid: int) -> Batch:
+    if row is None:
+        raise UnknownName(f"topology {topology!r} has no txid {txid}; see `txbatch batches {topology}`")
+    return batch_from(row)
+
+
+def topology_row(connection: Connection, topology: str) -> RowMapping:
+    """A topology's row, without a lock; UnknownName when there is none."""
+    row = connection.execute(query("topology"), {"topology": topology}).mappings().first()
+    if row is None:
+        raise unknown_topology(topology)
+    return row
+
+
+def unknown_topology(topology: str) -> UnknownName:
+    """The error for a topology that is not there."""
+    return UnknownName(f"no topology {topology!r} is known; `txbatch status` lists them")
+
+
+def lock_topology(connection: Connection, topology: str) -> RowMapping:
+    """A topology's row, locked; UnknownName when there is none."""
+    row = connection.execute(query("lock_topology"), {"topology": topology}).mappings().first()
+    if row is None:
+        raise unknown_topology(topology)
+    return row
+
+
+def batches(connection: Connection, name: str, **parameters: Any) -> tuple[Batch, ...]:
+    """The batches that a named statement finds."""
+    return tuple(batch_from(row) for row in connection.execute(query(name), parameters).mappings())
+
+
+def heads(connection: Connection, topology: str, runs: Sequence[Run]) -> list[Head]:
+    """How things stand for each of these runs."""
+    pending = batches(connection, "open_batches", topology=topology)
+    of_keys = {"topology": topology, "keys": [run.key for run in runs]}
+    own = {row["asked"]: batch_from(row) for row in connection.execute(query("batches_of_keys"), of_keys).mappings()}
+    prev = batches(connection, "newest_ordinary", topology=topology)
+    committed = offsets(connection, "consumed", topology=topology)
+    found = Head(
+        topology=topology,
+        next_txid=last_txid(connection, topology) + 1,
+        own=None,
+        pending=pending,
+        prev=prev[0] if prev else None,
+        offsets=consumed(committed, pending),
+    )
+    return [replace(found, own=own.get(run.key)) for run in runs]
+
+
+def offsets(connection: Connection, name: str, **parameters: Any) -> dict[str, dict[str, Metadata]]:
+    """Last ranges by stream and partition."""
+    found: dict[str, dict[str, Metadata]] = {}
+    for row in connection.execute(query(name), parameters).mappings():
+        found.setdefault(row["stream"], {})[row["partition"]] = row["metadata"]
+    return found
+
+
+def order(connection: Connection, planned: Batch) -> tuple[int | None, int | None, dict[str, dict[str, Metadata]]]:
+    """Return what a batch must continue: the lowest open txid below it, the last committed one, and the offsets (R6)."""
+    found = one(connection, "neighbours", topology=planned.topology, txid=planned.txid)
+    return found["open_before"], found["last_committed"], offsets_of(connection, planned)
+
+
+def version(connection: Connection, topology: str, txid: int) -> Version:
+    """The version of a txid's position that counts now; UnknownName when there is no such txid."""
+    asked = batch(connection, topology, txid)
+    first = asked if asked.position == txid else batch(connection, topology, asked.position)
+    found = batches(connection, "current_version", topology=topology, position=asked.position)
+    current = found[0] if found else asked
+    horizon = connection.execute(query("horizon"), {"topology": topology}).scalar_one()
+    counted = (
+        connection.execute(query("counted_version"), {"topology": topology, "txid": current.txid}).mappings().first()
+    )
+    again = None if counted is None else rebuilt(topology, counted)
+    plan, read = (None, read_by(connection, current)) if again is None else again
+    left = windows_left(connection, topology)
+    return Version(asked, first, current, read, read_by(connection, first), horizon, plan, left)
+
+
+def windows_left(connection: Connection, topology: str) -> dict[str, Left]:
+    """Return by state which windows have left it, of those that some have (R30)."""
+    found = connection.execute(query("windows_left"), {"topology": topology})
+    return {
+        row.state: Left(KeptWindows.from_json(row.kept), row.left_before, row.txid, row.windows, row.records)
+        for row in found
+    }
+
+
+def rebuilt(topology: str, row: RowMapping) -> tuple[BatchPlan, dict[str, dict[str, ReadPartition]]] | None:
+    """Return the plan by which the newest rebuild that has swapped counted a version, and what that read; None: none did."""
+    if row["metadata"] is None:
+        return None
+    read = {
+        stream: {name: ReadPartition(**part) for name, part in parts.items()}
+        for stream, parts in row["streams"].items()
+    }
+    return BatchPlan.from_json(row["metadata"], f"{topology}: what was rebuilt of txid {row['txid']}"), read
+
+
+def read_by(connection: Connection, of: Batch) -> dict[str, dict[str, ReadPartition | None]]:
+    """Return what a final batch read of each partition that it planned; None: nothing."""
+    found: dict[str, dict[str, ReadPartition | None]] = {}
+    for stream, planned in of.plan.streams.items():
+        parameters = {"stream": stream, "partitions": list(planned.ranges)}
+        rows = connection.execute(query("read_by"), {"topology": of.topology, "txid": of.txid, **parameters})
+        found[stream] = {row.partition: _read(row) for row in rows}
+    return found
+
+
+def _read(row: Any) -> ReadPartition | None:
+    return ReadPartition(row.records, str(row.fingerprint)) if row.status == "read" else None
+
+
+def last_txid(connection: Connection, topology: str) -> int:
+    """The highest txid ever given, 0 before the first."""
+    return int(connection.execute(query("last_txid"), {"topology": topology}).scalar_one())
+
+
+def offsets_of(connection: Connection, planned: Batch) -> dict[str, dict[str, Metadata]]:
+    """Last ranges of the partitions that a batch names."""
+    found: dict[str, dict[str, Metadata]] = {}
+    for stream, plan in planned.plan.partitioned.items():
+        if plan.partitions:
+            parameters = {"topology": planned.topology, "stream": stream, "partitions": list(plan.partitions)}
+            found.update(offsets(connection, "consumed_of", **parameters))
+    return found
+
+
+def newest_attempt(connection: Connection, of: Batch) -> tuple[Assignment, Manifest | None]:
+    """The newest attempt of a batch, and its manifest if it has one; UnknownName before the first attempt."""
+    row = (
+        connection.execute(query("attempt"), {"topology": of.topology, "txid": of.txid, "attempt_id": of.fence})
+        .mappings()
+        .first()
+    )
+    if row is None:
+        raise UnknownName(f"{of.topology}: txid {of.txid} has no attempt yet; run emit_batch first")
+    told = of.metadata, row["code"], of.position, of.planned_at
+    assignment = Assignment(of.topology, of.attempt, row["token"], *told)
+    return assignment, Manifest.from_json(row["manifest"]) if row["manifest"] else None

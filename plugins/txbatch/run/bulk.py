@@ -1,0 +1,166 @@
+"""Plans several batches of a job ahead and emits them by one job (`core.protocol.bulk`); each is committed by its own run,
+as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from txbatch import failpoints
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.staging import AttemptFolder
+from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, Run
+from txbatch.core.errors import TransientError, TxbatchError
+from txbatch.core.protocol import bulk
+from txbatch.core.protocol.ports import Application
+from txbatch.core.text import how_many, told_txids
+from txbatch.run.lease import attempts_kept_alive
+from txbatch.run.steps import Recorded, Steps
+
+log = logging.getLogger(__name__)
+Planned = tuple[Batch, Run]
+
+
+def plan_ahead(steps: Steps, runs: Sequence[Run], behind: Collection[int], length: int) -> list[Planned]:
+    """Find or plan the batches of these runs at once, and return those of the first, a train of them.
+
+    The run behind them has none. Why that is so, it finds out by itself: nothing is new, another run is in the way, or it raises.
+    The txids that they are planned `behind` are in nobody's way: the same call brings them to their commits.
+    """
+    return list(zip(steps.plan_many(runs, behind, length), runs, strict=False)) if runs else []
+
+
+class Emission:
+    """Batches that one job emits, those that nobody has emitted yet; `planned` are all of them, as they are.
+
+    `recorded` is, by txid, what the ledger has been given of them. What fails, or has a newer attempt, is left to its own run.
+    """
+
+    def __init__(self, steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
+        self.steps, self.application, self.planned = steps, application, list(planned)
+        self.attempts = list(_started(steps, application, _together(steps, planned)))
+        self.recorded = dict[int, Recorded]()
+        self._failure: TxbatchError | None = None
+        self._at_work = False
+
+    def begin(self) -> None:
+        """Let the job begin, and go on meanwhile."""
+        if not self.attempts:
+            return
+        txids = [assignment.attempt.txid for _, assignment in self.attempts]
+        name, many = self.steps.job.topology.name, how_many(len(txids), "batch", "batches")
+        log.info("%s: emitting %s by one job, %s", name, many, told_txids(txids))
+        self._at_work = True
+        try:
+            self.application.begin(self.attempts)
+        except TxbatchError as error:
+            self._failure = error
+
+    def end(self) -> None:
+        """Wait for the job, if it is at work, and give the ledger what it staged."""
+        if not self._at_work:
+            return
+        self._at_work = False
+        try:
+            if self._failure is None:
+                self.application.wait()
+        except TxbatchError as error:
+            self._failure = error
+        emitted = dict[int, Batch]()
+        for assignment, batch, manifest in self._recorded():
+            emitted[batch.txid], self.recorded[batch.txid] = batch, (assignment, manifest)
+            failpoints.hit("emit.recorded")
+        self.planned = [(emitted.get(batch.txid, batch), run) for batch, run in self.planned]
+
+    def _recorded(self) -> Iterator[tuple[Assignment, Batch, Manifest]]:
+        """Give the ledger what was staged, at once where all of it can be; else each by itself."""
+        staged = []
+        for folder, assignment in self.attempts:
+            with _left_to_its_own_run(), self.steps.failure_told(folder, assignment):
+                _check_staged(folder, assignment, self._failure)
+                staged.append((folder, assignment))
+        try:
+            taken = self.steps.record_manifests(staged)
+        except TxbatchError:
+            yield from self._recorded_one_by_one(staged)
+        else:
+            for (_, assignment), (batch, manifest) in zip(staged, taken, strict=True):
+                yield assignment, batch, manifest
+
+    def _recorded_one_by_one(
+        self, staged: Sequence[tuple[AttemptFolder, Assignment]]
+    ) -> Iterator[tuple[Assignment, Batch, Manifest]]:
+        for folder, assignment in staged:
+            with _left_to_its_own_run():
+                with self.steps.failure_told(folder, assignment):
+                    batch, manifest = self.steps.record_manifest(folder, assignment)
+                yield assignment, batch, manifest
+
+
+@contextmanager
+def emitting(steps: Steps, application: Application, planned: Sequence[Planned]) -> Iterator[Emission]:
+    """Context manager. Emit batches by one job beside the block; when that ends, also by an error of ours, it is waited for.
+
+    By any other error it is not: the application is ended then, as by who stops the call.
+    """
+    emission = Emission(steps, application, planned)
+    with attempts_kept_alive(steps.ledger, emission.attempts, steps.repeat):
+        emission.begin()
+        try:
+            yield emission
+        except TxbatchError:
+            emission.end()
+            raise
+        emission.end()
+
+
+def emit_ahead(steps: Steps, application: Application, planned: Sequence[Planned]) -> None:
+    """Emit by one job those batches that nobody has emitted yet. What fails, or has a newer attempt, is left to its own run."""
+    with emitting(steps, application, planned):
+        pass
+
+
+def _together(steps: Steps, planned: Sequence[Planned]) -> list[Planned]:
+    """Return those that one job emits: none, or several."""
+    topology = steps.job.topology
+    new = [each for each in planned if each[0].status is BatchStatus.PLANNED]
+    if len(new) < 2 or bulk.why_not(topology) is not None:
+        return []
+    first, *others = new
+    found = [first, *(each for each in others if bulk.go_together(topology, first[0].plan, each[0].plan))]
+    return found if len(found) > 1 else []
+
+
+def _started(
+    steps: Steps, application: Application, planned: Sequence[Planned]
+) -> Iterator[tuple[AttemptFolder, Assignment]]:
+    """Let the application start, meanwhile begin an attempt of each batch, and yield those that may be emitted."""
+    if not planned:
+        return
+    with _left_to_its_own_run():
+        code, loaded = steps.code_now()
+        application.start([batch.plan for batch, _ in planned], code)
+        for batch, run in planned:
+            with _left_to_its_own_run():
+                folder, assignment = steps.start_attempt(batch, run, code, loaded)
+                log.debug("%s %s: emitting into %s", batch.topology, assignment.attempt, folder.uri)
+                with steps.failure_told(folder, assignment):
+                    steps.assign(folder, assignment)
+                yield folder, assignment
+
+
+def _check_staged(folder: AttemptFolder, assignment: Assignment, failure: TxbatchError | None) -> None:
+    """Raise what the job failed with where an attempt did not get as far as its manifest."""
+    if not folder.said_something() or folder.read_error() is not None:
+        raise failure or TransientError(f"{assignment.topology} {assignment.attempt}: it was not emitted with others")
+
+
+@contextmanager
+def _left_to_its_own_run() -> Iterator[None]:
+    """Context manager. Log an error of ours, and go on."""
+    try:
+        yield
+    except TxbatchError as error:
+        log.warning("%s; it is left to its own run", error)

@@ -1,0 +1,58 @@
+"""Calls of `txbatch run` and the like: a call that plans several batches gives each a run of its own, named after itself.
+
+To the ledger those are runs like any other. The process holds the name of the call, so that only one is at work on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, repeat
+from uuid import uuid4
+
+from txbatch.core.batch.transaction import Metadata, Restate, Run
+from txbatch.core.errors import LeaseHeld
+from txbatch.core.protocol.ports import RunLocks
+
+RUN_PREFIX = "cli:"
+# Between the name of a call that plans several batches ahead and the number of one of its runs.
+OF_CALL = "+"
+_OF_CALL = re.compile(rf"({RUN_PREFIX}(?:[0-9a-f]{{12}}|restate-[0-9a-f]{{12}}-\d+))\{OF_CALL}\d+")
+
+
+def new_run(parameters: Metadata | None) -> Run:
+    """Return a run that no call had before."""
+    return Run(f"{RUN_PREFIX}{uuid4().hex[:12]}", parameters=parameters or {})
+
+
+def named(run_id: str, parameters: Metadata | None) -> Run:
+    """Return the run of a name that somebody gave."""
+    return Run(f"{RUN_PREFIX}{run_id}", parameters=parameters or {})
+
+
+def call_of(name: str) -> str:
+    """Return the name that a process holds for a run: its own, or that of the call that emits it with others."""
+    found = _OF_CALL.fullmatch(name)
+    return found[1] if found else name
+
+
+def names(call: str) -> Iterator[str]:
+    """Yield names for the runs of a call."""
+    return (f"{call}{OF_CALL}{number}" for number in count(1))
+
+
+def restates(name: str, asked: Sequence[Restate], *, each_by_name: bool = False) -> list[Run]:
+    """Return a run of this name for each position; or of this call, each by a name of its own."""
+    call = f"{RUN_PREFIX}{name}"
+    found = names(call) if each_by_name else repeat(call)
+    return [Run(each_name, restate=each) for each_name, each in zip(found, asked, strict=False)]
+
+
+@contextmanager
+def held(locks: RunLocks, topology: str, run: Run) -> Iterator[Run]:
+    """Context manager. Hold the name of the run, or its call, until the block ends; LeaseHeld while another process does."""
+    with locks.hold(topology, call_of(run.name)) as mine:
+        if not mine:
+            raise LeaseHeld(f"{topology}: {run.name} is running; wait until it ends")
+        yield run

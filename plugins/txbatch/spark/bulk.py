@@ -1,0 +1,140 @@
+"""Reads several batches in one pass: each record is given the txid of its batch, by its partition or by its time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txbatch.core.batch.manifest import ReadPartition
+from txbatch.core.batch.plan import Ranges
+from txbatch.core.batch.transaction import Assignment
+from txbatch.core.errors import Incomplete
+from txbatch.core.protocol.bulk import PARTIALS_BYTES_MAX, ROWS_MAX, pieces, spans, strictly_by_time
+from txbatch.core.records.fields import Field
+from txbatch.core.records.sql import spark_name
+from txbatch.core.sources.spout import PARTITION_COLUMN, Emitter
+from txbatch.core.topology.stream import Stream
+from txbatch.spark.aggregate import BatchAggregator
+from txbatch.spark.driver_memory import Bound
+from txbatch.spark.frames import of_rows
+from txbatch.spark.interval_check import micros, refused
+from txbatch.spark.reader import BatchReader, emitter_of
+from txbatch.spark.within_batch import OF_FIELD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_PIECE, _START, _END = "_txbatch_piece", "_txbatch_start", "_txbatch_end"
+
+
+@contextmanager
+def opened_fused(
+    spark: SparkSession, stream: Stream, as_one: Assignment, attempts: Sequence[Assignment]
+) -> Iterator[FusedReader]:
+    """Context manager. Yield a reader of one stream of several batches, and close its emitter when the block ends."""
+    with emitter_of(stream, as_one) as emitter:
+        yield FusedReader(spark, stream, as_one, emitter, attempts)
+
+
+class FusedReader(BatchReader):
+    """Reads one stream of several batches through one emitter, by one plan. `each` has a reader of every batch by its txid."""
+
+    several = True
+
+    def __init__(
+        self, spark: SparkSession, stream: Stream, as_one: Assignment, emitter: Emitter, attempts: Sequence[Assignment]
+    ) -> None:
+        super().__init__(spark, stream, as_one, emitter)
+        mine = [attempt for attempt in attempts if stream.name in attempt.plan.streams]
+        self.each = {attempt.attempt.txid: BatchReader(spark, stream, attempt, emitter) for attempt in mine}
+        self._txids = self._by_time(mine)
+        self._audited = False
+
+    def records(self, partitions: Collection[str] | None = None) -> DataFrame:
+        """Return the records with the txid of their batch in front.
+
+        Those of no batch are left out; for the audit they have none, of a spout that may give no such record.
+        """
+        from pyspark.sql import functions as F
+
+        records = super().records(partitions)
+        if self._txids is None:
+            return records
+        txids, same = self._txids
+        how = "left" if strictly_by_time(self.stream.spout) and not self._audited else "inner"
+        return records.join(F.broadcast(txids), F.expr(same), how).select(OF_FIELD.name, *map(F.col, _named(records)))
+
+    def audit_each(self) -> dict[int, dict[str, ReadPartition]]:
+        """Return what `BatchReader.audit` says of each batch, by its txid. Incomplete for a record that is of none."""
+        rows = self._audit(self.records(), self.assignment.planned_at).collect()
+        if self._txids and any(row[OF_FIELD.name] is None for row in rows):
+            raise refused(str(self), self.stream, self.records(), f"{OF_FIELD.name} is null")
+        self._audited = True
+        txids = [int(row[OF_FIELD.name]) for row in rows] if self._txids else self._txids_of_partitions(rows)
+        found: dict[int, dict[str, Row]] = {txid: {} for txid in self.each}
+        for txid, row in zip(txids, rows, strict=True):
+            found[txid][self._partition(row["partition"])] = row
+        audited = {txid: reader.audited(self._by_its_plan(txid, found[txid])) for txid, reader in self.each.items()}
+        self.read = sum(reader.read for reader in self.each.values())
+        return audited
+
+    def _by_its_plan(self, txid: int, found: dict[str, Row]) -> dict[str, Row]:
+        """Return what was found of a batch, counting by when it was planned itself: all were by the first of them."""
+        planned_at = self.each[txid].assignment.planned_at
+        late = planned_at is not None and planned_at != self.assignment.planned_at
+        if not late or not any(self.each[txid]._ahead(row) for row in found.values()):
+            return found
+        own = self.records().filter(f"{OF_FIELD.name} = '{txid}'")
+        return self._found(self._audit(own, planned_at).collect())
+
+    def _txids_of_partitions(self, rows: Sequence[Row]) -> list[int]:
+        """Return whose partition each row is of, and give their records these txids from now on. Incomplete for nobody's."""
+        batch_of = {name: txid for txid, reader in self.each.items() for name in reader.planned.ranges}
+        found = dict[str, int]()
+        for row in rows:
+            name = self._partition(row["partition"])
+            if name not in batch_of:
+                raise Incomplete(f"{self}: partition {name!r} was read but not planned; emit again")
+            found[row["partition"]] = batch_of[name]
+        self._txids = self._by_partition(found)
+        return list(found.values())
+
+    def _by_partition(self, txids: Mapping[str, int]) -> tuple[DataFrame, str]:
+        """Return which batch has which partition, by the names that are read, and the condition of a join with it."""
+        fields = [OF_FIELD, Field(_PIECE, "string")]
+        rows = [(str(txid), partition) for partition, txid in txids.items()]
+        return of_rows(self.spark, fields, rows), f"{PARTITION_COLUMN} = {_PIECE}"
+
+    def _by_time(self, attempts: Sequence[Assignment]) -> tuple[DataFrame, str] | None:
+        """Return which batches have which piece of time, and the condition of a join with it; None for one with partitions."""
+        if isinstance(self.planned, Ranges):
+            return None
+        origin, width, found = pieces(spans(attempts, self.stream.name))
+        fields = [OF_FIELD, *(Field(name, "bigint") for name in (_PIECE, _START, _END))]
+        rows = [(str(span.txid), number, span.start, span.end) for number, span in found]
+        at = micros(self.stream)
+        same = f"({at} - {origin}L) div {width}L = {_PIECE} and {at} >= {_START} and {at} < {_END}"
+        return of_rows(self.spark, fields, rows), same
+
+
+def partials_of_each(aggregator: BatchAggregator, txids: Sequence[int]) -> dict[int, pa.Table]:
+    """Return the partials of each of these batches, as it alone would have them. TooMuch for more than the driver takes."""
+    bound = Bound(aggregator.aggregate, ROWS_MAX, PARTIALS_BYTES_MAX)
+    found = bound.taken(aggregator.partials(), str(aggregator)).sort_by(OF_FIELD.name)
+    cut, at = {}, 0
+    for count in pc.value_counts(found[OF_FIELD.name]).to_pylist():
+        cut[int(count["values"])] = found.slice(at, count["counts"]).drop_columns([OF_FIELD.name])
+        at += count["counts"]
+    if len(cut) == len(txids):
+        return cut
+    by_key = bool(aggregator.aggregate.keys)
+    nothing = found.slice(0, 0).drop_columns([OF_FIELD.name]) if by_key else aggregator.partials([]).toArrow()
+    return {txid: cut.get(txid, nothing) for txid in txids}
+
+
+def _named(records: DataFrame) -> list[str]:
+    return [spark_name(name) for name in records.columns]

@@ -1,0 +1,35 @@
+"""Records of a stream by time that are of no batch that is read: refused, as they would be counted elsewhere or nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from txbatch.core.batch.transaction import Assignment
+from txbatch.core.errors import Incomplete
+from txbatch.core.protocol.bulk import spans, strictly_by_time
+from txbatch.core.records.sql import spark_name
+from txbatch.core.topology.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def micros(stream: Stream) -> str:
+    """Return the SQL of a record's time, in microseconds since 1970."""
+    return f"unix_micros(cast({spark_name(getattr(stream.spout, 'time', ''))} as timestamp))"
+
+
+def outside(stream: Stream, assignment: Assignment) -> str | None:
+    """Return the SQL that is true of a record whose time is not the batch's; None of a stream whose records may have any."""
+    found = spans([assignment], stream.name) if strictly_by_time(stream.spout) else []
+    of = [f"{micros(stream)} >= {each.start} and {micros(stream)} < {each.end}" for each in found]
+    return f"not coalesce({of[0]}, false)" if of else None
+
+
+def refused(told: str, stream: Stream, records: DataFrame, which: str) -> Incomplete:
+    """Return the error that names the first of the records that are of no batch, those of which `which` is true."""
+    time, spout = str(getattr(stream.spout, "time", "")), type(stream.spout).__name__
+    first = records.filter(which).selectExpr(f"cast(min({spark_name(time)}) as string)").collect()[0][0]
+    whose = f"whose {time} is {first if stream.node.show_records else 'not shown'}" if first else f"without {time}"
+    why = "which is of no batch that was asked for; what emit_batch() returns must lie in the intervals of the plan"
+    return Incomplete(f"{told}: {spout} gave a record {whose}, {why}: mend the spout")

@@ -1,0 +1,122 @@
+"""StateSpout: what changed in a state of another topology, from one of its committed txids to the next; or its closed windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from txbatch.core.batch.transaction import Metadata, TransactionAttempt
+from txbatch.core.errors import DefinitionError, TerminalError
+from txbatch.core.records.declared import fields_ddl
+from txbatch.core.records.fields import checked_name, parse_fields
+from txbatch.core.records.sql import spark_name, spark_text
+from txbatch.core.sources.spout import PARTITION_COLUMN
+from txbatch.core.upstream.closings import check_closes, check_told, next_closed
+from txbatch.core.upstream.ranges import next_range
+from txbatch.core.upstream.upstream import (
+    CHANGES,
+    FINAL,
+    STATE_SPOUT,
+    ExportedSpout,
+    Upstream,
+    check_columns,
+    check_known_rows,
+    check_known_windows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from txbatch.core.records.declared import Fields
+
+
+class StateSpout(ExportedSpout):
+    """Emits what changed in a state of this ledger since the batch before, or the windows of it that were closed since (R26).
+
+    With `emit="changes"` there is a record for each key, the first time for all of them.
+
+    `fields` are those columns of `report.changes_<state>` that are read: the state's keys; `<value>_before` and `<value>_after`
+    of each value, as reports show it; `change`, which is 'added', 'changed' or 'removed'; `txid`, which changed it last. Changes
+    between two batches come as one. What was restated or rebuilt comes as a change, too.
+
+    With `emit="final"` there is one for each row of a window that was closed, once, with its values as of its closing. `fields`
+    are columns of `report.closed_<state>`: those of `report.<state>`, and `closed_by`, the txid that closed it. What comes later,
+    or is restated, is a change, and none of these.
+
+    Transactional: the plan says from which txid to which, and a state as of a txid stays what it is.
+    """
+
+    def __init__(self, state: str, fields: Fields, emit: str = CHANGES) -> None:
+        if emit not in (CHANGES, FINAL):
+            raise DefinitionError(
+                f"StateSpout({state!r}): emit={emit!r} is neither 'changes', for what changes in it, nor 'final', for its "
+                "windows once they are closed"
+            )
+        self.state, self.fields, self.emit = checked_name(state, "state"), fields_ddl(fields), emit
+        self._fields = parse_fields(self.fields)
+
+    @property
+    def identity(self) -> Metadata:
+        emit = {} if self.emit == CHANGES else {"emit": self.emit}
+        return {"spout": STATE_SPOUT, "state": self.state, **emit}
+
+    def partitions(self) -> Sequence[str]:
+        return [self.state]
+
+    def next_range(self, upstream: Upstream, last: Metadata | None) -> Metadata | None:
+        """The txids that were committed since the last plan; of closed windows, where some were closed by them."""
+        known = upstream.known(self.state)
+        if self.emit == FINAL:
+            check_closes(known)
+            check_columns(known, self._fields, known.closed, "closed windows")
+            asked = [field.name for field in self._fields]
+            found = next_closed(known, last, asked)
+            closings = upstream.closings(self.state, found) if found else ()
+            if not found or not closings:
+                return None
+            check_told(known, found, closings, asked)
+            reopened = upstream.reopened(self.state, found)
+            return found if reopened is None else {**found, "next_since": reopened}
+        check_columns(known, self._fields, known.columns)
+        found = next_range(known, last)
+        if found:
+            check_known_rows(known, found, upstream)
+            check_known_windows(known, found, upstream)
+        return found
+
+    def export(self, upstream: Upstream, ranges: Mapping[str, Metadata]) -> Iterable[tuple[Any, ...]]:
+        """What changed in the range, or was closed."""
+        records = upstream.closed if self.emit == FINAL else upstream.changes
+        return records(self.state, ranges[self.state], [field.name for field in self._fields])
+
+    def emit_partition_batch_new(
+        self, attempt: TransactionAttempt, partition: str, last_metadata: Metadata | None
+    ) -> Metadata | None:
+        """Refuse: a ledger is asked."""
+        raise TerminalError(f"state {self.state!r} is planned by its ledger")
+
+    def emit_partition_batch(
+        self, spark: SparkSession, attempt: TransactionAttempt, partition: str, metadata: Metadata
+    ) -> DataFrame:
+        """The records that were exported for the attempt."""
+        columns = ", ".join(f"{spark_name(field.name)} {field.type}" for field in self._fields)
+        return spark.read.schema(columns).parquet(self._file)
+
+    def emit_batch(self, spark: SparkSession, attempt: TransactionAttempt, metadata: Metadata) -> DataFrame:
+        """The same, with the partition, which is the state."""
+        records = self.emit_partition_batch(spark, attempt, self.state, metadata)
+        return records.selectExpr("*", f"{spark_text(self.state)} as {PARTITION_COLUMN}")
+
+    def count_records(self, partition: str, metadata: Metadata) -> int:
+        """How many were exported."""
+        import fsspec
+        import pyarrow.parquet as pq
+
+        with fsspec.open(self._file, "rb") as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    @property
+    def _file(self) -> str:
+        if self.exported is None:
+            raise TerminalError(f"state {self.state!r}: nothing was exported for this attempt; emit again")
+        return self.exported
