@@ -1,4 +1,4 @@
-"""`txbatch run --follow` with real Spark: from a file that is closed to its number in the report, and what memory it takes.
+"""`txbatch follow` with real Spark: from a file that is closed to its number in the report, and what memory it takes.
 
 BENCH_FILES files come, one each six seconds: 300 of them are half an hour.
 """
@@ -75,7 +75,7 @@ def _follower(running: Server, job: Path) -> Iterator[subprocess.Popen[bytes]]:
     command, environment = str(Path(sys.executable).with_name("txbatch")), {**os.environ, **where}
     subprocess.run([command, "migrate"], env=environment, check=True, capture_output=True)
     with (running.home / "follower.log").open("wb") as log:
-        process = subprocess.Popen([command, "run", str(job), "--follow"], env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen([command, "follow", str(job)], env=environment, stdout=log, stderr=log)
     try:
         yield process
     finally:

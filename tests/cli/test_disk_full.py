@@ -113,7 +113,7 @@ def test_a_call_that_follows_ends_says_so_and_goes_on(
     job = write_job("words.py", WORDS_OF_LOG.format(root=str(tmp_path / "log")))
 
     def begin() -> Fork:
-        return process_without_spark("run", job, "--follow", "--json", TXBATCH_DATABASE_URL=postgres_url)
+        return process_without_spark("follow", job, "--json", TXBATCH_DATABASE_URL=postgres_url)
 
     with begin() as follower:
         until(lambda: counted(engine, "words") == 2)

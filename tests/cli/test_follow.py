@@ -1,4 +1,4 @@
-"""`txbatch run --follow` on a real ledger: two are killed, cut off and started anew while records come in; none counts twice.
+"""`txbatch follow` on a real ledger: two are killed, cut off and started anew while records come in; none counts twice.
 
 `TXBATCH_SOAK_KILLS=50` does it fifty times.
 """
@@ -68,7 +68,7 @@ def test_followers_that_are_killed_and_cut_off_count_each_record_once(
         log.append(str(at_random.randrange(2)), lines)
 
     def begin() -> Fork:
-        return process_without_spark("run", job, "--follow", "--json", TXBATCH_DATABASE_URL=postgres_url)
+        return process_without_spark("follow", job, "--json", TXBATCH_DATABASE_URL=postgres_url)
 
     def counted() -> bool:
         return counts(engine) == dict(said)
@@ -138,9 +138,7 @@ def test_intervals_are_followed_by_the_clock(
     """It ends by SIGTERM, and shows the newest batches."""
     job = two_days(tmp_path, write_job)
     monkeypatch.setattr("txbatch.run.follow._rest", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    done = rows(
-        txbatch("run", job, "--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--delay", "60", "--json")
-    )
+    done = rows(txbatch("follow", job, "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--delay", "60", "--json"))
     assert [each["interval_start"][:4] for each in done][:3] == ["2020", "2021", "2022"]
     with engine.connect() as connection:
         assert connection.execute(text('SELECT "count" FROM report.days')).scalar_one() == 2
@@ -158,10 +156,10 @@ def test_two_that_follow_the_clock_count_each_interval_once(
 ) -> None:
     """One is killed, and comes again; none of them gives up."""
     job = two_days(tmp_path, write_job)
-    clock = ("--follow", "--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--json")
+    clock = ("--cron", "0 0 1 1 *", "--since", "2020-01-01T00Z", "--json")
 
     def begin() -> Fork:
-        return process_without_spark("run", job, *clock, TXBATCH_DATABASE_URL=postgres_url)
+        return process_without_spark("follow", job, *clock, TXBATCH_DATABASE_URL=postgres_url)
 
     def asked(query: str) -> Any:
         with engine.connect() as connection:
@@ -194,18 +192,16 @@ def test_two_that_follow_the_clock_count_each_interval_once(
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["--min-batch", "5"], "are for --follow"),
-        (["--follow", "--until-idle"], "leave out --run-id"),
-        (["--follow", "--max-latency", "5"], "--max-latency is how long --min-batch is waited for"),
-        (["--follow", "--timezone", "UTC"], "--timezone is the zone of --cron"),
-        (["--follow", "--cron", "0 0 * * *", "--since", "2020-01-01T00Z"], "words does not read by time"),
+        (["--max-latency", "5"], "--max-latency is how long --min-batch is waited for"),
+        (["--timezone", "UTC"], "--timezone is the zone of --cron"),
+        (["--cron", "0 0 * * *", "--since", "2020-01-01T00Z"], "words does not read by time"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     txbatch: Callable[..., Result], tmp_path: Path, write_job: Callable[[str, str], str], given: list[str], why: str
 ) -> None:
     PartitionedLog(tmp_path / "log").append("0", ["a"])
-    found = txbatch("run", write_job("words.py", WORDS_OF_LOG.format(root=str(tmp_path / "log"))), *given)
+    found = txbatch("follow", write_job("words.py", WORDS_OF_LOG.format(root=str(tmp_path / "log"))), *given)
     assert (found.exit_code, why in found.stderr) == (2, True), found.stderr
 
 
@@ -221,5 +217,5 @@ def test_what_does_not_go_together_is_refused(
 def test_by_time_it_must_be_said_where_it_begins(
     txbatch: Callable[..., Result], tmp_path: Path, write_job: Callable[[str, str], str], given: list[str], why: str
 ) -> None:
-    found = txbatch("run", write_job("days.py", DAYS.format(root=str(tmp_path))), "--follow", *given)
+    found = txbatch("follow", write_job("days.py", DAYS.format(root=str(tmp_path))), *given)
     assert (found.exit_code, why in found.stderr) == (2, True), found.stderr

@@ -1,4 +1,4 @@
-"""`txbatch run --follow` with real Spark, of files, in trains: it is killed over and over while files come; none counts twice.
+"""`txbatch follow` with real Spark, of files, in trains: it is killed over and over while files come; none counts twice.
 
 `TXBATCH_SOAK_KILLS=50` does it fifty times.
 """
@@ -68,7 +68,7 @@ class Follower:
 
     def __init__(self, job: Path, log: Path, environment: dict[str, str]) -> None:
         self.log, self.environment = log, {**os.environ, **environment}
-        self.command = [str(Path(sys.executable).with_name("txbatch")), "run", str(job), "--follow", "--json"]
+        self.command = [str(Path(sys.executable).with_name("txbatch")), "follow", str(job), "--json"]
         self.begin()
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What supervises `txbatch run --follow` in docs/operate.md: the unit says what systemd knows, the service fits the stack."""
+"""What supervises `txbatch follow` in docs/operate.md: the unit says what systemd knows, the service fits the stack."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def block(language: str) -> str:
 
 
 def check_follows(command: list[str]) -> None:
-    """A call of `txbatch run` that follows a job of this project; the parser takes each of its options."""
+    """A call of `txbatch follow` of a job of this project; the parser takes each of its options."""
     program, name, *arguments = command
     assert isinstance(main, Group)
-    with main.commands[name].make_context(name, [*arguments]) as context:
-        assert (Path(program).name, context.params["follow"]) == ("txbatch", True)
+    with main.commands[name].make_context(name, [*arguments]):
+        assert (Path(program).name, name) == ("txbatch", "follow")
     assert (ROOT / arguments[0]).is_file()
 
 

@@ -1,4 +1,4 @@
-"""`txbatch run --follow`: what goes together, and until when it goes on."""
+"""`txbatch follow`: count what comes as soon as it is there; what goes together, and until when it goes on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import click
 
+from txbatch.cli import arguments
 from txbatch.cli.cron import over
+from txbatch.cli.database import chosen_engine, chosen_settings
+from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.status import BATCH_COLUMNS, DROPPED
 from txbatch.core.batch.transaction import Interval, Metadata
 from txbatch.core.errors import DefinitionError
 from txbatch.core.topology.topology import Topology
-from txbatch.run.follow import Arrivals, Clock, Look, follow
+from txbatch.launch.job_file import load_job
+from txbatch.launch.submission import LOCAL_MASTER
+from txbatch.postgres.reading.ledger_reader import Reader
+from txbatch.run.follow import Arrivals, Clock, Look
+from txbatch.run.follow import follow as count_what_comes
 from txbatch.run.runner import Runner
+from txbatch.wiring import open_runner
 
 # So many of the batches of a call that ends are shown.
 SHOWN = 20
@@ -26,9 +36,8 @@ LATENCY_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What --follow was given with."""
+    """Where to begin, and for what to wait."""
 
-    follow: bool
     since: datetime | None
     min_batch: int | None
     max_latency: int | None
@@ -36,14 +45,8 @@ class Following:
     cron: str | None
     timezone: str | None
 
-    def check(self, others: Sequence[object]) -> None:
-        """Refuse what does not go together; `others` are options that name what to read."""
-        if not self.follow:
-            if any(given is not None for given in (self.since, self.min_batch, self.max_latency, self.delay)):
-                raise click.UsageError("--since, --delay, --min-batch and --max-latency are for --follow: give it, too")
-            return
-        if any(others):
-            raise click.UsageError("--follow reads all that comes: leave out --run-id, --interval and --until-idle")
+    def check(self) -> None:
+        """Refuse what does not go together."""
         if self.timezone is not None and self.cron is None:
             raise click.UsageError("--timezone is the zone of --cron: give both")
         if self.max_latency is not None and self.min_batch is None:
@@ -75,10 +78,56 @@ def _over(start: datetime, now: datetime, delay: timedelta, cron: str, zone: str
         raise click.BadParameter(str(error), param_hint="--cron") from error
 
 
-def newest(look: Look) -> list[int]:
+@click.command()
+@click.argument("job", type=arguments.TEXT)
+@arguments.param_option
+@click.option("--cron", type=arguments.TEXT, help="Cut at these times, for a spout that reads by time; with --since.")
+@click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
+@click.option("--since", type=arguments.MOMENT, help="Where to begin, for a spout that reads by time; with --cron.")
+@click.option("--delay", type=arguments.LIMIT, help="Take an interval for over so many seconds later: files come late.")
+@click.option("--min-batch", type=arguments.LIMIT, help="Wait for so many bytes of files, or records of a log,")
+@click.option(
+    "--max-latency", type=arguments.LIMIT, help=f"but no longer than so many seconds; else {LATENCY_SECONDS}."
+)
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
+@prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
+def follow(
+    job: str,
+    params: tuple[tuple[str, Any], ...],
+    cron: str | None,
+    timezone: str | None,
+    since: datetime | None,
+    delay: int | None,
+    min_batch: int | None,
+    max_latency: int | None,
+    master: str,
+) -> Rows:
+    """Count what comes for the job file JOB as soon as it is there, until SIGTERM.
+
+    \b
+      txbatch follow jobs/word_count.py
+      txbatch follow jobs/flights.py --cron "0 5 * * *" --since 2013-01-01T05:00Z
+
+    The steps are those of `txbatch run`, in one warm Spark application. First finishes what a killed call left. SIGTERM
+    lets the batch at work come to its end.
+    """
+    return follow_job(job, params, Following(since, min_batch, max_latency, delay, cron, timezone), master)
+
+
+def follow_job(job: str, params: Sequence[tuple[str, Any]], following: Following, master: str) -> Rows:
+    """Follow until SIGTERM; return rows of the newest batches."""
+    following.check()
+    loaded, where = load_job(job), chosen_settings()
+    parameters = arguments.parameters(loaded, params)
+    reader = Reader(chosen_engine(where))
+    with open_runner(loaded, where, master) as runner:
+        return reader.batches_by_txid(loaded.topology.name, _newest(following.look(runner, parameters)))
+
+
+def _newest(look: Look) -> list[int]:
     """Follow until SIGTERM; return the txids of the newest batches."""
     with _told_to_end() as ended:
-        return list(deque((batch.txid for batch in follow(look, ended)), maxlen=SHOWN))
+        return list(deque((batch.txid for batch in count_what_comes(look, ended)), maxlen=SHOWN))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from txbatch.cli.ask import ask
 from txbatch.cli.change import change
 from txbatch.cli.database import chosen_settings
 from txbatch.cli.drop import drop
+from txbatch.cli.follow import follow
 from txbatch.cli.grants import grants
 from txbatch.cli.history import as_of, why
 from txbatch.cli.plan.plan import plan
@@ -32,6 +33,7 @@ ORDER = (
     *(
         "init",
         "run",
+        "follow",
         "plan",
         "status",
         "batches",
@@ -111,7 +113,7 @@ def _settings_of_demos(home: Path) -> settings.Settings:
     return demo_settings(home)
 
 
-for each in (init, run, plan, status, batches, query, psql, abort, drop, doctor, up, down, migrate):
+for each in (init, run, follow, plan, status, batches, query, psql, abort, drop, doctor, up, down, migrate):
     main.add_command(each)
 main.add_command(ask)
 main.add_command(restate)

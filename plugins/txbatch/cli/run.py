@@ -9,7 +9,8 @@ import click
 
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
-from txbatch.cli.follow import LATENCY_SECONDS, Following, newest
+from txbatch.cli.follow import Following, follow_job
+from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.printing import Rows, prints_rows
 from txbatch.cli.progress import told
 from txbatch.cli.restate import tell_committed, tell_counted
@@ -31,17 +32,11 @@ from txbatch.wiring import open_runner
 @click.option("--cron", type=arguments.TEXT, help="Cut the interval at these times: a batch each, in order.")
 @click.option("--timezone", type=arguments.TEXT, help="The zone of --cron.  [default: UTC]")
 @click.option("--until-idle", is_flag=True, help="Go on until there is nothing new.")
-@click.option("--follow", is_flag=True, help="Go on for good, until SIGTERM: count what comes as soon as it is there.")
-@click.option(
-    "--since", type=arguments.MOMENT, help="Where --follow begins, for a spout that reads by time; with --cron."
-)
-@click.option("--delay", type=arguments.LIMIT, help="Take an interval for over so many seconds later: files come late.")
-@click.option(
-    "--min-batch", type=arguments.LIMIT, help="Wait for so many bytes of files, or records of a log, with --follow,"
-)
-@click.option(
-    "--max-latency", type=arguments.LIMIT, help=f"but no longer than so many seconds; else {LATENCY_SECONDS}."
-)
+@click.option("--follow", is_flag=True, hidden=True)
+@click.option("--since", type=arguments.MOMENT, hidden=True)
+@click.option("--delay", type=arguments.LIMIT, hidden=True)
+@click.option("--min-batch", type=arguments.LIMIT, hidden=True)
+@click.option("--max-latency", type=arguments.LIMIT, hidden=True)
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
 @prints_rows(*BATCH_COLUMNS, nothing="nothing new", drop=DROPPED, cut=("run",))
 def run(
@@ -68,17 +63,22 @@ def run(
     The steps are those of a DAG run: initialize, emit, commit, success. With --cron, each interval in turn. Stops at the
     first error; run the same command again to continue there.
     """
-    following = Following(follow, since, min_batch, max_latency, delay, cron, timezone)
-    following.check([run_id, interval, until_idle])
-    if not follow:
-        arguments.check_cron(run_id, interval, cron, timezone)
+    if follow:
+        spelled_now("run --follow", "follow", job)
+        if run_id or interval or until_idle:
+            raise click.UsageError(
+                "to follow is to read all that comes: leave out --run-id, --interval and --until-idle"
+            )
+        following = Following(since, min_batch, max_latency, delay, cron, timezone)
+        return follow_job(job, params, following, master)
+    if any(given is not None for given in (since, delay, min_batch, max_latency)):
+        raise click.UsageError(f"--since, --delay, --min-batch and --max-latency are of `txbatch follow {job}`")
+    arguments.check_cron(run_id, interval, cron, timezone)
     loaded, where = load_job(job), chosen_settings()
     parameters, between = arguments.parameters(loaded, params), arguments.interval(loaded, interval)
     pieces = arguments.pieces(between, cron, timezone or "UTC") if between and cron is not None else None
     reader = Reader(chosen_engine(where))
     with open_runner(loaded, where, master) as runner:
-        if follow:
-            return reader.batches_by_txid(loaded.topology.name, newest(following.look(runner, parameters)))
         if pieces is None:
             if run_id or between:
                 tell_committed(runner.steps, Run(f"{RUN_PREFIX}{run_id}", interval=between))

@@ -1,4 +1,4 @@
-"""`txbatch run --follow`: a call that goes on for good, and counts what comes as soon as it is there.
+"""`txbatch follow`: a call that goes on for good, and counts what comes as soon as it is there.
 
 It is run after run by one warm application, each planned, fenced and committed like any other. Between two of them it holds
 nothing: two followers, or one beside Airflow, are in each other's way as any two runs are.
