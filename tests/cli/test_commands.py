@@ -225,7 +225,7 @@ def test_help_lists_commands_by_use_in_whole_with_an_example_and_where_to_read_o
     said = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     lines = said.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     listed = [line.split()[0] for line in lines if line[2] != " "]  # what a command does may take two lines
-    assert listed[:10] == ["init", "run", "plan", "status", "batches", "query", "ask", "why", "as-of", "psql"]
+    assert listed[:8] == ["init", "run", "follow", "plan", "status", "batches", "query", "ask"]
     assert set(listed) == set(main.commands)
     assert "..." not in said.partition("Commands:")[2]
     assert "txbatch run jobs/sentences.py && txbatch query sentences how are" in said

@@ -52,3 +52,33 @@ def test_run_that_follows_is_follow(txbatch: Txbatch, days: str, monkeypatch: py
 def test_a_run_that_follows_refuses_what_it_did(txbatch: Txbatch, days: str, given: list[str], why: str) -> None:
     found = txbatch("run", days, *given)
     assert (found.exit_code, why in found.stderr) == (2, True), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["--restate", "1"], ["restate", "DAYS", "1", "--plan"]),
+        (["--rebuild"], ["rebuild", "DAYS", "--plan"]),
+        (["--rebuild", "--all"], ["rebuild", "DAYS", "--plan", "--all"]),
+        (["--rebuild", "--sample", "1"], ["rebuild", "DAYS", "--plan", "--sample", "1"]),
+    ],
+)
+def test_a_plan_of_a_correction_is_a_correction_with_plan(
+    txbatch: Txbatch, days: str, old: list[str], new: list[str]
+) -> None:
+    years = ("--interval", "2020-01-01T00Z", "2022-01-01T00Z", "--cron", "0 0 1 1 *")
+    assert txbatch("run", days, *years).exit_code == 0
+    command = [days if word == "DAYS" else word for word in new]
+    before, after = txbatch("plan", days, *old, "--json"), txbatch(*command, "--json")
+    assert rows(before) == rows(after)
+    assert before.stderr.startswith(hint(f"plan {old[0]}", " ".join(command[: command.index("--plan") + 1])))
+    assert "works in this version" not in after.stderr
+    before, after = txbatch("plan", days, *old), txbatch(*command)
+    assert (before.stdout, before.exit_code) == (after.stdout, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--all"], ["--sample", "2"], ["--plan", "--cancel"], ["--plan", "--all", "--sample", "1"]]
+)
+def test_what_says_how_a_rebuild_is_planned_needs_the_plan(txbatch: Txbatch, days: str, wrong: list[str]) -> None:
+    assert txbatch("rebuild", days, *wrong).exit_code == 2

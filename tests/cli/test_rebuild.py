@@ -287,7 +287,7 @@ def test_a_plan_of_it_says_what_it_reads_and_what_becomes_of_keys_and_stores_not
     other = 'stream.group_by("record_offset").persistent_aggregate(OpaqueState("offsets"), count=Count())\n'
     now = words.write(MORE + ")\n" + other.removesuffix(")\n"), "more.py")
     tables, staged = stored(words), sorted((home / "staging").rglob("*"))
-    (planned,) = json.loads(txbatch("plan", now, "--rebuild", "--all", "--json").stdout)
+    (planned,) = json.loads(txbatch("rebuild", now, "--plan", "--all", "--json").stdout)
     assert [planned[name] for name in ("positions", "first", "last", "records")] == [2, 1, 2, 6]
     assert planned["took"] > 0
     assert planned["reads"] == [{"stream": "in", "partitions": 2, "read": 4, "left_out": 0, "records": 6}]
@@ -306,15 +306,15 @@ def test_a_plan_of_it_says_what_it_reads_and_what_becomes_of_keys_and_stores_not
         None,
         "it is new",
     ]
-    newest = txbatch("plan", now, "--rebuild", "--sample", "1").stdout
+    newest = txbatch("rebuild", now, "--plan", "--sample", "1").stdout
     assert "words: 2 batches would be counted again, txids 1 to 2: 6 records; counting them took " in newest
     assert "words: value 'last' of state 'words' is new" in newest
     assert "Counted now, 1 of them, the newest (--all counts all): 2 records, 2 before. Of these alone:" in newest
     assert "words, line a: count=2 -> count=2, last=2" in newest
     assert (stored(words), sorted((home / "staging").rglob("*"))) == (tables, staged)
     assert words.report == OLD
-    wrong = txbatch("plan", now, "--rebuild", "--all", "--sample", "1")
-    assert (wrong.exit_code, "with that --sample or --all" in wrong.output) == (2, True)
+    wrong = txbatch("rebuild", now, "--plan", "--all", "--sample", "1")
+    assert (wrong.exit_code, "give it, and one of the two" in wrong.output) == (2, True)
 
 
 @pytest.mark.rule("R17", "R23")
@@ -323,7 +323,7 @@ def test_a_plan_of_it_tells_what_has_other_keys_was_restated_or_would_fail(words
         assert [batch.txid for batch in runner.restate([1], "again")] == [3]
     by_offset = JOB.format(root=str(words.log.root), more="").replace('group_by("line")', 'group_by("record_offset")')
     now = words._write("other.py", by_offset)
-    (planned,) = json.loads(txbatch("plan", now, "--rebuild", "--json").stdout)
+    (planned,) = json.loads(txbatch("rebuild", now, "--plan", "--json").stdout)
     assert planned["counted"] == [2, 1]  # in the order of their versions, as a rebuild counts them
     (state,) = planned["states"]
     assert (state["before"], state["after"], state["changed"]) == (3, 3, None)
@@ -334,7 +334,7 @@ def test_a_plan_of_it_tells_what_has_other_keys_was_restated_or_would_fail(words
         raise BadRecord("state 'words': no c is expected")
 
     LikeTheDriver.before = fails
-    failed = txbatch("plan", now, "--rebuild")
+    failed = txbatch("rebuild", now, "--plan")
     assert failed.exit_code == 1
     assert "words: position 2 cannot be counted by the job as it is now: " in failed.output
     assert "no c is expected" in failed.output

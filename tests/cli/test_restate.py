@@ -142,8 +142,8 @@ def test_a_plan_of_it_shows_the_effect_and_stores_nothing(
 ) -> None:
     source.write_text(MENDED)
     before, staged = contents(engine), sorted((home / "staging").rglob("*"))
-    (planned,) = rows(txbatch("plan", job, "--restate", "1", "--json"))
-    shown = txbatch("plan", job, "--restate", "1").stdout
+    (planned,) = rows(txbatch("restate", job, "1", "--plan", "--json"))
+    shown = txbatch("restate", job, "1", "--plan").stdout
     assert (contents(engine), sorted((home / "staging").rglob("*"))) == (before, staged)
     assert [planned[name] for name in ("position", "replaces", "records_before", "records_after")] == [1, 1, 2, 3]
     (state,) = planned["states"]
@@ -158,9 +158,11 @@ def test_a_plan_of_it_shows_the_effect_and_stores_nothing(
     assert "days, name b: count=1 -> count=2" in shown
     assert "would be counted again: 3 records, 2 before" in shown
     rows(txbatch("restate", job, "1", "--why", "a typing error", "--json"))
-    (again,) = rows(txbatch("plan", job, "--restate", "1", "--json"))
+    (again,) = rows(txbatch("restate", job, "1", "--plan", "--json"))
     assert (again["replaces"], again["states"][0]["keys_changed"]) == (3, 0)
-    refused(txbatch("plan", job, "--restate", "9"), "topology 'days' has no txid 9")
+    refused(txbatch("restate", job, "9", "--plan"), "topology 'days' has no txid 9")
+    both = rows(txbatch("restate", "days", "--interval", "2024-01-01T00:00Z", "2024-01-03T00:00Z", "--plan", "--json"))
+    assert [(each["position"], each["replaces"]) for each in both] == [(1, 3), (2, 2)]
 
 
 WRONG = {
@@ -191,7 +193,8 @@ def test_what_cannot_be_counted_again_is_refused_and_nothing_changed(
     before = contents(engine)
     for asked, told in WRONG.values():
         refused(txbatch("restate", "days", *asked, "--why", "wrong"), told)
-    for asked in (["1", "--why", " "], ["--why", "x"], ["1", *day(1), "--why", "x"], ["1"]):
+        refused(txbatch("restate", "days", *asked, "--plan"), told)
+    for asked in (["1", "--why", " "], ["--why", "x"], ["1", *day(1), "--why", "x"], ["1"], ["--plan"]):
         assert txbatch("restate", "days", *asked).exit_code == 2
     assert contents(engine) == before
     assert [row["txid"] for row in rows(txbatch("restate", "days", "4", "--why", "x", "--skipped", "--json"))] == [5]
@@ -215,7 +218,7 @@ def two_files(source: Path, job: str, txbatch: Txbatch) -> Path:
     return other
 
 
-@pytest.mark.parametrize("asked", [["restate", "days", "1", "--why", "x"], ["plan", "jobs/days.py", "--restate", "1"]])
+@pytest.mark.parametrize("asked", [["restate", "days", "1", "--why", "x"], ["restate", "jobs/days.py", "1", "--plan"]])
 def test_records_whose_file_is_gone_are_not_taken_out_in_silence(
     txbatch: Txbatch, two_files: Path, engine: Engine, asked: list[str]
 ) -> None:
@@ -224,6 +227,8 @@ def test_records_whose_file_is_gone_are_not_taken_out_in_silence(
     told = "two of stream 'in' is not there any more, and its interval had 3 records then, 2 records now"
     refused(txbatch(*asked), told)
     assert counts(engine) == before
+    (planned,) = rows(txbatch("restate", "days", "1", "--plan", "--accept-missing", "--json"))
+    assert (planned["records_before"], planned["records_after"]) == (3, 2)
     assert [row["status"] for row in rows(txbatch("batches", "days", "--json")) if row["txid"] > 4] in ([], ["aborted"])
     done = rows(txbatch("restate", "days", "2", "--why", "none of its records is in that file", "--json"))
     assert [row["position"] for row in done] == [2]
@@ -247,7 +252,7 @@ def test_a_rebuild_takes_no_records_out_whose_file_is_gone(
     before = counts(engine)
     two_files.unlink()
     Path(job).write_text(Path(job).read_text().replace("count=Count()", 'count=Count(), least=Min("name")'))
-    for asked in (["plan", job, "--rebuild"], ["rebuild", job, "--why", "x"]):
+    for asked in (["rebuild", job, "--plan"], ["rebuild", job, "--why", "x"]):
         refused(txbatch(*asked), "two of stream 'in' is not there any more")
     assert counts(engine) == before
     two_files.write_text("2024-01-01T15:00Z,b")

@@ -210,3 +210,34 @@ def test_a_runs_name_that_is_logged_raw_is_found() -> None:
 def test_no_line_of_a_log_is_anothers_to_write() -> None:
     found = {str(file): list(logged_raw(ast.parse(file.read_text(encoding="utf-8")))) for file in MODULES}
     assert not {file: names for file, names in found.items() if names}
+
+
+# `run --follow`, `plan --restate` and `plan --rebuild`: a line of a shell, a text, or the words of a call in a test.
+OLD_SPELLING = re.compile(r"--(?:follow|restate|rebuild)\b|(?<!-)\bplan\b[^`\n]*--(?:sample|all|master)\b")
+# Where the changelog says which spelling goes, and what comes for it.
+FAREWELL = re.compile(r"^- `txbatch run JOB --follow` is .*?The old spellings work", re.MULTILINE | re.DOTALL)
+TOLD = [
+    *(file for part in ("docs", "starter", "jobs", "dags", "docker", "bin") for file in (ROOT / part).rglob("*")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "docker-compose.yml")),
+    *SOURCES,
+]
+# Those that take an old spelling, and what says that they do.
+TAKERS = ("plugins/txbatch/cli/run.py", "plugins/txbatch/cli/plan/plan.py", "tests/cli/test_old_spelling.py")
+
+
+def old_spellings(file: Path) -> list[str]:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return [line for line in FAREWELL.sub("", text).splitlines() if OLD_SPELLING.search(line)]
+
+
+@pytest.mark.parametrize("line", ['"plan", job, "--restate", "1"', "txbatch run x.py --follow", "plan x.py --all"])
+def test_an_old_spelling_is_found(line: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"{line}\ntxbatch rebuild x.py --plan --all\n")
+    assert old_spellings(tmp_path / "page.md") == [line]
+
+
+def test_nobody_is_told_an_old_spelling_of_a_command() -> None:
+    """What prints, what documents and what tests: only what still takes one names it."""
+    own = {Path(__file__), *(ROOT / taker for taker in TAKERS)}
+    found = {str(file): old_spellings(file) for file in TOLD if file.is_file() and file not in own}
+    assert not {file: lines for file, lines in found.items() if lines}

@@ -9,7 +9,8 @@ import click
 
 from txbatch import settings
 from txbatch.cli import arguments, database
-from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
+from txbatch.cli.printing import Rows, print_table, prints_rows
 from txbatch.core.text import shown
 from txbatch.launch.job_file import check_emission
 from txbatch.launch.submission import LOCAL_MASTER
@@ -35,8 +36,16 @@ COLUMNS = (
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    """Below the table: what the call came to."""
+    """What would be; or what there is, and below the table what the call came to."""
     for row in rows:
+        if "rebuilds" in row:
+            show_rebuild(row)
+    there = [row for row in rows if "rebuilds" not in row]
+    if there:
+        print_table(there, COLUMNS, drop=("records", "started_at"), cut=("why",))
+    elif not rows:
+        click.echo("no rebuild yet", err=True)
+    for row in there:
         if "told" in row:
             click.echo(shown(row["told"]))
 
@@ -44,31 +53,51 @@ def _show(rows: list[dict[str, Any]]) -> None:
 @click.command()
 @click.argument("job", metavar="TOPOLOGY|JOB", type=arguments.TEXT)
 @click.option("--why", type=arguments.WHY, help="Kept with the rebuild; needed to begin one, not to go on.")
+@click.option(
+    "--plan", is_flag=True, help="What that would change: the newest batches are counted by Spark, nothing is stored."
+)
+@click.option("--sample", type=arguments.LIMIT, help=f"--plan counts as many of the newest batches; else {SAMPLE}.")
+@click.option("--all", "everything", is_flag=True, help="--plan counts all batches.")
 @click.option("--cancel", is_flag=True, help="Forget the rebuild that runs, and all that it counted.")
 @click.option(
     "--drop-past", is_flag=True, help="Drop the generations that were replaced: as-of reaches no further back."
 )
 @click.option("--status", is_flag=True, help="Show the rebuilds, and how far they are.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
-@prints_rows(*COLUMNS, nothing="no rebuild yet", drop=("records", "started_at"), cut=("why",), show=_show)
-def rebuild(job: str, why: str | None, cancel: bool, drop_past: bool, status: bool, master: str) -> Rows:
+@prints_rows(nothing="no rebuild yet", show=_show)
+def rebuild(
+    job: str,
+    why: str | None,
+    plan: bool,
+    sample: int | None,
+    everything: bool,
+    cancel: bool,
+    drop_past: bool,
+    status: bool,
+    master: str,
+) -> Rows:
     """Count all batches again by the job as it is now, while reports go on.
 
     \b
+      txbatch rebuild jobs/word_count.py --plan
       txbatch rebuild jobs/word_count.py --why "the longest word, too"
 
     The states are counted anew beside those that count. When every batch is counted, also those that were committed
     meanwhile, one transaction swaps the two. Killed or stopped by an error, it goes on when it is called again. Called with
     the same words for the same job after that, it counts nothing, and says so.
     """
-    if cancel + drop_past + status > 1 or ((cancel or drop_past or status) and why is not None):
+    if cancel + drop_past + status > 1 or ((cancel or drop_past or status) and (plan or why is not None)):
         raise click.UsageError(
-            "--why begins a rebuild; --cancel, --drop-past and --status do only what they say: give one"
+            "--why begins a rebuild; --plan, --cancel, --drop-past and --status do only what they say: give one"
         )
+    if ((sample or everything) and not plan) or (sample and everything):
+        raise click.UsageError("--sample and --all say how many batches --plan counts: give it, and one of the two")
     where = database.ready()
     if cancel or drop_past or status:
         return _other(where, job, cancel=cancel, drop_past=drop_past)
     loaded = arguments.job_of(job, where)
+    if plan:
+        return [preview_rebuild(loaded, where, None if everything else sample or SAMPLE, master)]
     check_emission(loaded)
     steps = open_steps(loaded, where)
     done = open_rebuilder(steps, open_application(loaded, where, master)).run(why, arguments.whoever())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 
 from txbatch.cli import arguments, database
-from txbatch.cli.printing import Rows, prints_rows
+from txbatch.cli.plan.plan_restate import preview_restate, show_restate
+from txbatch.cli.printing import Rows, print_table, prints_rows
 from txbatch.cli.progress import told
 from txbatch.core.batch.transaction import BatchStatus, Interval, Run
 from txbatch.core.protocol.restate import positions_within, uncounted
@@ -18,9 +20,17 @@ from txbatch.launch.submission import LOCAL_MASTER
 from txbatch.postgres.reading.ledger_reader import Reader
 from txbatch.run.progress import watched
 from txbatch.run.steps import Steps
-from txbatch.wiring import already_committed, open_runner, reader_beside
+from txbatch.wiring import already_committed, open_runner
 
 COLUMNS = ("position", "txid", "status", "replaces", "records_before", "records", "keys", "interval_start", "took")
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        if "states" in row:
+            show_restate(row)
+    if done := [row for row in rows if "states" not in row]:
+        print_table(done, COLUMNS, drop=("took", "interval_start", "status", "replaces"))
 
 
 @click.command()
@@ -29,18 +39,20 @@ COLUMNS = ("position", "txid", "status", "replaces", "records_before", "records"
 @click.option(
     "--interval", nargs=2, type=arguments.Moment(), metavar="START END", help="All batches whose intervals lie in it."
 )
-@click.option("--why", required=True, type=arguments.WHY, help="Kept with each batch.")
+@click.option("--why", type=arguments.WHY, help="Kept with each batch; needed, except with --plan.")
+@click.option("--plan", is_flag=True, help="What that would change, each batch by itself: read by Spark, not stored.")
 @click.option(
     "--accept-missing", is_flag=True, help="Count without what cannot be read any more; else nothing is counted."
 )
 @click.option("--skipped", is_flag=True, help="Also batches whose records were given up.")
 @click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, show_default=True, help="Spark master.")
-@prints_rows(*COLUMNS, nothing="", drop=("took", "interval_start", "status", "replaces"))
+@prints_rows(nothing="", show=_show)
 def restate(
     job: str,
     txids: tuple[int, ...],
     interval: tuple[datetime, datetime] | None,
-    why: str,
+    why: str | None,
+    plan: bool,
     accept_missing: bool,
     skipped: bool,
     master: str,
@@ -48,6 +60,7 @@ def restate(
     """Count committed batches again, as their source and the job are now.
 
     \b
+      txbatch restate flights 3 --plan
       txbatch restate flights 3 --why "the file of the 3rd was cut off"
       txbatch restate flights --interval 2013-01-03T05:00Z 2013-01-05T05:00Z --why "late files"
 
@@ -56,13 +69,17 @@ def restate(
     """
     if bool(txids) == (interval is not None):
         raise click.UsageError("name TXIDs, or give --interval START END: one of both")
+    if why is None and not plan:
+        raise click.UsageError("--why is kept with each batch: give it, or --plan, which stores nothing")
     where = database.ready()
     loaded = arguments.job_of(job, where)
     check_emission(loaded)
     between = arguments.interval(loaded, interval)
+    reader = Reader(database.connected(where))
+    asked = txids if between is None else _within(reader, loaded, between)
+    if why is None or plan:
+        return preview_restate(loaded, where, asked, master, accept_missing=accept_missing, skipped=skipped)
     with open_runner(loaded, where, master) as runner:
-        reader = reader_beside(runner.steps)
-        asked = txids if between is None else _within(reader, loaded, between)
         batches = runner.restate(asked, why, arguments.whoever(), accept_missing=accept_missing, skipped=skipped)
         with told(loaded.topology.name, len(asked), runner.application) as tell:
             done = {batch.txid for batch in watched(batches, len(asked), tell, found=runner.found)}

@@ -9,6 +9,7 @@ import click
 
 from txbatch.cli import arguments
 from txbatch.cli.database import chosen_engine, chosen_settings
+from txbatch.cli.old_spelling import spelled_now
 from txbatch.cli.plan.explain import appeared, preview
 from txbatch.cli.plan.plan_rebuild import SAMPLE, preview_rebuild, show_rebuild
 from txbatch.cli.plan.plan_restate import preview_restate, show_restate
@@ -39,25 +40,11 @@ def _show_plan(rows: list[dict[str, Any]]) -> None:
 @click.option("--run-id", type=arguments.TEXT, help="As this run; else as a new one.")
 @arguments.interval_option
 @arguments.param_option
-@click.option(
-    "--restate", type=arguments.TXID, help="What counting this txid again would change: read by Spark, not stored."
-)
-@click.option(
-    "--rebuild",
-    is_flag=True,
-    help="What counting all batches again would change: the newest are read by Spark, not stored.",
-)
-@click.option(
-    "--sample", type=arguments.LIMIT, help=f"As many of the newest batches are read for --rebuild; else {SAMPLE}."
-)
-@click.option("--all", "everything", is_flag=True, help="All batches are read for --rebuild.")
-@click.option(
-    "--master",
-    type=arguments.MASTER,
-    default=LOCAL_MASTER,
-    show_default=True,
-    help="Spark master of --restate and --rebuild.",
-)
+@click.option("--restate", type=arguments.TXID, hidden=True)
+@click.option("--rebuild", is_flag=True, hidden=True)
+@click.option("--sample", type=arguments.LIMIT, hidden=True)
+@click.option("--all", "everything", is_flag=True, hidden=True)
+@click.option("--master", type=arguments.MASTER, default=LOCAL_MASTER, hidden=True)
 @prints_rows(nothing="", show=_show_plan)
 def plan(
     job: str,
@@ -72,7 +59,8 @@ def plan(
 ) -> Rows:
     """Say what the job file JOB guarantees, and its next batch.
 
-    Uses no txid, and starts no Spark unless --restate or --rebuild is given. What a run would be refused for is said.
+    Uses no txid, and starts no Spark. What a run would be refused for is said. What a restate or a rebuild would change is
+    said by `txbatch restate --plan` and `txbatch rebuild --plan`.
     """
     if (restate is not None or rebuild) and (run_id or interval or params):
         raise click.UsageError("--restate and --rebuild say what is read: leave out --run-id, --interval and --param")
@@ -80,8 +68,10 @@ def plan(
         raise click.UsageError("give --restate, or --rebuild, and with that --sample or --all")
     loaded = load_job(job)
     if restate is not None:
-        return [preview_restate(loaded, chosen_settings(), restate, master)]
+        spelled_now("plan --restate", "restate", job, str(restate), "--plan")
+        return preview_restate(loaded, chosen_settings(), [restate], master, skipped=True)
     if rebuild:
+        spelled_now("plan --rebuild", "rebuild", job, "--plan")
         return [preview_rebuild(loaded, chosen_settings(), None if everything else sample or SAMPLE, master)]
     check_emission(loaded)
     between = arguments.interval(loaded, interval)

@@ -1,4 +1,4 @@
-"""`txbatch plan --rebuild`: what counting all batches again would change. Reads the source with Spark, and stores nothing."""
+"""`txbatch rebuild --plan`: what counting all batches again would change. Reads the source with Spark, and stores nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`txbatch plan --restate`: what counting a batch again would change. Reads the source with Spark, and stores nothing."""
+"""`txbatch restate --plan`: what counting batches again would change. Reads the source with Spark, and stores nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,13 +12,14 @@ from txbatch.cli.plan.explain import read
 from txbatch.cli.printing import key_told, print_table, sides_told
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Restate, Run
-from txbatch.core.corrections.verify import Unverifiable
+from txbatch.core.corrections.verify import EmitAgain, Unverifiable
 from txbatch.core.errors import TransientError
 from txbatch.core.protocol.planning import plan_restate
 from txbatch.core.protocol.restate import check_whole
 from txbatch.core.text import shown
 from txbatch.launch.job_file import Job, check_emission
 from txbatch.postgres.corrections.restate_preview import Effect, effects
+from txbatch.run.steps import Steps
 from txbatch.settings import Settings
 from txbatch.tables import plain
 from txbatch.wiring import open_application, open_emitter, open_steps, reader_beside
@@ -26,29 +27,44 @@ from txbatch.wiring import open_application, open_emitter, open_steps, reader_be
 NAME = "plan"
 
 
-def preview_restate(job: Job, where: Settings, txid: int, master: str) -> dict[str, Any]:
-    """Return what a restate of a txid would read and change. Raises what the restate would."""
+def preview_restate(
+    job: Job,
+    where: Settings,
+    txids: Iterable[int],
+    master: str,
+    *,
+    accept_missing: bool = False,
+    skipped: bool = False,
+) -> list[dict[str, Any]]:
+    """Return what a restate of each txid, by itself, would read and change. Raises what the restate would."""
     check_emission(job)
     steps = open_steps(job, where)
     ledger, topology = steps.ledger, job.topology
     ledger.check_definition(topology, job.name)
-    asked = Restate(ledger.batch(topology.name, txid).position, NAME, skipped=True)
+    positions = sorted({ledger.batch(topology.name, txid).position for txid in txids})
+    emitter = open_emitter(steps, open_application(job, where, master))
+    try:
+        return [_preview(steps, emitter, Restate(each, NAME, None, accept_missing, skipped)) for each in positions]
+    finally:
+        emitter.close()
+
+
+def _preview(steps: Steps, emitter: EmitAgain, asked: Restate) -> dict[str, Any]:
+    ledger, topology = steps.ledger, steps.job.topology
     version = ledger.version(topology.name, asked.position)
     metadata = plan_restate(
         topology, ledger.head(topology.name, Run(NAME, restate=asked)), version, asked, ledger.upstream
     )
-    emitter = open_emitter(steps, open_application(job, where, master))
     reader = reader_beside(steps)
     (counted,) = reader.batches_by_txid(topology.name, [version.current.txid])
     try:
         plan = BatchPlan.from_json(metadata)
         again = emitter.emit(topology.name, version.current.txid, plan, asked.position)
-        check_whole(topology, version, again.manifest)
+        if not asked.accept_missing:
+            check_whole(topology, version, again.manifest)
         states = [_state(each) for each in effects(reader.engine, topology, version, again)]
     except Unverifiable as error:
         raise TransientError(f"{topology.name}: txid {asked.position} cannot be counted again: {error}") from error
-    finally:
-        emitter.close()
     return {
         "topology": topology.name,
         "position": asked.position,
