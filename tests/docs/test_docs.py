@@ -62,6 +62,13 @@ def test_what_a_job_is_told_to_import_is_there(document: Path) -> None:
     assert set(re.findall(r"\btxbatch\.([A-Z]\w+)", document.read_text())) <= set(txbatch.__all__)
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_imports_is_public(document: Path) -> None:
+    """A room that people copy an import from cannot be moved any more."""
+    named = set(re.findall(r"(?:from|import) txbatch\.(\w+(?:\.\w+)*)", document.read_text()))
+    assert named <= {"orchestration", "reports", "testing"}
+
+
 def test_the_readme_shows_the_job_that_the_demo_runs() -> None:
     (shown,) = blocks("README.md", "python")
     assert shown in (ROOT / "jobs" / "word_count.py").read_text()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from operation_cases import DOCUMENT, LINES, QUERIES, QUERY_LINES, documented, given, in_memory
 
 from txbatch import Stream, Topology
 from txbatch.memory.ask import ask
+from txbatch.memory.keep_windows import MemoryWindows
+from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.runner import run
 
 
@@ -47,7 +50,13 @@ def test_closed_windows_and_sessions_are_handed_on() -> None:
 
 def test_old_windows_leave() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", section("### Keeping", "## Queries"), re.DOTALL)
-    exec(example, {})
+    names: dict[str, Any] = {}
+    exec(example, names)
+    ledger = run(names["visits"])
+    list(MemoryRetention(ledger).fold("visits", 9))
+    ((state, left),) = MemoryWindows(ledger).leave("visits")
+    assert (state, left.windows, left.records) == ("per_day", 3, 3)
+    assert [key[0].day for key in sorted(ledger.rows("per_day"))] == [4, 5, 6, 7, 8, 9, 10]
 
 
 def test_files_are_written() -> None:

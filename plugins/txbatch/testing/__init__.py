@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from txbatch.testing.combiner import check_combiner
 from txbatch.testing.feeder import FeederBatchSpout, FeederPartitionedSpout
-from txbatch.testing.local import LocalTopology, submit_topology
+from txbatch.testing.local import LocalTopology, run, submit_topology
 
-__all__ = ["FeederBatchSpout", "FeederPartitionedSpout", "LocalTopology", "check_combiner", "submit_topology"]
+__all__ = ["FeederBatchSpout", "FeederPartitionedSpout", "LocalTopology", "check_combiner", "run", "submit_topology"]

@@ -154,6 +154,10 @@ class LocalTopology:
         """Return the answer of a query stream to each question, as `Reports.ask` does (Storm's LocalDRPC)."""
         return ask(self._ledger, self.topology, query, questions)
 
+    def new_values(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the rows that commits have written into a table of new values, in their order."""
+        return self._ledger.new_values(table)
+
     def batches(self) -> list[Batch]:
         """Return all batches, in the order of their txids."""
         return self._ledger.tables.batches_of(self.topology.name)
@@ -161,6 +165,17 @@ class LocalTopology:
     def _runner(self) -> Runner:
         steps = Steps(MemoryJob(self.topology), self._ledger, self._staging, MemoryRunLocks(), _standing_still)
         return Runner(steps, MemoryApplication(self.topology, self._staging))
+
+
+def run(topology: Topology, on: LocalTopology | None = None) -> LocalTopology:
+    """Run a topology as it stands until nothing is new, on what another one has counted, if one is given.
+
+    Nothing is replaced: a `StateSpout` reads the states of the other one. Raises what `LocalTopology.run` does.
+    """
+    checked = topology.check()
+    local = LocalTopology(checked) if on is None else LocalTopology(checked, on._ledger, on._staging)
+    local.run()
+    return local
 
 
 def submit_topology(
