@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 from support import Keyed, code, manifest_of, record_batch, run
+from twin.rebuild import MemoryRebuilds
+from twin.retention import MemoryRetention
+from twin.window_retention import MemoryWindows
 
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus
@@ -21,10 +24,7 @@ from txbatch.core.protocol import coordinator
 from txbatch.core.protocol.ledger import Committed, Ledger
 from txbatch.core.records.time_buckets import time_of
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.keep_windows import MemoryWindows
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuild import MemoryRebuilds
-from txbatch.memory.retention import MemoryRetention
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention

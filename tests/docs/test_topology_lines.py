@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from operation_cases import DOCUMENT, LINES, QUERIES, QUERY_LINES, documented, given, in_memory
+from twin.retention import MemoryRetention
+from twin.window_retention import MemoryWindows
 
 from txbatch import Stream, Topology
 from txbatch.memory.ask import ask
-from txbatch.memory.keep_windows import MemoryWindows
-from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.runner import run
 
 

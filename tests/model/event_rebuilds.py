@@ -7,13 +7,13 @@ from uuid import uuid4
 
 from model.event_times import STEPS, History
 from support import code, run
+from twin.rebuild import MemoryRebuilds
 
 from txbatch.core.batch.transaction import Assignment, Batch, Restate, TransactionAttempt
 from txbatch.core.corrections.rebuild import Swapped
 from txbatch.core.errors import TerminalError, TxbatchError
 from txbatch.core.protocol import planning
 from txbatch.direct.emitter import emit_batch
-from txbatch.memory.rebuild import MemoryRebuilds
 
 
 @dataclass

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from contract.test_restate import restate_of
 from support import ListSpout, LogSpout, code, run
+from twin.retention import MemoryRetention
 
 from txbatch import Count, OpaqueState, SpoutKind, StateSpout, Topology, session_window, window
 from txbatch.core.batch.transaction import Batch, BatchStatus, Interval, Run
@@ -28,7 +29,6 @@ from txbatch.core.topology.sessions import joined
 from txbatch.direct.emitter import emit_batch
 from txbatch.memory import event_time
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.retention import MemoryRetention
 
 DELAY, SIZE, SLIDE, GAP = 30, 40, 20, 15
 AFTER = 1  # microsecond after the gap: a record that is just the gap later is of the session

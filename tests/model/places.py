@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from model.kept import Report
 from sqlalchemy import Engine, text
 from support import Keyed, record_batch
+from twin.rebuild import MemoryRebuilds
+from twin.retention import MemoryRetention
 
 from txbatch import Topology
 from txbatch.core.aggregates.merge import Merger, Partial
@@ -20,8 +22,6 @@ from txbatch.core.protocol.ledger import Ledger
 from txbatch.core.state.fold import Contribution, fold, last_changed
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuild import MemoryRebuilds
-from txbatch.memory.retention import MemoryRetention
 from txbatch.memory.tables import Tables
 from txbatch.postgres.corrections.rebuild import PostgresRebuilds
 from txbatch.postgres.corrections.retention import Retention as PostgresRetention

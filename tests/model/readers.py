@@ -16,6 +16,8 @@ from uuid import uuid4
 
 from contract.test_restate import restate_of
 from support import LogSpout, code, run
+from twin.rebuild import MemoryRebuilds
+from twin.retention import MemoryRetention
 
 from txbatch import AppendState, Count, LiveState, OpaqueState, StateSpout, Topology
 from txbatch.core.batch.transaction import Assignment, Batch, BatchStatus, TransactionAttempt
@@ -25,8 +27,6 @@ from txbatch.core.state.pruned import has_gone
 from txbatch.core.upstream import look_ups
 from txbatch.direct.emitter import emit_batch
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.rebuild import MemoryRebuilds
-from txbatch.memory.retention import MemoryRetention
 
 SIZE, WORDS, JOB = 3, "abcde", "job.py"
 STEPS = ("batch", "batch", "batch", "read", "read", "read", "read", "ask", "ask")

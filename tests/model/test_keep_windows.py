@@ -19,13 +19,14 @@ import pytest
 from contract.test_restate import restate_of
 from model.event_times import KINDS, PLANNED, STEPS, History
 from sizes import some_of
+from twin import window_retention
+from twin.window_retention import MemoryWindows
 
 from txbatch.core.batch.transaction import BatchKind, BatchStatus
 from txbatch.core.corrections import window_retention as decided
 from txbatch.core.errors import TxbatchError
 from txbatch.core.protocol import coordinator
-from txbatch.memory import event_time, keep_windows
-from txbatch.memory.keep_windows import MemoryWindows
+from txbatch.memory import event_time
 
 pytestmark = pytest.mark.rule("R30")
 EACH = some_of(40, 80, "KEEP_WINDOWS")
@@ -139,7 +140,7 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
         "a window leaves too early",
     ),
     "pieces of sessions": (
-        keep_windows,
+        window_retention,
         "_by_other_keys",
         lambda keys: {key: [key] for key in keys},
         "what stays is another|others leave than are told|records are lost",
@@ -163,7 +164,7 @@ def test_who_lets_windows_leave_before_they_are_read_is_found(monkeypatch: pytes
 
 
 def test_who_does_not_wait_for_open_batches_that_read_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep_windows, "_open_readers", lambda *_: [])
+    monkeypatch.setattr(window_retention, "_open_readers", lambda *_: [])
     monkeypatch.setattr("txbatch.memory.upstream.check_gone", lambda *_: None)
     with pytest.raises(AssertionError, match="two attempts read other windows"):
         found("drop")

@@ -12,9 +12,9 @@ from model.places import Place, Real, Twin
 from model.rebuilt import Rebuilt
 from model.test_corrections import HISTORIES
 from sqlalchemy import Engine
+from twin import rebuild as rebuilds
 
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.memory import rebuild as rebuilds
 from txbatch.memory.tables import Tables
 
 

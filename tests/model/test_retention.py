@@ -9,10 +9,10 @@ import pytest
 from model.corrections import found_wrong
 from model.folded import Folded, drawn_folded
 from model.places import Twin
+from twin import retention
 
 from txbatch.core.corrections import retention as decided
 from txbatch.core.corrections.retention import Version
-from txbatch.memory import retention
 
 IN_BASE, FOLD, VERSIONS = retention._based, retention.fold, retention._versions
 

@@ -101,7 +101,7 @@ class Watched:
 
 
 class Rebuilds(Protocol):
-    """What carries out rebuilds: `postgres.corrections.rebuild`, and `memory.rebuild`, its twin.
+    """What carries out rebuilds: `postgres.corrections.rebuild`, and `tests/twin/rebuild`, its twin.
 
     Each method is one transaction, and may be called again.
     """

@@ -109,7 +109,7 @@ class Final:
 
 
 class Retention(Protocol):
-    """What folds the past of topologies. `postgres.corrections.retention` is the real one, `memory.retention` its twin."""
+    """What folds the past of topologies. `postgres.corrections.retention` is the real one, `tests/twin/retention` its twin."""
 
     def policies(self) -> Mapping[str, Keep | None]:
         """Return what each topology keeps, as its job last said; None: everything."""

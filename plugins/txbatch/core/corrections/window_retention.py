@@ -60,7 +60,7 @@ class Known:
 
 
 class Windows(Protocol):
-    """What lets windows leave states. `postgres.corrections.window_retention` is the real one, `memory.keep_windows` its twin."""
+    """What lets windows leave states. `postgres.corrections.window_retention` is the real one, its twin is in tests/twin/."""
 
     def leaving(self, topology: str, horizon: int | None = None) -> list[Leaving]:
         """Return how the windows of each state that keeps them for a time stand, as if all up to a `horizon` was folded."""
