@@ -15,7 +15,8 @@ from typing import Any
 from model.story import Story, Work
 
 from txbatch.core.batch.transaction import Batch, BatchStatus, Metadata, canonical_json
-from txbatch.memory.tables import StoredState, Tables
+from txbatch.memory.stored import StoredState
+from txbatch.memory.tables import Tables
 
 # Of a story the runs to choose from: all, or those that know a txid.
 Runs = Callable[[Story, int | None], list[str]]

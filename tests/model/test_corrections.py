@@ -22,7 +22,7 @@ from txbatch.core.aggregates.merge import Merger
 from txbatch.core.batch.transaction import BatchKind, BatchStatus
 from txbatch.core.protocol import planning
 from txbatch.core.state.fold import fold
-from txbatch.memory import tables
+from txbatch.memory import update
 from txbatch.memory.tables import Tables
 
 HISTORIES = some_of(1_000, 20_000, "CORRECTIONS")
@@ -70,7 +70,7 @@ def test_histories_on_postgresql(engine: Engine) -> None:
 
 # ---- ledgers that are wrong on purpose
 
-HEADS, RECORD, FOLDED_AGAIN = Tables.heads, Tables.record, Tables._folded_again
+HEADS, RECORD, FOLDED_AGAIN = Tables.heads, Tables.record, update._folded_again
 
 
 def _min_and_max_only_grow(self: Tables, aggregate: Any, stored: Any, batch: Any) -> Any:
@@ -125,11 +125,11 @@ def _as_of_what_counts_now(base: Any, contributions: Any, combine: Any, at: int 
 
 
 WRONG: dict[str, tuple[Any, str, Any]] = {
-    "min and max are not folded again": (Tables, "_folded_again", _min_and_max_only_grow),
-    "the newest version of each key counts": (tables, "fold", _newest_of_each_key),
+    "min and max are not folded again": (update, "_folded_again", _min_and_max_only_grow),
+    "the newest version of each key counts": (update, "fold", _newest_of_each_key),
     "a restate moves offsets": (Tables, "record", _offsets_move),
     "a restate takes the place of the first version": (Tables, "take_place", _in_the_place_of_the_first),
-    "a value that stays keeps its txid": (Tables, "_folded_again", _where_the_value_stays_so_does_the_txid),
+    "a value that stays keeps its txid": (update, "_folded_again", _where_the_value_stays_so_does_the_txid),
     "a batch follows a restate": (Tables, "heads", _follows_a_restate),
     "holes are read by the restate": (planning.restate, "ranges_again", lambda stream, planned, version: planned),
     "as-of has today's versions": (places, "fold", _as_of_what_counts_now),

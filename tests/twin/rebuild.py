@@ -21,7 +21,9 @@ from txbatch.core.protocol.record_numbers import check_same_number
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_past_read
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.tables import Counting, StoredState, Tables, Times
+from txbatch.memory.stored import Counting, StoredState, Times
+from txbatch.memory.tables import Tables
+from txbatch.memory.update import apply
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 
@@ -190,7 +192,7 @@ def _counted(
         if before is not None and not folds:
             decided.refuse_again(version, name)
         batch = replace(version, kind=BatchKind.RESTATE if folds else BatchKind.ORDINARY)
-        beside.apply(aggregate, list(partials[name]), batch, manifest.states[name].rows)
+        apply(beside, aggregate, list(partials[name]), batch, manifest.states[name].rows)
     if before is None:
         return beside.states
     return {name: _redated(tables, each, version) for name, each in beside.states.items()}

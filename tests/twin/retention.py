@@ -24,7 +24,8 @@ from txbatch.core.state.update import Change
 from txbatch.core.topology.quarantine import quarantine_name
 from txbatch.core.upstream.readers import held
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.tables import StoredState, Tables
+from txbatch.memory.stored import StoredState
+from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import looked_up, readers
 
 

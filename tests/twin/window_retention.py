@@ -19,7 +19,8 @@ from txbatch.core.upstream.upstream import STATE_SPOUT
 from txbatch.core.windows.session_window import SessionWindow
 from txbatch.memory import event_time
 from txbatch.memory.ledger import MemoryLedger
-from txbatch.memory.tables import StoredState, Tables
+from txbatch.memory.stored import StoredState
+from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import readers
 
 Key = tuple[Any, ...]

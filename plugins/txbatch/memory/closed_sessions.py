@@ -13,7 +13,8 @@ from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.upstream.closed_sessions import Asked, Before, Version, first_closed, same_sessions
 from txbatch.core.upstream.closings import asked_since, asks_touching
 from txbatch.core.upstream.ranges import Replaced
-from txbatch.memory.tables import StoredState, Tables
+from txbatch.memory.stored import StoredState
+from txbatch.memory.tables import Tables
 
 Key = tuple[Any, ...]
 

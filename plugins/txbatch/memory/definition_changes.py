@@ -34,7 +34,8 @@ from txbatch.core.state.state import OpaqueValue, TransactionalValue, Value
 from txbatch.core.text import shown
 from txbatch.core.topology.topology import Topology
 from txbatch.core.upstream.readers import check_changed
-from txbatch.memory.tables import Changed, Rows, StoredState, Tables
+from txbatch.memory.stored import Changed, Rows, StoredState
+from txbatch.memory.tables import Tables
 from txbatch.memory.upstream import looked_up, readers, replaced_generations
 
 Of = TypeVar("Of")

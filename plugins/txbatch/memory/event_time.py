@@ -26,7 +26,8 @@ from txbatch.core.protocol.event_time import (
 from txbatch.core.protocol.ledger import RunPlan
 from txbatch.core.records.time_buckets import micros_of
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.tables import Tables, Times
+from txbatch.memory.stored import Times
+from txbatch.memory.tables import Tables
 
 
 def fix(tables: Tables, topology: Topology, plans: Sequence[RunPlan], now: datetime) -> list[RunPlan]:

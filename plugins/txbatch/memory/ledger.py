@@ -58,7 +58,9 @@ from txbatch.core.topology.topology import Topology
 from txbatch.memory import definition_changes as changes
 from txbatch.memory import event_time
 from txbatch.memory.apart import MemoryWarehouses
-from txbatch.memory.tables import Attempt, Rows, Tables
+from txbatch.memory.stored import Attempt, Rows
+from txbatch.memory.tables import Tables
+from txbatch.memory.update import apply as apply_partials
 from txbatch.memory.upstream import MemoryUpstream
 
 # Per state: keys (tuples) with what the batch contributes to each.
@@ -368,7 +370,7 @@ class MemoryLedger:
                 name = aggregate.state.name
                 if aggregate.state.database is None:
                     with naming(f"{now.topology} {now.attempt}, state {name!r}"):
-                        tables.apply(aggregate, list(partials[name]), now, expected[name])
+                        apply_partials(tables, aggregate, list(partials[name]), now, expected[name])
             apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
             failpoints.hit("commit.loaded")
             self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)

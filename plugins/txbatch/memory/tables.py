@@ -1,19 +1,17 @@
-"""What the ledger in memory knows. Every stored value is immutable, so that a copy of the dictionaries is a snapshot."""
+"""The tables of the ledger in memory. Every stored value is immutable, so that a copy of the dictionaries is a snapshot."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from txbatch.core.aggregates.merge import Merger, Partial
 from txbatch.core.batch.apart import LastWriter, LedgerView
 from txbatch.core.batch.manifest import Manifest, ReadPartition
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import (
-    Assignment,
     Batch,
     BatchKind,
     BatchStatus,
@@ -23,139 +21,24 @@ from txbatch.core.batch.transaction import (
     TransactionAttempt,
     canonical_json,
 )
-from txbatch.core.corrections.rebuild import Rebuild
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy, stored_windows
-from txbatch.core.definition.redefinition import (
-    Redefinition,
-)
 from txbatch.core.definition.renames import by_name
 from txbatch.core.definition.stored import (
     Known,
-    StateDefinition,
     state_definition,
     stream_definitions,
     stream_fields,
     stream_watermarks,
 )
-from txbatch.core.errors import Incomplete, UnknownName
+from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
-from txbatch.core.protocol.event_time import Ahead, Closed, Marks
 from txbatch.core.protocol.ledger import Head, ReadBy, Version
-from txbatch.core.state.fold import Contribution, fold
-from txbatch.core.state.keep import Keep
-from txbatch.core.state.new_values import changed
-from txbatch.core.state.pruned import Spans
-from txbatch.core.state.state import TransactionalValue, Value
-from txbatch.core.state.update import Change, in_ledger
 from txbatch.core.text import shown
-from txbatch.core.topology.kept_windows import KeptWindows, Left
-from txbatch.core.topology.persistent_aggregate import PersistentAggregate, finished
+from txbatch.core.topology.kept_windows import Left
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 from txbatch.core.topology.topology import Topology
-
-Rows = Mapping[Any, Value]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTopology:
-    """A topology as it was registered: whose it is, what and how it reads, its streams' fields, what it keeps (R2, R22, R23)."""
-
-    job: str
-    by_interval: bool
-    source: Mapping[str, Metadata]
-    fields: Mapping[str, Mapping[str, str]]
-    keep: Keep | None = None
-    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
-    windows: Mapping[str, KeptWindows] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredState:
-    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
-
-    `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
-    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
-    says how its values are finished, `left` which windows have left it (R30), `pruned` of which positions rows have gone (R22).
-    """
-
-    topology: str
-    definition: StateDefinition
-    rows: Rows = field(default_factory=dict)
-    contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
-    applied_txid: int | None = None
-    base: Mapping[Any, TransactionalValue] = field(default_factory=dict)
-    horizon: int = 0
-    aggregate: PersistentAggregate | None = None
-    left: Left | None = None
-    pruned: Spans = ()
-
-    @property
-    def database(self) -> str | None:
-        """The other database that it is kept in."""
-        return self.definition.database
-
-    def based(self, key: Any) -> Partial | None:
-        """What was folded of a key; None: nothing."""
-        return self.base[key].value if key in self.base else None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One emit attempt."""
-
-    assignment: Assignment
-    run: str
-    status: str = "emitting"
-    manifest: Manifest | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25, R26).
-
-    A restate moves no watermark, and closes nothing.
-    """
-
-    planned_at: datetime
-    watermark: Marks | None = None
-    late: Mapping[str, int] = field(default_factory=dict)
-    ahead: Ahead | None = None
-    closed_to: Marks | None = None
-    closed: Mapping[str, Closed] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
-
-    txid: int
-    found: tuple[Redefinition, ...]
-    why: str
-    by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """A rebuild, the states that it counts, and the version of each position that they have (R23).
-
-    `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
-    whose place its own came, and `past` these, until they are `dropped`.
-    """
-
-    rebuild: Rebuild
-    states: Mapping[str, StoredState]
-    versions: Mapping[int, int] = field(default_factory=dict)
-    swapped: int | None = None
-    past: Mapping[str, StoredState] = field(default_factory=dict)
-    read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
-    late: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    dropped: bool = False
-
-    @property
-    def last(self) -> int:
-        """The version that was counted last: the newest; 0 before the first."""
-        return max(self.versions.values(), default=0)
+from txbatch.memory.stored import Attempt, Changed, Counting, StoredState, StoredTopology, Times
 
 
 @dataclass
@@ -451,47 +334,6 @@ class Tables:
         current = self.version(batch.topology, batch.position).current
         self.batches[batch.topology, current.txid] = replace(current, replaced_by=batch.txid)
 
-    def apply(
-        self, aggregate: PersistentAggregate, partials: Sequence[tuple[Any, Partial]], batch: Batch, expected: int
-    ) -> None:
-        """R9 for the partials of one state, R17 for those of a restate; Incomplete unless there are as many as `expected`."""
-        name = aggregate.state.name
-        if len(partials) != expected:
-            raise Incomplete(f"state {name!r}: {len(partials)} partials, the manifest says {expected}; emit again")
-        stored = self.states[name]
-        partials = _counting(aggregate, stored.definition, partials, batch)
-        contributions, combine = dict(stored.contributions), Merger(aggregate.partial_merges)
-        for key, partial in partials if aggregate.state.contributions else ():
-            at = key, batch.position, batch.txid
-            contributions[at] = combine.on_the_way(contributions[at], partial) if at in contributions else partial
-        stored = self.states[name] = replace(stored, contributions=contributions)
-        changes = aggregate.changes(partials)
-        if batch.kind is BatchKind.RESTATE:
-            changes = self._folded_again(aggregate, stored, batch)
-        updater = in_ledger(aggregate.state.kind, Merger(aggregate.merges))
-        rows = updater.update(stored.rows, changes, batch.txid).applied(stored.rows)
-        if aggregate.state.new_values is not None:
-            shown = [{key: row.value for key, row in each.items()} for each in (stored.rows, rows)]
-            before, after = ({key: finished(aggregate, each.get(key)) for key in changes} for each in shown)
-            made = [changed(key, before[key], after[key], batch.txid) for key in changes]
-            table = str(aggregate.state.new_values)
-            self.new_values[table] = (*self.new_values.get(table, ()), *(row for row in made if row is not None))
-        self.states[name] = replace(stored, rows=rows)
-
-    def _folded_again(self, aggregate: PersistentAggregate, stored: StoredState, batch: Batch) -> dict[Any, Change]:
-        """What becomes of each key of a restate and of the version that it replaced: the fold takes the place of the value."""
-        both = {batch.txid, *(each.txid for each in self.batches_of(batch.topology) if each.replaced_by == batch.txid)}
-        changed = {key for key, _, txid in stored.contributions if txid in both}
-        found: dict[Any, list[Contribution]] = {key: [] for key in changed}
-        for (key, position, txid), partial in stored.contributions.items():
-            if key in changed:
-                (change,) = aggregate.changes([(key, partial)]).values()
-                replaced_by = self.batches[batch.topology, txid].replaced_by
-                found[key].append(Contribution(position, txid, change, replaced_by))
-        combine = Merger(aggregate.merges)
-        values = {key: fold(stored.based(key), each, combine) for key, each in found.items()}
-        return {key: Change(value or (), removed=True, counted=value is not None) for key, value in values.items()}
-
     def record(self, batch: Batch, manifest: Manifest) -> Batch:
         """What was read, where the next batch starts, and that the batch is final."""
         carried = batch.plan.partitioned
@@ -507,17 +349,3 @@ class Tables:
             batch, status=BatchStatus.COMMITTED, records=manifest.records
         )
         return self.batches[batch.topology, batch.txid]
-
-
-def _counting(
-    aggregate: PersistentAggregate, stored: StateDefinition, partials: Sequence[tuple[Any, Partial]], batch: Batch
-) -> Sequence[tuple[Any, Partial]]:
-    """The partials of a batch without what joined after its position: null, or nothing where the whole state did (R23)."""
-    if batch.position < stored.joined:
-        return []
-    gone = stored.uncounted(aggregate, batch.position)
-    counts = [column.name not in gone for column in aggregate.partial_columns]
-    return [
-        (key, tuple(value if each else None for value, each in zip(partial, counts, strict=True)))
-        for key, partial in partials
-    ]

@@ -50,7 +50,8 @@ from txbatch.memory.closed_sessions import closed_since
 if TYPE_CHECKING:
     from txbatch.core.definition.job_rules import Jobs
     from txbatch.core.topology.persistent_aggregate import PersistentAggregate
-    from txbatch.memory.tables import StoredState, Tables
+    from txbatch.memory.stored import StoredState
+    from txbatch.memory.tables import Tables
 
 
 class Ledger(Protocol):

@@ -1,0 +1,134 @@
+"""What the ledger in memory stores: an immutable value for each row of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from txbatch.core.aggregates.merge import Partial
+from txbatch.core.batch.manifest import Manifest
+from txbatch.core.batch.plan import BatchPlan
+from txbatch.core.batch.transaction import (
+    Assignment,
+    Metadata,
+)
+from txbatch.core.corrections.rebuild import Rebuild
+from txbatch.core.definition.redefinition import (
+    Redefinition,
+)
+from txbatch.core.definition.stored import (
+    StateDefinition,
+)
+from txbatch.core.protocol.event_time import Ahead, Closed, Marks
+from txbatch.core.protocol.ledger import ReadBy
+from txbatch.core.state.keep import Keep
+from txbatch.core.state.pruned import Spans
+from txbatch.core.state.state import TransactionalValue, Value
+from txbatch.core.topology.kept_windows import KeptWindows, Left
+from txbatch.core.topology.persistent_aggregate import PersistentAggregate
+
+Rows = Mapping[Any, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopology:
+    """A topology as it was registered: whose it is, what and how it reads, its streams' fields, what it keeps (R2, R22, R23)."""
+
+    job: str
+    by_interval: bool
+    source: Mapping[str, Metadata]
+    fields: Mapping[str, Mapping[str, str]]
+    keep: Keep | None = None
+    watermarks: Mapping[str, Metadata] = field(default_factory=dict)
+    windows: Mapping[str, KeptWindows] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """Whose a state is, what it looks like, its rows by key, and contributions by key, position and txid.
+
+    `base` is what was folded of them, up to the txid `horizon`, with the txid that changed each key last (R22).
+    One that is kept apart has its rows in its `database`; `applied_txid` is what was last committed there (R21). `aggregate`
+    says how its values are finished, `left` which windows have left it (R30), `pruned` of which positions rows have gone (R22).
+    """
+
+    topology: str
+    definition: StateDefinition
+    rows: Rows = field(default_factory=dict)
+    contributions: Mapping[tuple[Any, int, int], Partial] = field(default_factory=dict)
+    applied_txid: int | None = None
+    base: Mapping[Any, TransactionalValue] = field(default_factory=dict)
+    horizon: int = 0
+    aggregate: PersistentAggregate | None = None
+    left: Left | None = None
+    pruned: Spans = ()
+
+    @property
+    def database(self) -> str | None:
+        """The other database that it is kept in."""
+        return self.definition.database
+
+    def based(self, key: Any) -> Partial | None:
+        """What was folded of a key; None: nothing."""
+        return self.base[key].value if key in self.base else None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One emit attempt."""
+
+    assignment: Assignment
+    run: str
+    status: str = "emitting"
+    manifest: Manifest | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of a batch whose streams have watermarks: when it was planned, and what its commit wrote of event time (R25, R26).
+
+    A restate moves no watermark, and closes nothing.
+    """
+
+    planned_at: datetime
+    watermark: Marks | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
+    ahead: Ahead | None = None
+    closed_to: Marks | None = None
+    closed: Mapping[str, Closed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What was changed of a definition, by whom and why; `txid` is the first that counts by it (R23)."""
+
+    txid: int
+    found: tuple[Redefinition, ...]
+    why: str
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """A rebuild, the states that it counts, and the version of each position that they have (R23).
+
+    `read` is by txid what it read of a version, and by which plan. Once it is `swapped`, that is the newest txid of the states in
+    whose place its own came, and `past` these, until they are `dropped`.
+    """
+
+    rebuild: Rebuild
+    states: Mapping[str, StoredState]
+    versions: Mapping[int, int] = field(default_factory=dict)
+    swapped: int | None = None
+    past: Mapping[str, StoredState] = field(default_factory=dict)
+    read: Mapping[int, tuple[BatchPlan, ReadBy]] = field(default_factory=dict)
+    late: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    dropped: bool = False
+
+    @property
+    def last(self) -> int:
+        """The version that was counted last: the newest; 0 before the first."""
+        return max(self.versions.values(), default=0)
