@@ -12,8 +12,8 @@ from support import record_batch, staged
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment, Batch
 from txbatch.core.topology.topology import Topology
-from txbatch.memory.ledger import Partials
 from txbatch.memory.staging import MemoryFolder, MemoryStaging
+from txbatch.memory.stored import Partials
 from txbatch.postgres.apart.warehouses import Warehouses
 from txbatch.postgres.database.expressions import pg_name
 from txbatch.postgres.ledger import PostgresLedger

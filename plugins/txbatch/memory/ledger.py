@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,8 +26,7 @@ from typing import Any
 from uuid import uuid4
 
 from txbatch import failpoints
-from txbatch.core.aggregates.merge import Partial
-from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records, check_states
+from txbatch.core.batch.manifest import Manifest, check_manifest, check_same_records
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
@@ -45,26 +44,20 @@ from txbatch.core.definition.job_rules import Jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
 from txbatch.core.definition.stored import state_definition
 from txbatch.core.errors import HalfCommitted, StaleAttempt
-from txbatch.core.naming import naming
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.protocol.record_numbers import check_base, check_same_number, fixed
-from txbatch.core.protocol.restate import check_not_folded, check_version
-from txbatch.core.protocol.skip import given_up
+from txbatch.core.protocol.record_numbers import fixed
+from txbatch.core.protocol.restate import check_version
 from txbatch.core.text import shown
 from txbatch.core.topology.kept_windows import check_interval_not_left
-from txbatch.core.topology.quarantine import check_joined
 from txbatch.core.topology.topology import Topology
+from txbatch.memory import aborts, event_time
 from txbatch.memory import definition_changes as changes
-from txbatch.memory import event_time
 from txbatch.memory.apart import MemoryWarehouses
-from txbatch.memory.stored import Attempt, Rows
+from txbatch.memory.commit import commit_batch
+from txbatch.memory.stored import Attempt, Partials, Rows
 from txbatch.memory.tables import Tables
-from txbatch.memory.update import apply as apply_partials
 from txbatch.memory.upstream import MemoryUpstream
-
-# Per state: keys (tuples) with what the batch contributes to each.
-Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 
 class MemoryLedger:
@@ -219,7 +212,7 @@ class MemoryLedger:
                 return None
             if not decisions.may_adopt(now, run):
                 with suppress(HalfCommitted):
-                    self._abort(tables, now)
+                    aborts.abort(tables, self.warehouses, self.uuid, now)
                     return None
             tables.waiting.pop((now.topology, run.name), None)
             return self._lease(tables, now, run)
@@ -342,45 +335,7 @@ class MemoryLedger:
     def commit(self, topology: Topology, batch: Batch, partials: Partials, run: Run | None = None) -> Committed:
         """Apply the partials of the attempt that `batch` names, whole or not at all (R6..R10)."""
         with self.transaction() as tables:
-            now = tables.batch(batch.topology, batch.txid)
-            newest = tables.newest_attempt(now)
-            open_before, last_committed = (
-                tables.open_before(now.topology, now.txid),
-                tables.last_committed(now.topology),
-            )
-            offsets = tables.offsets(now.topology)
-            apply = decisions.check_commit(now, batch, open_before, last_committed, offsets)
-            if not apply or newest.manifest is None:
-                return Committed(now, applied=False)
-            now = now if run is None else replace(now, lease_run=run.name)
-            tables.check_definition(topology)
-            check_manifest(newest.manifest, newest.assignment)
-            check_states(newest.manifest, [aggregate.state.name for aggregate in topology.aggregates])
-            check_joined(now, newest.manifest, topology.aggregates, lambda name: tables.states[name].definition.joined)
-            expected = {name: staged.rows for name, staged in newest.manifest.states.items()}
-            numbers = topology.numbered
-            if now.kind is BatchKind.RESTATE:
-                version = tables.version(now.topology, now.position)
-                check_not_folded(version)
-                check_same_number(version, numbers, newest.manifest)
-                tables.take_place(now)
-            else:
-                check_base(now, numbers, lambda: tables.next_numbers(now.topology, numbers))
-            for aggregate in topology.aggregates:
-                name = aggregate.state.name
-                if aggregate.state.database is None:
-                    with naming(f"{now.topology} {now.attempt}, state {name!r}"):
-                        apply_partials(tables, aggregate, list(partials[name]), now, expected[name])
-            apart = [aggregate for aggregate in topology.aggregates if aggregate.state.database is not None]
-            failpoints.hit("commit.loaded")
-            self.warehouses.commit(self.uuid, apart, newest.assignment, partials, expected, tables.view)
-            tables.set_applied_apart([aggregate.state.name for aggregate in apart], now.txid)
-            tables.committed_at[now.topology, now.txid] = self.clock()
-            final = tables.record(now, newest.manifest)
-            event_time.committed(tables, topology, final, newest.manifest)
-            committed = Committed(final, applied=True)
-            failpoints.hit("commit.before_commit")
-            return committed
+            return commit_batch(tables, self.warehouses, self.uuid, self.clock, topology, batch, partials, run)
 
     def success(self, topology: str, txid: int) -> bool:
         """Note that success ran; True the first time. TerminalError when the txid is not committed (R8)."""
@@ -395,24 +350,12 @@ class MemoryLedger:
         with self.transaction() as tables:
             now = tables.batch(topology, txid)
             decisions.check_abort(now)
-            return self._abort(tables, now)
+            return aborts.abort(tables, self.warehouses, self.uuid, now)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch and give its records up, all or those of a partition, by a txid that counts them as read (R16)."""
         with self.transaction() as tables:
-            now = tables.batch(topology, txid)
-            decisions.check_may_skip(now)
-            at = topology, txid
-            open_before, last_committed = tables.open_before(*at), tables.last_committed(topology)
-            also = tables.also_covering(now)
-            left = given_up(now, partition)
-            decisions.check_skip(left, open_before, last_committed, tables.offsets(topology), also)
-            pending = [each for each in tables.batches_of(topology) if not each.status.final]
-            if now.status.final:
-                self.warehouses.prepare_skip(self.uuid, pending, tables.states_apart(topology), tables.view)
-            else:
-                self._abort(tables, now)
-            skipped = tables.give_up(left, why, found_by_run=partition is None)
+            skipped = aborts.skip(tables, self.warehouses, self.uuid, topology, txid, why, partition)
             tables.committed_at[topology, skipped.txid] = self.clock()
             return skipped
 
@@ -425,12 +368,6 @@ class MemoryLedger:
         """Return what a state holds now, by key."""
         apart = self.tables.states[state].database is not None
         return self.warehouses.rows(state) if apart else self.tables.states[state].rows
-
-    def _abort(self, tables: Tables, batch: Batch) -> Batch:
-        """The batch's records are free, once nothing of it is left in a state apart."""
-        if batch.fence and not batch.status.final and tables.open_before(batch.topology, batch.txid) is None:
-            self.warehouses.take_back(self.uuid, batch, tables.states_apart(batch.topology), tables.view)
-        return tables.abort(batch)
 
     def _batch(self, head: Head, run: Run, metadata: Metadata) -> Batch:
         """The next txid."""

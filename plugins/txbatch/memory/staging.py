@@ -12,7 +12,7 @@ from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.transaction import Assignment
 from txbatch.core.errors import Incomplete, TransientError
 from txbatch.core.records.fields import Field
-from txbatch.memory.ledger import Partials
+from txbatch.memory.stored import Partials
 
 # Topology, txid, attempt_id and token.
 At = tuple[str, int, int, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,17 +10,10 @@ from typing import Any
 from txbatch.core.aggregates.merge import Partial
 from txbatch.core.batch.manifest import Manifest
 from txbatch.core.batch.plan import BatchPlan
-from txbatch.core.batch.transaction import (
-    Assignment,
-    Metadata,
-)
+from txbatch.core.batch.transaction import Assignment, Metadata
 from txbatch.core.corrections.rebuild import Rebuild
-from txbatch.core.definition.redefinition import (
-    Redefinition,
-)
-from txbatch.core.definition.stored import (
-    StateDefinition,
-)
+from txbatch.core.definition.redefinition import Redefinition
+from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.protocol.event_time import Ahead, Closed, Marks
 from txbatch.core.protocol.ledger import ReadBy
 from txbatch.core.state.keep import Keep
@@ -30,6 +23,8 @@ from txbatch.core.topology.kept_windows import KeptWindows, Left
 from txbatch.core.topology.persistent_aggregate import PersistentAggregate
 
 Rows = Mapping[Any, Value]
+# Per state: keys (tuples) with what the batch contributes to each.
+Partials = Mapping[str, Iterable[tuple[Any, Partial]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,7 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.definition.checks import check_definition
 from txbatch.core.definition.keep_policy import policy, stored_windows
 from txbatch.core.definition.renames import by_name
-from txbatch.core.definition.stored import (
-    Known,
-    state_definition,
-    stream_definitions,
-    stream_fields,
-    stream_watermarks,
-)
+from txbatch.core.definition.stored import Known, state_definition, stream_definitions, stream_fields, stream_watermarks
 from txbatch.core.errors import UnknownName
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Head, ReadBy, Version

@@ -7,13 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from txbatch.core.aggregates.merge import Merger, Partial
-from txbatch.core.batch.transaction import (
-    Batch,
-    BatchKind,
-)
-from txbatch.core.definition.stored import (
-    StateDefinition,
-)
+from txbatch.core.batch.transaction import Batch, BatchKind
+from txbatch.core.definition.stored import StateDefinition
 from txbatch.core.errors import Incomplete
 from txbatch.core.state.fold import Contribution, fold
 from txbatch.core.state.new_values import changed
