@@ -18,7 +18,6 @@ from txbatch.core.batch.transaction import (
     STORED_BYTES_MAX,
     Assignment,
     Batch,
-    BatchStatus,
     Interval,
     Metadata,
     Run,
@@ -28,12 +27,12 @@ from txbatch.core.batch.transaction import (
 from txbatch.core.definition.changes import redefinitions
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.definition.redefinition import Redefinition, moves
-from txbatch.core.errors import HalfCommitted, LeaseHeld, TxbatchError
+from txbatch.core.errors import LeaseHeld, TxbatchError
 from txbatch.core.protocol import decisions
 from txbatch.core.protocol.ledger import Committed, Head, RunPlan, Unfinished, Version
-from txbatch.core.protocol.skip import given_up
 from txbatch.core.text import shown
 from txbatch.core.topology.topology import Topology
+from txbatch.postgres import aborts
 from txbatch.postgres.apart.warehouses import Warehouses, still_there
 from txbatch.postgres.commit import commit_batch
 from txbatch.postgres.corrections import definition_changes as changes
@@ -43,7 +42,7 @@ from txbatch.postgres.database.queries import query
 from txbatch.postgres.plans import check_interval
 from txbatch.postgres.plans import store as store_plans
 from txbatch.postgres.schema import state_tables
-from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, offsets, record_numbers
+from txbatch.postgres.tables import batch_lock, batches, definitions, event_time, record_numbers
 from txbatch.postgres.upstream.upstream import PostgresUpstream
 
 log = logging.getLogger(__name__)
@@ -189,7 +188,7 @@ class PostgresLedger:
             now = batches.lock_batch(connection, **ids)
             if not decisions.unattended(now, run):
                 return None
-            if not decisions.may_adopt(now, run) and self._aborted(connection, now, run):
+            if not decisions.may_adopt(now, run) and aborts.abandon(connection, self.warehouses, now, run):
                 return None
             connection.execute(query("take_lease"), {**ids, **self._lease(run)})
             connection.execute(query("forget_waits"), {"topology": batch.topology, "runs": [run.name]})
@@ -331,15 +330,9 @@ class PostgresLedger:
 
     def abort(self, topology: str, txid: int, why: str) -> Batch:
         """Free an uncommitted batch's records (R16). TerminalError for a committed one."""
-        ids: dict[str, Any] = {"topology": topology, "txid": txid}
         failpoints.hit("abort.before_lock")
         with transaction(self.engine) as connection:
-            batches.lock_topology(connection, topology)  # no plan builds on the batch meanwhile
-            batch = batches.lock_batch(connection, **ids)
-            decisions.check_abort(batch)
-            if batch.status is not BatchStatus.ABORTED:
-                self._abort(connection, batch, why)
-            return batches.batch(connection, **ids)
+            return aborts.abort(connection, self.warehouses, topology, txid, why)
 
     def skip(self, topology: str, txid: int, why: str, partition: str | None = None) -> Batch:
         """Abort a batch and give its records up, by a txid of its own that counts them as read (R16).
@@ -348,45 +341,8 @@ class PostgresLedger:
         committed batch, NotItsTurn while a lower txid is open, BrokenChain or IntervalTaken when the records are another
         batch's by now.
         """
-        ids: dict[str, Any] = {"topology": topology, "txid": txid}
         with transaction(self.engine) as connection:
-            batches.lock_topology(connection, topology)
-            batch = batches.lock_batch(connection, **ids)
-            decisions.check_may_skip(batch)
-            pending = batches.batches(
-                connection, "lock_open_batches", topology=topology
-            )  # none of them commits meanwhile
-            also = connection.execute(query("also_covering"), ids).scalars().all()
-            left = given_up(batch, partition)
-            decisions.check_skip(left, *batches.order(connection, batch), also)
-            if batch.status.final:
-                self.warehouses.prepare_skip(connection, pending)
-            else:
-                self._abort(connection, batch, why)
-            skipped = {**ids, "skip_txid": batches.last_txid(connection, topology) + 1, "reason": shown(why)}
-            metadata = canonical_json(left.metadata, STORED_BYTES_MAX)
-            connection.execute(query("insert_skip"), {**skipped, "prev_txid": batch.prev_txid, "metadata": metadata})
-            if partition is None:
-                connection.execute(query("repoint_keys"), skipped)
-            skip = batches.batch(connection, topology, skipped["skip_txid"])
-            offsets.record(connection, skip, offsets.skipped(skip, skipped["reason"]))
-            return skip
-
-    def _aborted(self, connection: Connection, abandoned: Batch, run: Run) -> bool:
-        """Abort an abandoned batch; return False if it cannot be, as a warehouse has rows of it."""
-        try:
-            self._abort(connection, abandoned, f"abandoned by {abandoned.lease_run}; {run.name} found it so")
-        except HalfCommitted:
-            return False
-        return True
-
-    def _abort(self, connection: Connection, batch: Batch, reason: str) -> None:
-        """The batch's records are free, once nothing of it is left in a state apart."""
-        self.warehouses.take_back(connection, batch)
-        ids: dict[str, Any] = {"topology": batch.topology, "txid": batch.txid}
-        connection.execute(query("supersede_attempts"), ids)
-        connection.execute(query("abort"), {**ids, "reason": shown(reason)})
-        offsets.missed(connection, batch)
+            return aborts.skip(connection, self.warehouses, topology, txid, why, partition)
 
     def _lease(self, run: Run) -> dict[str, Any]:
         return {"run": run.name, "lease_seconds": self.lease_seconds}
