@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from psycopg2.errors import DatatypeMismatch, UndefinedColumn, UndefinedFunction
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import ProgrammingError
 
 from txbatch.core.batch.plan import BatchPlan
 from txbatch.core.batch.transaction import Metadata
 from txbatch.core.definition.job_rules import Jobs, no_jobs
 from txbatch.core.errors import TerminalError, UnknownName
-from txbatch.core.state.append import BATCH
 from txbatch.core.state.pruned import stored_spans
 from txbatch.core.state.state import changes_columns, versions_name
 from txbatch.core.topology.kept_windows import KeptWindows, Left, may_count_in
-from txbatch.core.upstream.closed_sessions import same_sessions
-from txbatch.core.upstream.closings import asked_before, asked_since, asks_touching, closed_columns, first_closed, taken
+from txbatch.core.upstream.closings import first_closed, taken
 from txbatch.core.upstream.ranges import (
     Closing,
     Replaced,
@@ -29,29 +24,15 @@ from txbatch.core.upstream.ranges import (
     check_kept,
     check_same,
     defined_by,
-    left_between,
-    pruned_between,
     replaced_with,
-    within_generation,
 )
-from txbatch.core.upstream.upstream import (
-    Reader,
-    check_asked,
-    check_dated,
-    check_keys,
-    check_merged,
-    reshaped,
-    shown_columns,
-)
+from txbatch.core.upstream.upstream import Reader, check_asked, check_dated, check_merged, shown_columns
 from txbatch.postgres.database.engine import transaction
-from txbatch.postgres.database.expressions import doubled, listed, pg_name, pg_text
-from txbatch.postgres.database.generations import CURRENT, past
+from txbatch.postgres.database.expressions import doubled, pg_name
+from txbatch.postgres.database.generations import CURRENT
 from txbatch.postgres.database.queries import query
 from txbatch.postgres.schema.closings import closings_name
-from txbatch.postgres.schema.python_history import OwnPast
-from txbatch.postgres.upstream.closed_sessions import CHANGED_BEHIND, ClosedSessions
-
-_ROWS_AHEAD = 10_000
+from txbatch.postgres.upstream.cuts import Cuts, shown_names, streamed
 
 
 class PostgresUpstream:
@@ -82,9 +63,9 @@ class PostgresUpstream:
             check_same(found, range_)
             check_kept(found, range_)
             check_gone(found, range_)
-            names, changed = _Cuts(connection, found, self.jobs).changes(range_)
+            names, changed = Cuts(connection, found, self.jobs).changes(range_)
             check_asked(state, columns, names)
-            yield from _streamed(connection, state, columns, changed, {"start": range_["start"], "end": range_["end"]})
+            yield from streamed(connection, state, columns, changed, {"start": range_["start"], "end": range_["end"]})
 
     def closings(self, state: str, range_: Metadata) -> Sequence[Closing]:
         """Return the batches that closed windows of a state, of those of a range; by their txids."""
@@ -99,7 +80,7 @@ class PostgresUpstream:
             check_kept(found, range_)
             check_gone(found, range_)
             check_asked(state, columns, found.closed)
-            cuts = _Cuts(connection, found, self.jobs)
+            cuts = Cuts(connection, found, self.jobs)
             for closing, cut in _closings(connection, found, range_):
                 yield from cuts.closed(closing, cut, range_, columns)
 
@@ -108,7 +89,7 @@ class PostgresUpstream:
         with transaction(self.engine) as connection:
             found = known(connection, state)
             (*_, (closing, _)) = _closings(connection, found, range_)
-            return _Cuts(connection, found, self.jobs).reopened(closing, range_)
+            return Cuts(connection, found, self.jobs).reopened(closing, range_)
 
     def fields(self, state: str, txid: int) -> Mapping[str, str]:
         """Return the columns that a state shows as of a cut, each with what is aggregated, of a key nothing."""
@@ -123,9 +104,9 @@ class PostgresUpstream:
     def rows(self, state: str, txid: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield these columns of a state as of a cut, a row per key."""
         with transaction(self.engine) as connection:
-            *_, shown = _Cuts(connection, known(connection, state), self.jobs).as_of(txid, "txid")
+            *_, shown = Cuts(connection, known(connection, state), self.jobs).as_of(txid, "txid")
             if shown:
-                yield from _streamed(connection, state, columns, shown, {"txid": txid})
+                yield from streamed(connection, state, columns, shown, {"txid": txid})
 
     def positions(self, state: str, after: int) -> Sequence[tuple[int, int]]:
         """Return the positions that were counted, or counted again, after a txid, each with the last txid that did; by that."""
@@ -150,26 +131,7 @@ class PostgresUpstream:
         """Yield these columns of the records that a state keeps of a position, as they are when the first is asked for."""
         with transaction(self.engine) as connection:
             kept = f"SELECT * FROM {doubled(CURRENT.state(state))} WHERE batch = %(position)s ORDER BY record, copy"
-            yield from _streamed(connection, state, columns, kept, {"position": position})
-
-
-def _streamed(
-    connection: Connection, state: str, columns: Sequence[str], rows: str, given: Mapping[str, int]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield these columns of what some SQL selects of a state, without all of it in memory; SchemaMismatch where it cannot."""
-    statement = f"SELECT {doubled(listed(map(pg_name, columns)))} FROM ({rows}) c"
-    ahead = {
-        "stream_results": True,
-        "max_row_buffer": _ROWS_AHEAD,
-    }  # of this statement: others follow on the connection
-    try:
-        found = connection.exec_driver_sql(statement, dict(given), execution_options=ahead)
-    except ProgrammingError as error:
-        if isinstance(error.orig, (UndefinedColumn, UndefinedFunction, DatatypeMismatch)):
-            raise reshaped(state, str(error.orig).partition("\n")[0]) from error
-        raise
-    for row in found:
-        yield tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+            yield from streamed(connection, state, columns, kept, {"position": position})
 
 
 def known(connection: Connection, state: str) -> UpstreamState:
@@ -198,7 +160,7 @@ def known(connection: Connection, state: str) -> UpstreamState:
         for each in found
     ]
     made = row["created_at"].astimezone(UTC).isoformat(), row["joined"]
-    columns = tuple(changes_columns(*_shown(row["columns"])))
+    columns = tuple(changes_columns(*shown_names(row["columns"])))
     closed = _columns_of_closed(connection, state)
     left = None if row["kept"] is None else _left(row["kept"], row["left_before"])
     pruned = stored_spans(row["pruned"])
@@ -248,156 +210,3 @@ def looked_up(connection: Connection) -> list[Reader]:
     """Return which states open batches look up in, with the cuts that they need."""
     found = connection.execute(query("looked_up"))
     return [Reader(row.topology, row.state, row.owner, frozenset(row.needs), opened=frozenset([0])) for row in found]
-
-
-def _shown(columns: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
-    """Return the keys and the values of a state, as reports show it; none of one that is not there."""
-    if columns is None:
-        return [], []
-    return [name for name, _ in columns["keys"]], [*columns["aggregates"]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Cuts:
-    """What a state was, as SQL: of each cut by the generation that has it."""
-
-    connection: Connection
-    of: UpstreamState
-    jobs: Jobs
-
-    def changes(self, range_: Metadata) -> tuple[Sequence[str], str]:
-        """Return the columns of what changed between two cuts, and its SQL, by the parameters `start` and `end`."""
-        start, end = range_["start"], range_["end"]
-        within, replaced = within_generation(self.of, start, end), replaced_with(self.of, start)
-        if within and (own := self._own(replaced)):
-            names = changes_columns(*_shown(defined_by(self.of, replaced)))
-            return names, doubled(own.changes(start, end))
-        if within and replaced is None:
-            changes = f"report.{doubled(pg_name(f'changes_{self.of.state}'))}"
-            return self.of.columns, f"SELECT * FROM {changes}(%(start)s, %(end)s)"
-        (keys, values, after), (keys_before, values_before, before) = (
-            self.as_of(txid, name) for txid, name in ((end, "end"), (start, "start"))
-        )
-        if before and after:
-            check_keys(self.of.state, keys, keys_before)
-            after, before = (
-                self._there(after, (*keys, *values), range_),
-                self._there(before, (*keys_before, *values_before), range_),
-            )
-        if not after:  # a rebuild has made the state, of which there was nothing before
-            names = changes_columns(*_shown(defined_by(self.of, None)))
-            return names, f"SELECT {listed(f'NULL AS {_quoted(name)}' for name in names)} WHERE false"
-        names = changes_columns(keys, values)
-        pairs = [
-            sql
-            for value in values
-            for sql in (f"b.{_quoted(value)}" if value in values_before else "NULL", f"a.{_quoted(value)}")
-        ]
-        change = "CASE WHEN b.txid IS NULL THEN 'added' WHEN a.txid IS NULL THEN 'removed' ELSE 'changed' END"
-        made = [
-            *(f"COALESCE(a.{key}, b.{key})" for key in map(_quoted, keys)),
-            change,
-            *pairs,
-            f"COALESCE(a.txid{self._went(replaced, keys) if within and replaced else ''}, %(end)s)",
-        ]
-        same = " AND ".join(f"b.{key} = a.{key}" for key in map(_quoted, keys)) or "true"
-        differ = f"(b.txid IS NULL, {listed(pairs[::2])}) IS DISTINCT FROM (a.txid IS NULL, {listed(pairs[1::2])})"
-        columns = listed(f"{sql} AS {_quoted(name)}" for sql, name in zip(made, names, strict=True))
-        # Of nothing the types are those of what comes after it: a key has to be compared with another one.
-        before = before or f"SELECT * FROM ({after}) n WHERE false"
-        return names, f"SELECT {columns} FROM ({before}) b FULL JOIN ({after}) a ON {same} WHERE {differ}"
-
-    def _went(self, replaced: Replaced, keys: Sequence[str]) -> str:
-        """Return the SQL of the txid by which a key `b` went, as what changed in the generation that counts says it."""
-        if "sessions" in (defined_by(self.of, replaced) or {}):
-            return ""  # of one that is no more nobody knows
-        topology, versions = pg_text(self.of.topology), pg_name(versions_name(self.of.state))
-        found = " AND ".join(["v.txid <= %(end)s", *(f"v.{key} = b.{key}" for key in map(_quoted, keys))])
-        later = f"o.topology = {doubled(topology)} AND o.txid = v.txid AND v.position > 0 AND o.replaced_by <= %(end)s"
-        return (
-            f", (SELECT max(GREATEST(v.txid, o.replaced_by)) FROM {past(replaced.rebuild).reports}.{doubled(versions)} v "
-            f"LEFT JOIN txbatch.batch o ON {later} WHERE {found})"
-        )
-
-    def as_of(self, txid: int, parameter: str) -> tuple[list[str], list[str], str]:
-        """Return the keys and values of the state as of a cut, and the SQL of its rows; empty where there were none."""
-        replaced = replaced_with(self.of, txid)
-        columns = defined_by(self.of, replaced)
-        if not txid or columns is None:
-            return [], [], ""
-        if own := self._own(replaced):
-            return *_shown(columns), doubled(own.as_of(txid))
-        schema = (past(replaced.rebuild) if replaced else CURRENT).reports
-        return *_shown(columns), f"SELECT * FROM {schema}.{_quoted(f'as_of_{self.of.state}')}(%({parameter})s)"
-
-    def _there(self, shown: str, columns: Sequence[str], range_: Metadata) -> str:
-        """Return the SQL of those rows that retention has taken away in the generation of neither cut: their windows, or them."""
-        told = [
-            f"{_quoted(by)} >= timestamptz 'epoch' + {before:d} * interval '1 microsecond'"
-            for by, before in left_between(self.of, range_["start"], range_["end"])
-            if by in columns
-        ]
-        told += [
-            f"NOT ({_quoted(BATCH.name)} > {after:d} AND {_quoted(BATCH.name)} <= {last:d})"
-            for after, last in pruned_between(self.of, range_)
-        ]
-        return f"SELECT * FROM ({shown}) t WHERE {' AND '.join(told)}" if told else shown
-
-    def closed(self, closing: Closing, cut: int, range_: Metadata, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield these columns of the windows a batch closed, as of a cut; of sessions those that were not closed before."""
-        keys, _, shown = self.as_of(cut, "cut")
-        if not shown:
-            return
-        check_asked(self.of.state, columns, closed_columns(self.of, replaced_with(self.of, cut)))
-        by = f"CAST(%(by)s AS bigint) AS {_quoted(self.of.closed[-1])}"
-        given = {"cut": cut, "by": closing.txid, "first": closing.first, "end": closing.end}
-        if closing.key in keys:
-            first, end = (f"timestamptz 'epoch' + %({each})s * interval '1 microsecond'" for each in ("first", "end"))
-            start = f"s.{_quoted(closing.key)}"
-            windows = f"SELECT s.*, {by} FROM ({shown}) s WHERE {start} >= {first} AND {start} < {end}"
-            yield from _streamed(self.connection, self.of.state, columns, windows, given)
-            return
-        sessions, since = self._sessions(closing, cut, keys, range_), asked_since(range_)
-        rows = f"SELECT s.*, {by} FROM ({sessions.rows(shown)}) s"
-        also = [*keys, closing.key, CHANGED_BEHIND]
-        for row in _streamed(self.connection, self.of.state, [*columns, *also], rows, given):
-            asked = dict(zip(also, row[len(columns) :], strict=True))
-            if sessions.closed_since(closing.gap, cut, since, asked) is None:
-                yield row[: len(columns)]
-
-    def reopened(self, closing: Closing, range_: Metadata) -> int | None:
-        """Return the first cut, of those a range asks, as of which something was closed in a session that is open at its end.
-
-        `closing` is the last one up to that.
-        """
-        cut, since = range_["end"], asked_since(range_)
-        keys, _, shown = self.as_of(cut, "cut")
-        if not shown or closing.key in keys:
-            return None
-        sessions, asked = self._sessions(closing, cut, keys, range_), [*keys, closing.key, CHANGED_BEHIND]
-        given = {"cut": cut, "first": closing.end, "since": since}
-        rows = _streamed(self.connection, self.of.state, asked, sessions.changed(shown), given)
-        found = (sessions.closed_since(closing.gap, cut, since, dict(zip(asked, row, strict=True))) for row in rows)
-        return min((each for each in found if each is not None), default=None)
-
-    def _sessions(self, closing: Closing, cut: int, keys: Sequence[str], range_: Metadata) -> ClosedSessions:
-        replaced = replaced_with(self.of, cut)
-        reports = (past(replaced.rebuild) if replaced else CURRENT).reports
-        now, before = defined_by(self.of, replaced) or {}, list[tuple[int, str | None]]()
-        for each in asked_before(self.of, range_, cut):
-            then = defined_by(self.of, each) or {}
-            before.append((each.last, past(each.rebuild).reports if same_sessions(then, now) else None))
-        touching = asks_touching(range_)
-        return ClosedSessions(self.connection, self.of, reports, keys, closing.key, before, touching)
-
-    def _own(self, replaced: Replaced | None) -> OwnPast | None:
-        """Return what folds it where Python of its job merges values; TerminalError where that is not at hand."""
-        columns = defined_by(self.of, replaced) or {}
-        aggregate = check_merged(self.of.state, self.of.topology, columns, self.jobs)
-        if aggregate is None:
-            return None
-        return OwnPast.of(self.connection, aggregate, past(replaced.rebuild) if replaced else CURRENT)
-
-
-def _quoted(name: str) -> str:
-    return doubled(pg_name(name))
