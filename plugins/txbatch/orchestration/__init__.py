@@ -1,7 +1,11 @@
-"""Airflow's words become ours: `topology_dag` makes a DAG of a job file, `topology_asset` is what it updates.
+"""Airflow's words become ours: `topology_dag()` makes a DAG of a job file, `topology_asset()` is what it updates.
 
-`verify_dag` makes the one that verifies what is committed, `rebuild_dag` the one that counts all of it again,
-`gc_dag` the one that folds what need not be kept; `open_reports` reads what was counted, in a task of Airflow.
+`verify_dag()` makes the one that verifies what is committed, `rebuild_dag()` the one that counts all of it again,
+`gc_dag()` the one that folds what need not be kept; `open_reports()` reads what was counted, in a task of Airflow.
+
+Read `dag`, `operators`, `airflow`, `hook`, `submit_hook` in this order. Waiting: `waiting`, `trigger`. Intervals:
+`schedules`, `intervals`. What a run's form asks for: `catching_up`, `restating`. Other DAGs: `verify`, `rebuild`,
+`retention`. What people see: `doc`, `result`. `dag_bag` loads DAG files as Airflow does.
 """
 
 from txbatch.fit import check_fit, check_version

@@ -1,1 +1,7 @@
-"""Reads a batch, runs the operations and aggregates to partials, in Spark."""
+"""Reads a batch, runs the operations and aggregates to partials, in Spark.
+
+Read `reader`, `operations`, `aggregate` in this order. What `reader` checks and counts: `interval_check`, `observed_rows`;
+several batches in one pass: `bulk`. What operations need: `frames`, `casts`, `row_by_row`, `python_functions`,
+`state_query`, `within_batch`. What aggregates need: `two_step_aggregate`, `reducers`, `own_combiners`, `sessions`,
+`appended`, `driver_memory`. Then `failures`, `site_settings`, and the room `process`.
+"""

@@ -1,4 +1,7 @@
-"""What a test of a job imports: its topology run in this process, without Spark and PostgreSQL, and a check of aggregators."""
+"""What a test of a job imports: its topology run in this process, without Spark and PostgreSQL, and a check of aggregators.
+
+Read `local`, `feeder`, `replaced`, `expressions`; then `combiner` and `values`.
+"""
 
 from __future__ import annotations
 
