@@ -2,5 +2,5 @@
 
 Read `up`, `down`, `airflow`, `airflow_config`, `airflow_api`; then `databases` and `metadata`. The demos: `demo`, `outage`,
 what they read, `corpus` and `flights`, and an independent count of it, `count_words`. What all of them need: `processes`,
-`signals`, `ports`.
+`looking`, `signals`, `ports`.
 """

@@ -19,6 +19,7 @@ import psutil
 from txbatch.embedded.locks import locked
 from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.airflow_config import USERNAME, write_config
+from txbatch.local.looking import looks
 from txbatch.local.metadata import migrate
 from txbatch.local.ports import LOOPBACK, reserved_port
 from txbatch.local.processes import MARK, marked, new_mark, stop_marked
@@ -171,11 +172,11 @@ class LocalAirflow:
 
     def _wait_until_healthy(self, deadline: float) -> None:
         with self.api() as api:
-            while missing := self._missing(api):
+            for _ in looks(deadline - time.monotonic(), POLL_SECONDS):
+                if not (missing := self._missing(api)):
+                    return
                 self._check_processes()
-                if time.monotonic() > deadline:
-                    raise self._failure(missing[0].replace("_", "-"), f"is not ready after {self._timeout:g} s")
-                time.sleep(POLL_SECONDS)
+            raise self._failure(missing[0].replace("_", "-"), f"is not ready after {self._timeout:g} s")
 
     def _missing(self, api: AirflowApi) -> list[str]:
         """Return what is not ready yet. Heartbeats from before our start belong to an earlier run."""

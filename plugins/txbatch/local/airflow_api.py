@@ -1,7 +1,6 @@
 """A client of Airflow's REST API: what the demo and `make up` ask a running Airflow."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
+
+from txbatch.local.looking import looks
 
 Json = dict[str, Any]
 FINAL_RUN_STATES = frozenset({"success", "failed"})
@@ -198,12 +199,10 @@ def _detail(response: httpx.Response) -> str:
 
 
 def wait(seen: Callable[[], Json | None], timeout: float, complaint: Callable[[], str]) -> Json:
-    deadline = time.monotonic() + timeout
-    while (result := seen()) is None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(complaint())
-        time.sleep(POLL_SECONDS)
-    return result
+    for _ in looks(timeout, POLL_SECONDS):
+        if (result := seen()) is not None:
+            return result
+    raise TimeoutError(complaint())
 
 
 def _log_line(entry: str | Json) -> str:

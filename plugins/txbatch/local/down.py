@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from txbatch.embedded.locks import locked
 from txbatch.embedded.postgres import EmbeddedPostgresError
 from txbatch.local import airflow
 from txbatch.local.airflow import LocalAirflowError
+from txbatch.local.looking import looks
 from txbatch.places import command
 
 _LOCK = "up.lock"
@@ -58,13 +58,12 @@ def only_up(home: Path, complaint: str = "it runs already in {home}: use it") ->
 
 def _wait_for_up(home: Path) -> None:
     """Wait for `up`, which ends by itself once its Airflow is stopped; LocalAirflowError when it goes on."""
-    deadline = time.monotonic() + _SECONDS
-    while (home / _LOCK).exists():
+    for _ in looks(_SECONDS, _POLL_SECONDS):
+        if not (home / _LOCK).exists():
+            return
         with contextlib.suppress(LocalAirflowError), only_up(home):
             return
-        if time.monotonic() > deadline:
-            raise LocalAirflowError(f"`{command('up')}` in {home} goes on after {_SECONDS} s; press Ctrl-C there")
-        time.sleep(_POLL_SECONDS)
+    raise LocalAirflowError(f"`{command('up')}` in {home} goes on after {_SECONDS} s; press Ctrl-C there")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Iterable
 
 import psutil
+
+from txbatch.local.looking import looks
 
 MARK = "TXBATCH_PROCESSES"
 POLL_SECONDS = 0.05
@@ -37,15 +38,14 @@ def stop_marked(mark: str, grace: float) -> int:
     """
     seen = set(marked(mark))
     _signal(_roots(seen), kill=False)
-    deadline = time.monotonic() + grace
-    while left := {process for process in seen | set(marked(mark)) if _alive(process)}:
-        seen |= left
-        if time.monotonic() > deadline + KILL_SECONDS:
-            raise TimeoutError(f"processes that do not end: {sorted(process.pid for process in left)}")
-        if time.monotonic() > deadline:
-            _signal(left, kill=True)
-        time.sleep(POLL_SECONDS)
-    return len(seen)
+    for kill, seconds in ((False, grace), (True, KILL_SECONDS)):
+        for _ in looks(seconds, POLL_SECONDS):
+            if not (left := {process for process in seen | set(marked(mark)) if _alive(process)}):
+                return len(seen)
+            seen |= left
+            if kill:
+                _signal(left, kill=True)
+    raise TimeoutError(f"processes that do not end: {sorted(process.pid for process in left)}")
 
 
 def memory(pids: Iterable[int]) -> int:

@@ -22,6 +22,7 @@ from txbatch.local.airflow_api import AirflowApi, AirflowApiError
 from txbatch.local.corpus import ensure_corpus
 from txbatch.local.down import only_up
 from txbatch.local.flights import ensure_flights
+from txbatch.local.looking import looks
 from txbatch.local.metadata import metadata_database
 from txbatch.local.processes import memory
 from txbatch.local.signals import uninterrupted, unwinding
@@ -157,10 +158,11 @@ def _sessions(home: Path) -> list[str]:
     """Who is connected to the embedded PostgreSQL once Airflow, whose sessions end with it, is gone: a `txbatch run`, say."""
     if not postgres.is_running(home):
         return []
-    engine, deadline = connect(postgres.url(home)), time.monotonic() + _SESSIONS_SECONDS
+    engine = connect(postgres.url(home))
     try:
-        while (found := _others(engine)) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        for _ in looks(_SESSIONS_SECONDS, every=0.1):
+            if not (found := _others(engine)):
+                break
     finally:
         engine.dispose()
     return found
