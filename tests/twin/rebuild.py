@@ -182,9 +182,8 @@ def _counted(
     """Return the states of a generation with one more version, as if they were those that count."""
     refolded, before = decided.refolded(version, topology), counting.versions.get(version.position)
     beside = replace(tables, states=dict(counting.states), batches=dict(tables.batches), new_values={})
-    for (
-        txid
-    ) in counting.versions.values():  # here a version takes that one's place which counts, whatever lay between them
+    # Here a version takes that one's place which counts, whatever lay between them.
+    for txid in counting.versions.values():
         at, replaced_by = (version.topology, txid), version.txid if txid == before else None
         beside.batches[at] = replace(beside.batches[at], replaced_by=replaced_by)
     for aggregate in topology.aggregates:
